@@ -1,0 +1,3 @@
+//! The `otel-verdict` binary.
+
+fn main() {}

@@ -1,0 +1,92 @@
+//! The fate of every span: each ends in exactly one outcome per exporter.
+//!
+//! A [`Receipt`] travels with the spans that it stands for. Resolving it records the outcome;
+//! dropping it unresolved is a lost span: counted as such, logged, and a panic in tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How spans left one exporter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The destination accepted them.
+    Exported,
+    /// The destination refused them for good, or retries ended, and there is no storage.
+    Dropped,
+    /// Put into the dead-letter file.
+    DeadLettered,
+    /// A receipt was dropped without an outcome: a bug.
+    Lost,
+}
+
+/// Counts of outcomes of one exporter, in spans (or records, or points).
+#[derive(Debug, Default)]
+pub struct Ledger {
+    exported: AtomicU64,
+    dropped: AtomicU64,
+    dead_lettered: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Ledger {
+    fn cell(&self, outcome: Outcome) -> &AtomicU64 {
+        match outcome {
+            Outcome::Exported => &self.exported,
+            Outcome::Dropped => &self.dropped,
+            Outcome::DeadLettered => &self.dead_lettered,
+            Outcome::Lost => &self.lost,
+        }
+    }
+
+    /// How many items ended so.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.cell(outcome).load(Ordering::Relaxed)
+    }
+
+    fn add(&self, outcome: Outcome, items: u64) {
+        self.cell(outcome).fetch_add(items, Ordering::Relaxed);
+    }
+}
+
+/// Stands for `items` spans on their way through one exporter.
+#[derive(Debug)]
+#[must_use = "dropping a receipt loses its spans"]
+pub struct Receipt {
+    items: u64,
+    ledger: Option<Arc<Ledger>>,
+}
+
+impl Receipt {
+    /// A receipt for `items` spans, to be settled in `ledger`.
+    pub fn new(items: u64, ledger: Arc<Ledger>) -> Receipt {
+        Receipt { items, ledger: Some(ledger) }
+    }
+
+    /// How many items it stands for.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Records what became of them.
+    pub fn resolve(mut self, outcome: Outcome) {
+        if let Some(ledger) = self.ledger.take() {
+            ledger.add(outcome, self.items);
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if let Some(ledger) = self.ledger.take() {
+            ledger.add(Outcome::Lost, self.items);
+            tracing::error!(items = self.items, "spans were dropped without an outcome; this is a bug");
+            #[cfg(test)]
+            if !std::thread::panicking() {
+                #[allow(clippy::panic)]
+                {
+                    panic!("a receipt for {} spans was dropped without an outcome", self.items);
+                }
+            }
+        }
+    }
+}

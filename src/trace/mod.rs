@@ -1,0 +1,177 @@
+//! A trace as pure data: what one buffered span is, and the arena tree a closed trace becomes.
+//!
+//! In: spans in any order, with duplicates, orphans, several roots, even cycles. Out: [`Tree`],
+//! whose indexes every later stage uses. Order of arrival never shows: spans are sorted by start
+//! time, then id, before they are linked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+mod tree;
+pub use tree::Tree;
+
+/// Position of a span in its [`Tree`].
+pub type Idx = usize;
+
+/// 16 bytes, never all zero once a span has been accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TraceId(pub [u8; 16]);
+
+/// 8 bytes; all zero means "none" (a root's parent).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SpanId(pub [u8; 8]);
+
+impl TraceId {
+    /// True for the all-zero id, which OTLP calls invalid.
+    pub fn is_zero(self) -> bool {
+        self.0 == [0; 16]
+    }
+}
+
+impl SpanId {
+    /// True for the all-zero id: invalid as an id, "no parent" as a parent.
+    pub fn is_zero(self) -> bool {
+        self.0 == [0; 8]
+    }
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+/// `Status.code` of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Status {
+    /// The sender said nothing.
+    #[default]
+    Unset,
+    /// The sender said it went well.
+    Ok,
+    /// The sender said it failed.
+    Error,
+}
+
+/// One buffered span: the few fields that assembling needs, and the bytes it came in.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its id within the trace.
+    pub id: SpanId,
+    /// Its parent's id; zero for a root.
+    pub parent: SpanId,
+    /// `start_time_unix_nano`.
+    pub start: u64,
+    /// `end_time_unix_nano`; 0 when the sender never set it.
+    pub end: u64,
+    /// `Status.code`.
+    pub status: Status,
+    /// The parent is in another process (`Span.flags`, bits 8 and 9).
+    pub remote_parent: bool,
+    /// Carries `verdict.*` attributes from before us: to be replaced or kept, never doubled.
+    pub has_verdict: bool,
+    /// The encoded `Span` message, exactly as it came.
+    pub bytes: Bytes,
+    /// The resource and scope it came under.
+    pub envelope: Arc<Envelope>,
+}
+
+/// What stood around a span in its request, kept as bytes so that unknown fields survive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Envelope {
+    /// Every field of `ResourceSpans` but its `scope_spans`, encoded.
+    pub resource: Bytes,
+    /// Every field of `ScopeSpans` but its `spans`, encoded.
+    pub scope: Bytes,
+}
+
+/// What a span is, whatever convention wrote it (conventions, section 0).
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Debug,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+    Default,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// One model invocation.
+    Llm,
+    /// One tool invocation.
+    Tool,
+    /// One run of an agent.
+    Agent,
+    /// A workflow, task or step.
+    Chain,
+    /// A search in a store of documents.
+    Retriever,
+    /// Text to vector.
+    Embedding,
+    /// Documents put in order.
+    Reranker,
+    /// A check of input or output.
+    Guardrail,
+    /// Somebody's evaluation; never judged.
+    Evaluator,
+    /// A prompt being rendered or fetched.
+    Prompt,
+    /// Memory read or written.
+    Memory,
+    /// An agent's planning step.
+    Plan,
+    /// Not an agent's span: stays in the tree, is never judged, hoists its children.
+    #[default]
+    Unknown,
+}
+
+impl Kind {
+    /// The name as configuration and console write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Llm => "llm",
+            Kind::Tool => "tool",
+            Kind::Agent => "agent",
+            Kind::Chain => "chain",
+            Kind::Retriever => "retriever",
+            Kind::Embedding => "embedding",
+            Kind::Reranker => "reranker",
+            Kind::Guardrail => "guardrail",
+            Kind::Evaluator => "evaluator",
+            Kind::Prompt => "prompt",
+            Kind::Memory => "memory",
+            Kind::Plan => "plan",
+            Kind::Unknown => "unknown",
+        }
+    }
+}

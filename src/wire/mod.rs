@@ -1,0 +1,10 @@
+//! OTLP bytes: partial reads, validation, appended fields, JSON.
+//!
+//! A span is never decoded whole. [`fields`] walks one message; [`value`] reads an `AnyValue`
+//! where it is asked for. Everything here borrows; nothing panics on any bytes.
+
+pub mod fields;
+pub mod value;
+
+pub use fields::{Field, Fields, Malformed, Payload};
+pub use value::{Attributes, Value};
