@@ -257,5 +257,6 @@ pub trait Metric: Send + Sync {
     fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step;
 }
 
-mod settings;
+pub mod anchors;
+pub mod settings;
 pub use settings::Settings;

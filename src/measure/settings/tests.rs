@@ -1,0 +1,87 @@
+use super::*;
+use crate::recognise::{Reading, Text};
+
+fn read(yaml: &str) -> Result<Settings, String> {
+    serde_saphyr::from_str(yaml).map_err(|e| e.to_string())
+}
+
+fn one_llm_span(agent: &str, model: &str) -> Scene {
+    let reading = Reading {
+        kind: Kind::Llm,
+        agent: Some(Text::from(agent)),
+        model: Some(Text::from(model)),
+        ..Reading::default()
+    };
+    Scene { readings: vec![reading], owner: vec![None], ..Scene::default() }
+}
+
+#[test]
+fn nothing_written_means_the_defaults() {
+    let settings = read("{}").unwrap();
+    assert_eq!(settings, Settings::default());
+    let scene = one_llm_span("a", "m");
+    assert!(settings.enabled("avoidance", &scene, 0));
+    assert_eq!(settings.threshold("completeness", &scene, 0), 4.0);
+    assert_eq!(settings.max_ms(&scene, 0), None);
+    assert_eq!(settings.max_tokens(&scene, 0), None);
+    assert!(
+        settings.fails("avoidance", "missing_knowledge")
+            && !settings.fails("avoidance", "policy_restriction")
+    );
+    assert!(settings.problems().is_empty());
+}
+
+#[test]
+fn what_is_written_reads_back_the_same() {
+    let text = serde_json::to_string(&Settings::default()).unwrap();
+    assert_eq!(read(&text).unwrap(), Settings::default());
+}
+
+#[test]
+fn an_unknown_metric_or_key_is_an_error() {
+    assert!(read("helpfulness: { threshold: 3 }").is_err());
+    assert!(read("tool_abuse: { treshold: 3 }").is_err());
+    assert!(read("avoidance: { fail_labels: [rude] }").is_err());
+}
+
+#[test]
+fn overrides_hold_where_all_their_keys_match() {
+    let settings = read(
+        "tool_abuse:\n  overrides:\n  - { agent: planner, model: 'big-*', threshold: 2 }\n  - { kind: llm, enabled: false }\n",
+    )
+    .unwrap();
+    let scene = one_llm_span("planner", "big-7");
+    assert_eq!(settings.threshold("tool_abuse", &scene, 0), 2.0);
+    assert!(!settings.enabled("tool_abuse", &scene, 0));
+    assert_eq!(settings.threshold("tool_abuse", &one_llm_span("planner", "small"), 0), 4.0);
+}
+
+#[test]
+fn limits_prefer_agent_over_model_over_kind() {
+    let settings = read(
+        "latency: { max_ms: { llm: 10 }, by_model: { 'big*': 20 }, by_agent: { slow: { llm: 30 } } }\n\
+         tokens: { max: 1, by_model: { big: 2 } }\n",
+    )
+    .unwrap();
+    assert_eq!(settings.max_ms(&one_llm_span("a", "m"), 0), Some(10.0));
+    assert_eq!(settings.max_ms(&one_llm_span("a", "big-1"), 0), Some(20.0));
+    assert_eq!(settings.max_ms(&one_llm_span("slow", "big-1"), 0), Some(30.0));
+    assert_eq!(settings.max_tokens(&one_llm_span("a", "big"), 0), Some(2));
+    assert_eq!(settings.max_tokens(&one_llm_span("a", "m"), 0), Some(1));
+}
+
+#[test]
+fn values_that_make_no_sense_are_named() {
+    let settings = read(
+        "completeness: { threshold: 7, judges: [rules, oracle] }\n\
+         avoidance: { overrides: [ { threshold: 2 } ] }\n\
+         latency: { max_ms: { tool: -1 } }\n",
+    )
+    .unwrap();
+    let problems = settings.problems();
+    let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        keys,
+        ["completeness.threshold", "completeness.judges", "avoidance.overrides[0].threshold", "latency"]
+    );
+}
