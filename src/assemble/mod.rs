@@ -1,1 +1,311 @@
-//! (being written)
+//! Spans are gathered by trace until the trace closes; then the trace goes on as one.
+//!
+//! In: spans and the log records that belong to them, and what time it is. Out: [`Closing`]s,
+//! each a whole trace (or what came of it) with the [`Reason`] why it closed. Nothing here sleeps
+//! or reads a clock: `now` is a parameter, and [`Assembler::next_deadline`] says when to call
+//! [`Assembler::poll`] next.
+//!
+//! An assembler owns the traces of one shard and is used by one task; the hash of the trace id
+//! chooses the shard.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
+
+use crate::trace::{Attached, Span, TraceId};
+
+mod config;
+mod open;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Close, Override};
+use open::{Added, Open};
+
+/// Why a trace closed; written on its root as `verdict.trace.close_reason`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Reason {
+    /// The root has ended, every parent is here, and it was quiet since.
+    Complete,
+    /// No root came, and nothing else either.
+    Idle,
+    /// A parent in another process did not come.
+    RemoteIdle,
+    /// It was open for too long.
+    MaxAge,
+    /// It had too many spans.
+    MaxSpans,
+    /// It had too many bytes.
+    MaxBytes,
+    /// Memory was needed.
+    Pressure,
+    /// The process is stopping.
+    Shutdown,
+    /// Offline: the input ended.
+    EndOfInput,
+    /// These spans came after their trace had closed.
+    Late,
+}
+
+impl Reason {
+    /// Every reason, for declaring metrics.
+    pub const ALL: [Reason; 10] = [
+        Reason::Complete,
+        Reason::Idle,
+        Reason::RemoteIdle,
+        Reason::MaxAge,
+        Reason::MaxSpans,
+        Reason::MaxBytes,
+        Reason::Pressure,
+        Reason::Shutdown,
+        Reason::EndOfInput,
+        Reason::Late,
+    ];
+
+    /// As written in the attribute.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Complete => "complete",
+            Reason::Idle => "idle",
+            Reason::RemoteIdle => "remote_idle",
+            Reason::MaxAge => "max_age",
+            Reason::MaxSpans => "max_spans",
+            Reason::MaxBytes => "max_bytes",
+            Reason::Pressure => "memory_pressure",
+            Reason::Shutdown => "shutdown",
+            Reason::EndOfInput => "end_of_input",
+            Reason::Late => "late",
+        }
+    }
+}
+
+/// A trace that has closed (or spans that came too late for theirs).
+#[derive(Debug)]
+pub struct Closing {
+    /// Its id.
+    pub trace: TraceId,
+    /// Its spans, in order of arrival.
+    pub spans: Vec<Span>,
+    /// Log records that belong to them.
+    pub logs: Vec<Attached>,
+    /// Why now.
+    pub reason: Reason,
+    /// The root, or a parent that some span names, has not come.
+    pub incomplete: bool,
+    /// What the trace's verdict was when it closed the first time; for late spans only.
+    pub before: Option<Remembered>,
+}
+
+/// What is kept of a closed trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Remembered {
+    /// Its verdict: `Some(true)` for pass, `None` for unmeasured.
+    pub passed: Option<bool>,
+    /// The revision of that verdict, from 1.
+    pub revision: u32,
+}
+
+/// What [`Assembler::add`] did with the spans it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Kept in an open trace, or sent on as late.
+    pub kept: usize,
+    /// Exact resends within an open trace, left out.
+    pub duplicates: usize,
+    /// Of those kept, how many came after their trace had closed.
+    pub late: usize,
+}
+
+/// Open traces of one shard.
+#[derive(Debug)]
+pub struct Assembler {
+    close: Close,
+    open: HashMap<TraceId, Open>,
+    /// Every open trace once, under a time not later than its deadline. A deadline that moves
+    /// back leaves the entry: it is looked at again when that time comes.
+    filed: BTreeSet<(Instant, TraceId)>,
+    closed: HashMap<TraceId, Remembered>,
+    /// Closed traces, oldest first: what is forgotten next.
+    oldest: VecDeque<TraceId>,
+    ready: Vec<Closing>,
+    bytes: usize,
+    spans: usize,
+}
+
+impl Assembler {
+    /// With nothing open.
+    pub fn new(close: Close) -> Assembler {
+        Assembler {
+            close,
+            open: HashMap::new(),
+            filed: BTreeSet::new(),
+            closed: HashMap::new(),
+            oldest: VecDeque::new(),
+            ready: Vec::new(),
+            bytes: 0,
+            spans: 0,
+        }
+    }
+
+    /// Takes one trace's spans out of one request. `service` is asked once, when the trace opens.
+    pub fn add(
+        &mut self,
+        trace: TraceId,
+        spans: impl IntoIterator<Item = Span>,
+        service: impl FnOnce(&Span) -> Option<String>,
+        now: Instant,
+    ) -> Tally {
+        let mut spans = spans.into_iter().peekable();
+        let Some(first) = spans.peek() else { return Tally::default() };
+        if let Some(&before) = self.closed.get(&trace) {
+            return self.late(trace, spans.collect(), before);
+        }
+        let mut tally = Tally::default();
+        let close = &self.close;
+        let open = self.open.entry(trace).or_insert_with(|| {
+            // Most traces need no override, and reading a resource costs more than adding a span.
+            let service = if close.by_service.is_empty() { None } else { service(first) };
+            Open::new(now, close.times(service.as_deref()))
+        });
+        let before = (open.bytes, open.spans.len());
+        for span in spans {
+            match open.add(span, now) {
+                Added::New => tally.kept += 1,
+                Added::Duplicate => tally.duplicates += 1,
+            }
+        }
+        self.bytes += open.bytes - before.0;
+        self.spans += open.spans.len() - before.1;
+        self.refile(trace);
+        tally
+    }
+
+    /// Takes a log record that belongs to a span. One whose trace has closed is left out: the
+    /// record itself has gone on to the exporters, and the verdict stands.
+    pub fn attach(&mut self, trace: TraceId, log: Attached, now: Instant) {
+        if self.closed.contains_key(&trace) {
+            return;
+        }
+        let open = self.open.entry(trace).or_insert_with(|| Open::new(now, self.close.times(None)));
+        self.bytes += log.record.len();
+        open.attach(log, now);
+        self.refile(trace);
+    }
+
+    /// Every trace whose time has come, or that a cap has closed. Call it after [`Assembler::add`] too.
+    pub fn poll(&mut self, now: Instant) -> Vec<Closing> {
+        while let Some(&(at, trace)) = self.filed.first() {
+            if at > now {
+                break;
+            }
+            self.filed.pop_first();
+            let Some(open) = self.open.get_mut(&trace) else { continue };
+            let (deadline, reason) = open.deadline();
+            if deadline <= now {
+                self.shut(trace, reason);
+            } else {
+                open.filed = deadline;
+                self.filed.insert((deadline, trace));
+            }
+        }
+        std::mem::take(&mut self.ready)
+    }
+
+    /// When time alone can next close a trace, at the earliest.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.filed.first().map(|&(at, _)| at)
+    }
+
+    /// Closes everything: at shutdown, or when offline input has ended.
+    pub fn close_all(&mut self, reason: Reason) -> Vec<Closing> {
+        let mut traces: Vec<TraceId> = self.open.keys().copied().collect();
+        traces.sort_by_key(|t| self.open.get(t).map(|o| (o.first, *t)));
+        for trace in traces {
+            self.shut(trace, reason);
+        }
+        self.filed.clear();
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Remembers a closed trace's verdict for spans that come late.
+    pub fn remember(&mut self, trace: TraceId, verdict: Remembered) {
+        if self.close.remember == 0 {
+            return;
+        }
+        if self.closed.insert(trace, verdict).is_none() {
+            self.oldest.push_back(trace);
+        }
+        while self.oldest.len() > self.close.remember {
+            if let Some(old) = self.oldest.pop_front() {
+                self.closed.remove(&old);
+            }
+        }
+    }
+
+    /// Bytes of the spans and logs of open traces.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Spans of open traces.
+    pub fn spans(&self) -> usize {
+        self.spans
+    }
+
+    /// Open traces.
+    pub fn traces(&self) -> usize {
+        self.open.len()
+    }
+
+    fn late(&mut self, trace: TraceId, spans: Vec<Span>, before: Remembered) -> Tally {
+        let kept = spans.len();
+        self.ready.push(Closing {
+            trace,
+            spans,
+            logs: Vec::new(),
+            reason: Reason::Late,
+            incomplete: true,
+            before: Some(before),
+        });
+        Tally { kept, duplicates: 0, late: kept }
+    }
+
+    /// Closes a trace that has reached a cap; else files it under its deadline where that is
+    /// sooner than where it is filed now.
+    fn refile(&mut self, trace: TraceId) {
+        let Some(open) = self.open.get_mut(&trace) else { return };
+        if open.spans.len() >= self.close.max_spans {
+            return self.shut(trace, Reason::MaxSpans);
+        }
+        if open.bytes as u64 >= self.close.max_bytes.0 {
+            return self.shut(trace, Reason::MaxBytes);
+        }
+        let (deadline, _) = open.deadline();
+        let entry = (open.filed, trace);
+        if deadline < open.filed || !self.filed.contains(&entry) {
+            self.filed.remove(&entry);
+            open.filed = deadline;
+            self.filed.insert((deadline, trace));
+        }
+    }
+
+    fn shut(&mut self, trace: TraceId, reason: Reason) {
+        let Some(open) = self.open.remove(&trace) else { return };
+        self.filed.remove(&(open.filed, trace));
+        self.bytes -= open.bytes;
+        self.spans -= open.spans.len();
+        if open.spans.is_empty() {
+            // Log records whose spans never came: nothing to annotate.
+            return;
+        }
+        let incomplete = open.incomplete();
+        self.remember(trace, Remembered::default());
+        self.ready.push(Closing {
+            trace,
+            spans: open.spans,
+            logs: open.logs,
+            reason,
+            incomplete,
+            before: None,
+        });
+    }
+}

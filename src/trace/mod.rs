@@ -109,6 +109,15 @@ pub struct Envelope {
     pub scope: Bytes,
 }
 
+/// A log record that belongs to a span of the trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attached {
+    /// The span it belongs to; it may come before or after the record.
+    pub span: SpanId,
+    /// The encoded `LogRecord`.
+    pub record: Bytes,
+}
+
 /// What a span is, whatever convention wrote it (conventions, section 0).
 #[derive(
     Clone,

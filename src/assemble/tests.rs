@@ -1,0 +1,193 @@
+//! Scenario tests of closing. Time is a parameter, so none of them waits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::config::{Period, Size};
+use crate::trace::{Attached, Envelope, SpanId, Status};
+
+const T: TraceId = TraceId([7; 16]);
+
+fn span(id: u8, parent: u8) -> Span {
+    let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
+    Span {
+        id: of(id),
+        parent: of(parent),
+        start: u64::from(id),
+        end: 100,
+        status: Status::Unset,
+        remote_parent: false,
+        has_verdict: false,
+        bytes: Bytes::from(vec![id, parent]),
+        envelope: Arc::new(Envelope::default()),
+    }
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+struct Bench {
+    assembler: Assembler,
+    start: Instant,
+}
+
+impl Bench {
+    fn new(close: Close) -> Bench {
+        Bench { assembler: Assembler::new(close), start: Instant::now() }
+    }
+
+    fn add(&mut self, at: u64, spans: impl IntoIterator<Item = Span>) -> Tally {
+        let spans: Vec<Span> = spans.into_iter().collect();
+        self.assembler.add(T, spans, |_| Some("shop".to_owned()), self.start + secs(at))
+    }
+
+    fn poll(&mut self, at: u64) -> Vec<(Reason, usize, bool)> {
+        let closed = self.assembler.poll(self.start + secs(at));
+        closed.iter().map(|c| (c.reason, c.spans.len(), c.incomplete)).collect()
+    }
+}
+
+#[test]
+fn a_whole_trace_closes_when_quiet_after_its_root() {
+    let mut bench = Bench::new(Close::default());
+    bench.add(0, [span(2, 1)]);
+    assert_eq!(bench.poll(60), []);
+    bench.add(61, [span(1, 0)]);
+    assert_eq!(bench.poll(70), []);
+    assert_eq!(bench.poll(71), [(Reason::Complete, 2, false)]);
+    assert_eq!((bench.assembler.bytes(), bench.assembler.spans(), bench.assembler.traces()), (0, 0, 0));
+}
+
+#[test]
+fn a_second_batch_within_quiet_is_not_late() {
+    let mut bench = Bench::new(Close::default());
+    bench.add(0, [span(1, 0)]);
+    assert_eq!(bench.add(5, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 0 });
+    assert_eq!(bench.poll(10), []);
+    assert_eq!(bench.poll(15), [(Reason::Complete, 2, false)]);
+}
+
+#[test]
+fn a_log_also_counts_as_life() {
+    let mut bench = Bench::new(Close::default());
+    bench.add(0, [span(1, 0)]);
+    let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
+    bench.assembler.attach(T, log, bench.start + secs(9));
+    assert_eq!(bench.poll(11), []);
+    assert_eq!(bench.poll(19), [(Reason::Complete, 1, false)]);
+}
+
+#[test]
+fn a_killed_run_closes_when_idle_and_is_incomplete() {
+    let mut bench = Bench::new(Close::default());
+    bench.add(0, [span(3, 2), span(2, 1)]);
+    assert_eq!(bench.poll(299), []);
+    assert_eq!(bench.poll(300), [(Reason::Idle, 2, true)]);
+}
+
+#[test]
+fn a_parent_in_another_process_is_waited_for_less() {
+    let mut bench = Bench::new(Close::default());
+    let mut agent = span(2, 1);
+    agent.remote_parent = true;
+    bench.add(0, [agent, span(3, 2)]);
+    assert_eq!(bench.poll(29), []);
+    assert_eq!(bench.poll(30), [(Reason::RemoteIdle, 2, true)]);
+}
+
+#[test]
+fn a_root_that_has_not_ended_is_waited_for() {
+    let mut bench = Bench::new(Close::default());
+    let mut root = span(1, 0);
+    root.end = 0;
+    bench.add(0, [root]);
+    assert_eq!(bench.poll(299), []);
+    assert_eq!(bench.poll(300), [(Reason::Idle, 1, true)]);
+}
+
+#[test]
+fn age_ends_a_trace_that_never_rests() {
+    let mut bench = Bench::new(Close::default());
+    for minute in 0..60 {
+        bench.add(minute * 60, [span(minute as u8 + 2, 1)]);
+        assert_eq!(bench.poll(minute * 60), []);
+    }
+    assert_eq!(bench.poll(3600), [(Reason::MaxAge, 60, true)]);
+}
+
+#[test]
+fn caps_close_at_once() {
+    let mut bench = Bench::new(Close { max_spans: 2, ..Close::default() });
+    bench.add(0, [span(2, 1), span(3, 1)]);
+    assert_eq!(bench.poll(0), [(Reason::MaxSpans, 2, true)]);
+    let mut bench = Bench::new(Close { max_bytes: Size(4), ..Close::default() });
+    bench.add(0, [span(2, 1), span(3, 1)]);
+    assert_eq!(bench.poll(0), [(Reason::MaxBytes, 2, true)]);
+}
+
+#[test]
+fn resends_are_left_out_and_twins_are_kept() {
+    let mut bench = Bench::new(Close::default());
+    let mut twin = span(2, 1);
+    twin.bytes = Bytes::from_static(b"other");
+    assert_eq!(bench.add(0, [span(2, 1), span(2, 1)]), Tally { kept: 1, duplicates: 1, late: 0 });
+    assert_eq!(bench.add(1, [twin.clone(), twin]), Tally { kept: 1, duplicates: 1, late: 0 });
+    bench.add(2, [span(1, 0)]);
+    assert_eq!(bench.poll(12), [(Reason::Complete, 3, false)]);
+}
+
+#[test]
+fn late_spans_go_on_at_once_with_the_verdict_so_far() {
+    let mut bench = Bench::new(Close::default());
+    bench.add(0, [span(1, 0)]);
+    assert_eq!(bench.poll(10).len(), 1);
+    let verdict = Remembered { passed: Some(true), revision: 1 };
+    bench.assembler.remember(T, verdict);
+    assert_eq!(bench.add(11, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 1 });
+    let closed = bench.assembler.poll(bench.start + secs(11));
+    assert_eq!((closed[0].reason, closed[0].before), (Reason::Late, Some(verdict)));
+}
+
+#[test]
+fn closed_traces_are_forgotten_oldest_first() {
+    let mut assembler = Assembler::new(Close { remember: 2, ..Close::default() });
+    for n in 1..=3 {
+        assembler.remember(TraceId([n; 16]), Remembered::default());
+    }
+    assert_eq!((assembler.closed.len(), assembler.oldest.len()), (2, 2));
+    assert!(!assembler.closed.contains_key(&TraceId([1; 16])));
+}
+
+#[test]
+fn a_service_may_have_its_own_times() {
+    let over = Override { quiet: Some(Period::secs(1)), ..Override::default() };
+    let close = Close { by_service: [("shop".to_owned(), over)].into(), ..Close::default() };
+    let mut bench = Bench::new(close);
+    bench.add(0, [span(1, 0)]);
+    assert_eq!(bench.poll(1), [(Reason::Complete, 1, false)]);
+}
+
+#[test]
+fn shutdown_closes_all_in_order_of_age() {
+    let mut assembler = Assembler::new(Close::default());
+    let now = Instant::now();
+    for n in [3u8, 1, 2] {
+        assembler.add(TraceId([n; 16]), [span(1, 0)], |_| None, now + secs(u64::from(n)));
+    }
+    let ids: Vec<TraceId> = assembler.close_all(Reason::Shutdown).iter().map(|c| c.trace).collect();
+    assert_eq!(ids, [TraceId([1; 16]), TraceId([2; 16]), TraceId([3; 16])]);
+    assert_eq!(assembler.next_deadline(), None);
+}
+
+#[test]
+fn logs_whose_spans_never_come_are_let_go() {
+    let mut bench = Bench::new(Close::default());
+    let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
+    bench.assembler.attach(T, log, bench.start);
+    assert_eq!(bench.poll(300), []);
+    assert_eq!((bench.assembler.bytes(), bench.assembler.traces()), (0, 0));
+}
