@@ -21,6 +21,15 @@ pub enum Malformed {
     /// `AnyValue`s nest deeper than is accepted.
     #[error("values nest too deep")]
     Depth,
+    /// A span's trace id is not 16 bytes, or all zero.
+    #[error("trace id is not 16 bytes, or zero")]
+    TraceId,
+    /// A span's own id is not 8 bytes, or all zero.
+    #[error("span id is not 8 bytes, or zero")]
+    SpanId,
+    /// Another id (a parent's, a link's) is there with the wrong length.
+    #[error("parent or link id has the wrong length")]
+    Id,
 }
 
 /// A field's content by wire type.

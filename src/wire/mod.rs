@@ -3,8 +3,12 @@
 //! A span is never decoded whole. [`fields`] walks one message; [`value`] reads an `AnyValue`
 //! where it is asked for. Everything here borrows; nothing panics on any bytes.
 
+mod check;
 pub mod fields;
+mod intern;
+pub mod request;
 pub mod value;
 
 pub use fields::{Field, Fields, Malformed, Payload};
+pub use request::{Interner, split};
 pub use value::{Attributes, Value};

@@ -1,0 +1,112 @@
+//! One [`Envelope`] for equal resources and scopes, within a request and from one to the next.
+//!
+//! In: the encoded resource and scope around spans. Out: a shared envelope, copied only when it
+//! has not been met of late. An SDK sends the same resource with every request, so a buffered
+//! span costs a pointer to it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::trace::Envelope;
+
+/// Sets, each of [`WAYS`] envelopes that have the same hash modulo this. 1,024 envelopes in all
+/// serve some hundred services with a few scopes each.
+const SETS: usize = 256;
+/// Envelopes a set remembers; the longest unused one gives way.
+const WAYS: usize = 4;
+/// Larger envelopes are not remembered, so that at most 8 MiB stay behind. A resource as rich as
+/// Kubernetes detectors make it has 2-4 KiB.
+const MAX_SIZE: usize = 8 * 1024;
+
+/// A bounded memory of envelopes. Shared by all receivers; locked for one look-up at a time.
+#[derive(Debug)]
+pub struct Interner {
+    sets: Mutex<Vec<[Option<Arc<Envelope>>; WAYS]>>,
+    hasher: RandomState,
+}
+
+impl Default for Interner {
+    fn default() -> Interner {
+        Interner { sets: Mutex::new(vec![[const { None }; WAYS]; SETS]), hasher: RandomState::new() }
+    }
+}
+
+impl Interner {
+    /// The envelope of `scope` under `resource`. `shared` keeps the one copy that all scopes of
+    /// the resource use.
+    pub(super) fn envelope(
+        &self,
+        resource: &[u8],
+        shared: &mut Option<Bytes>,
+        scope: &[u8],
+    ) -> Arc<Envelope> {
+        let make = |shared: &mut Option<Bytes>| {
+            let resource = shared.get_or_insert_with(|| Bytes::copy_from_slice(resource)).clone();
+            Arc::new(Envelope { resource, scope: Bytes::copy_from_slice(scope) })
+        };
+        if resource.len() + scope.len() > MAX_SIZE {
+            return make(shared);
+        }
+        let hash = self.hasher.hash_one((resource, scope));
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(set) = sets.get_mut(hash as usize % SETS) else { return make(shared) };
+        let met = set.iter().position(|way| {
+            way.as_ref().is_some_and(|envelope| envelope.resource == resource && envelope.scope == scope)
+        });
+        // The most recently used stands first; whatever falls off the end is forgotten.
+        let used = met.unwrap_or(WAYS - 1);
+        if let Some(ways) = set.get_mut(..=used) {
+            ways.rotate_right(1);
+        }
+        match (&mut set[0], met) {
+            (Some(envelope), Some(_)) => Arc::clone(envelope),
+            (first, _) => Arc::clone(first.insert(make(shared))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(interner: &Interner, resource: &[u8], scope: &[u8]) -> Arc<Envelope> {
+        interner.envelope(resource, &mut None, scope)
+    }
+
+    #[test]
+    fn equal_envelopes_are_one_and_others_are_not() {
+        let interner = Interner::default();
+        let first = envelope(&interner, b"service", b"tracer");
+        assert!(Arc::ptr_eq(&first, &envelope(&interner, b"service", b"tracer")));
+        assert!(!Arc::ptr_eq(&first, &envelope(&interner, b"service", b"tracer2")));
+        // The border between resource and scope counts.
+        let moved = envelope(&interner, b"servicet", b"racer");
+        assert_eq!((&moved.resource[..], &moved.scope[..]), (&b"servicet"[..], &b"racer"[..]));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_recently_used_stay() {
+        let interner = Interner::default();
+        let kept = envelope(&interner, b"kept", b"");
+        for i in 0..20_000u32 {
+            envelope(&interner, &i.to_le_bytes(), b"");
+            assert!(Arc::ptr_eq(&kept, &envelope(&interner, b"kept", b"")), "lost at {i}");
+        }
+        let sets = interner.sets.lock().unwrap();
+        assert_eq!(sets.iter().flatten().flatten().count(), SETS * WAYS);
+    }
+
+    #[test]
+    fn a_huge_resource_is_copied_once_for_all_its_scopes_and_not_remembered() {
+        let interner = Interner::default();
+        let resource = vec![1u8; MAX_SIZE + 1];
+        let mut shared = None;
+        let a = interner.envelope(&resource, &mut shared, b"a");
+        let b = interner.envelope(&resource, &mut shared, b"b");
+        assert_eq!(a.resource.as_ptr(), b.resource.as_ptr());
+        assert!(interner.sets.lock().unwrap().iter().flatten().flatten().next().is_none());
+    }
+}
