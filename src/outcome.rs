@@ -67,6 +67,14 @@ impl Receipt {
         self.items
     }
 
+    /// Takes out a receipt for `items` of them (all, where there are fewer): parts of a request
+    /// can end differently.
+    pub fn split(&mut self, items: u64) -> Receipt {
+        let items = items.min(self.items);
+        self.items -= items;
+        Receipt { items, ledger: self.ledger.clone() }
+    }
+
     /// Records what became of them.
     pub fn resolve(mut self, outcome: Outcome) {
         if let Some(ledger) = self.ledger.take() {
@@ -77,7 +85,9 @@ impl Receipt {
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        if let Some(ledger) = self.ledger.take() {
+        if let Some(ledger) = self.ledger.take()
+            && self.items > 0
+        {
             ledger.add(Outcome::Lost, self.items);
             tracing::error!(items = self.items, "spans were dropped without an outcome; this is a bug");
             #[cfg(test)]
@@ -88,5 +98,29 @@ impl Drop for Receipt {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_receipt_sum_to_the_whole() {
+        let ledger = Arc::new(Ledger::default());
+        let mut whole = Receipt::new(10, Arc::clone(&ledger));
+        whole.split(3).resolve(Outcome::Dropped);
+        let rest = whole.split(100);
+        assert_eq!((rest.items(), whole.items()), (7, 0));
+        rest.resolve(Outcome::Exported);
+        drop(whole);
+        assert_eq!((ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)), (7, 3));
+        assert_eq!(ledger.count(Outcome::Lost), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "dropped without an outcome")]
+    fn a_receipt_dropped_without_an_outcome_is_a_loss() {
+        drop(Receipt::new(1, Arc::new(Ledger::default())));
     }
 }
