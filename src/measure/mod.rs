@@ -260,3 +260,7 @@ pub trait Metric: Send + Sync {
 pub mod anchors;
 pub mod settings;
 pub use settings::Settings;
+
+#[cfg(test)]
+#[allow(dead_code)]
+pub(crate) mod testing;
