@@ -25,6 +25,42 @@ pub enum Signal {
     Metrics,
 }
 
+impl Signal {
+    /// All of them; the position is `signal as usize`.
+    pub const ALL: [Signal; 3] = [Signal::Traces, Signal::Logs, Signal::Metrics];
+
+    /// The word for it in labels and configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Signal::Traces => "traces",
+            Signal::Logs => "logs",
+            Signal::Metrics => "metrics",
+        }
+    }
+}
+
+/// How a request came in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Transport {
+    /// OTLP/gRPC.
+    Grpc,
+    /// OTLP/HTTP.
+    Http,
+}
+
+impl Transport {
+    /// Both; the position is `transport as usize`.
+    pub const ALL: [Transport; 2] = [Transport::Grpc, Transport::Http];
+
+    /// The word for it in labels and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Transport::Grpc => "grpc",
+            Transport::Http => "http",
+        }
+    }
+}
+
 /// One request, unpacked: the encoded `Export*ServiceRequest` message.
 #[derive(Clone, Debug)]
 pub struct Offer {

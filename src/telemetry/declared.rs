@@ -1,0 +1,165 @@
+//! Every self-metric, declared once: name, kind, unit, labels, meaning.
+//!
+//! In: nothing. Out: [`ALL`], from which the metrics are registered and against which the table
+//! in `README.md` beside this file is tested. Names follow the Prometheus conventions (base
+//! units, `_total` on counters) under the prefix [`PREFIX`].
+
+use prometheus_client::registry::{Metric, Registry, Unit};
+
+/// Stands before every name, so that ours are told apart on a shared Prometheus.
+pub const PREFIX: &str = "otel_verdict";
+
+/// What kind of metric it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only grows; its exposed name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Buckets, a sum and a count.
+    Histogram,
+}
+
+impl Kind {
+    /// As the table and the exposition format write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// The declaration of one self-metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared {
+    /// Without prefix, unit and `_total`.
+    pub name: &'static str,
+    /// Counter, gauge or histogram.
+    pub kind: Kind,
+    /// The base unit (`bytes`, `seconds`), or none for plain counts.
+    pub unit: Option<&'static str>,
+    /// Names of its labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it says, without a full stop (the exposition adds one).
+    pub help: &'static str,
+}
+
+impl Declared {
+    /// The name as a scrape shows it.
+    pub fn exposed(&self) -> String {
+        let mut name = format!("{PREFIX}_{}", self.name);
+        if let Some(unit) = self.unit {
+            name.push('_');
+            name.push_str(unit);
+        }
+        if self.kind == Kind::Counter {
+            name.push_str("_total");
+        }
+        name
+    }
+
+    /// Joins the declared label names with `values`.
+    pub(super) fn with<V, const N: usize>(&self, values: [V; N]) -> [(&'static str, V); N] {
+        debug_assert_eq!(self.labels.len(), N, "{} has other labels", self.name);
+        let mut names = self.labels.iter();
+        values.map(|value| (names.next().copied().unwrap_or_default(), value))
+    }
+
+    /// Registers `metric` under this declaration.
+    pub(super) fn register<M: Metric>(&self, registry: &mut Registry, metric: M) {
+        match self.unit {
+            Some(unit) => registry.register_with_unit(self.name, self.help, unit_of(unit), metric),
+            None => registry.register(self.name, self.help, metric),
+        }
+    }
+}
+
+fn unit_of(unit: &str) -> Unit {
+    match unit {
+        "bytes" => Unit::Bytes,
+        "seconds" => Unit::Seconds,
+        other => Unit::Other(other.to_owned()),
+    }
+}
+
+macro_rules! declare {
+    ($($id:ident = $name:literal, $kind:ident, $unit:expr, [$($label:literal),*], $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $id: Declared = Declared {
+                name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+            };
+        )*
+        /// All of them, in the order of the data path.
+        pub const ALL: &[Declared] = &[$($id),*];
+    };
+}
+
+const COUNT: Option<&str> = None;
+const BYTES: Option<&str> = Some("bytes");
+const SECONDS: Option<&str> = Some("seconds");
+
+declare! {
+    BUILD = "build_info", Gauge, COUNT, ["version"],
+        "Always 1; the version that runs is its label";
+    START_TIME = "process_start_time", Gauge, SECONDS, [],
+        "When the process started, in Unix time";
+
+    REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
+        "OTLP requests answered; outcome is accepted, partial, or why the request was refused";
+    BODY_BYTES = "receive_body", Counter, BYTES, ["transport", "signal"],
+        "Bytes of request messages offered to the pipeline, after decompression";
+    CONNECTIONS = "receive_connections", Gauge, COUNT, ["transport"],
+        "Open connections";
+    HELD_BYTES = "receive_held", Gauge, BYTES, [],
+        "Bytes of requests that are being received or wait for their acknowledgement";
+    SPANS_RECEIVED = "spans_received", Counter, COUNT, [],
+        "Spans in requests that were decoded";
+    SPANS_ACCEPTED = "spans_accepted", Counter, COUNT, [],
+        "Spans taken and acknowledged to their sender";
+    SPANS_REFUSED = "spans_refused", Counter, COUNT, ["reason"],
+        "Spans not taken; their sender was told so";
+    ITEMS_REJECTED = "receive_rejected_items", Counter, COUNT, ["transport", "signal"],
+        "Spans, log records or data points that a partial success told the sender of";
+
+    TRACES_OPEN = "traces_open", Gauge, COUNT, [],
+        "Traces that are being assembled";
+    BUFFERED_SPANS = "buffered_spans", Gauge, COUNT, [],
+        "Spans held in open traces";
+    BUFFERED_BYTES = "buffered", Gauge, BYTES, [],
+        "Bytes of spans held in open traces";
+    TRACES_CLOSED = "traces_closed", Counter, COUNT, ["reason"],
+        "Traces closed, by what closed them";
+    SPANS_LATE = "spans_late", Counter, COUNT, [],
+        "Spans that came after their trace had closed; they are measured and sent on";
+    SPANS_DUPLICATE = "spans_duplicate", Counter, COUNT, [],
+        "Exact resends of a span within an open trace; sent on once";
+    SPANS_PASSED = "spans_passed_through", Counter, COUNT, [],
+        "Spans sent on without being judged, since the configuration does not select them";
+    ATTRIBUTES_REPLACED = "verdict_attributes_replaced", Counter, COUNT, [],
+        "Verdict attributes that came in on a span and were taken off before ours were written";
+
+    MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
+        "Results of each metric: pass, fail or unmeasured";
+    METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
+        "Time that one run of a metric took on one span, waiting for judges included";
+    TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
+        "Verdicts on whole traces: pass, fail or unmeasured";
+    CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
+        "Time from a trace's close until its annotated spans are in every exporter's queue";
+
+    EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
+        "Spans, log records and data points by how they left an exporter; lost is a bug";
+    EXPORT_REQUESTS = "exporter_requests", Counter, COUNT, ["exporter", "status"],
+        "Export requests by the status they ended with";
+    EXPORT_RETRIES = "exporter_retries", Counter, COUNT, ["exporter"],
+        "Export requests sent once more after a retryable failure";
+    EXPORT_DURATION = "exporter_request_duration", Histogram, SECONDS, ["exporter"],
+        "Time until an export request was answered";
+    QUEUE_BYTES = "exporter_queue", Gauge, BYTES, ["exporter"],
+        "Bytes waiting in an exporter's queue";
+    QUEUE_CAPACITY = "exporter_queue_capacity", Gauge, BYTES, ["exporter"],
+        "Bytes that an exporter's queue may hold";
+}

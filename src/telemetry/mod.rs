@@ -1,0 +1,81 @@
+//! Metrics about ourselves, and where they are read: `/metrics`, `/livez`, `/readyz`, logs.
+//!
+//! In: the stages count into cells of [`Telemetry`]. Out: the OpenMetrics text of a scrape. Each
+//! self-metric is declared once, in [`declared`]; `README.md` beside this file lists them, and a
+//! test holds the two together.
+//!
+//! Counting is cheap: cells are resolved when the process starts (or when an exporter or metric
+//! is set up), and then cost an atomic addition. Labels are hashed only on rare events.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+pub mod declared;
+mod export;
+pub mod log;
+mod receive;
+mod traces;
+
+pub use export::{Exporters, Exporting};
+pub use receive::{Receiving, RequestOutcome};
+pub use traces::{Judged, MetricCells, Traces, Verdicts};
+
+/// The `Content-Type` of [`Telemetry::render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Every self-metric. One per process, shared by the stages.
+#[derive(Debug)]
+pub struct Telemetry {
+    /// Requests, connections, spans in.
+    pub receive: Receiving,
+    /// Open and closed traces.
+    pub traces: Traces,
+    /// Results of metrics, verdicts.
+    pub verdicts: Verdicts,
+    /// Requests and outcomes out, by exporter.
+    pub export: Exporters,
+    registry: Registry,
+}
+
+impl Telemetry {
+    /// Registers everything that is declared.
+    pub fn new() -> Arc<Telemetry> {
+        let mut registry = Registry::with_prefix(declared::PREFIX);
+        register_process(&mut registry);
+        Arc::new(Telemetry {
+            receive: Receiving::register(&mut registry),
+            traces: Traces::register(&mut registry),
+            verdicts: Verdicts::register(&mut registry),
+            export: Exporters::register(&mut registry),
+            registry,
+        })
+    }
+
+    /// The state of all metrics as OpenMetrics text.
+    pub fn render(&self) -> String {
+        let mut page = String::with_capacity(16 * 1024);
+        if text::encode(&mut page, &self.registry).is_err() {
+            // Writing to a String does not fail; a metric that cannot be encoded is our bug.
+            tracing::error!("a self-metric could not be encoded");
+        }
+        page
+    }
+}
+
+fn register_process(registry: &mut Registry) {
+    let build = Family::<_, Gauge>::default();
+    build.get_or_create(&declared::BUILD.with([env!("CARGO_PKG_VERSION")])).set(1);
+    declared::BUILD.register(registry, build);
+    let start = Gauge::<i64>::default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    start.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    declared::START_TIME.register(registry, start);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What assembling and judging count: open traces, closings, results of metrics, verdicts.
+
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::declared as d;
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// Counters of open and closed traces.
+#[derive(Debug, Default)]
+pub struct Traces {
+    /// Traces being assembled.
+    pub open: Gauge,
+    /// Spans held in them.
+    pub buffered_spans: Gauge,
+    /// Bytes of those spans.
+    pub buffered_bytes: Gauge,
+    /// Spans that came after their trace had closed.
+    pub late: Counter,
+    /// Exact resends within an open trace.
+    pub duplicates: Counter,
+    /// Spans that the configuration does not select.
+    pub passed_through: Counter,
+    /// Incoming `verdict.*` attributes taken off.
+    pub attributes_replaced: Counter,
+    closed: Family<Labels<1>, Counter>,
+}
+
+impl Traces {
+    pub(super) fn register(registry: &mut Registry) -> Traces {
+        let cells = Traces::default();
+        d::TRACES_OPEN.register(registry, cells.open.clone());
+        d::BUFFERED_SPANS.register(registry, cells.buffered_spans.clone());
+        d::BUFFERED_BYTES.register(registry, cells.buffered_bytes.clone());
+        d::TRACES_CLOSED.register(registry, cells.closed.clone());
+        d::SPANS_LATE.register(registry, cells.late.clone());
+        d::SPANS_DUPLICATE.register(registry, cells.duplicates.clone());
+        d::SPANS_PASSED.register(registry, cells.passed_through.clone());
+        d::ATTRIBUTES_REPLACED.register(registry, cells.attributes_replaced.clone());
+        cells
+    }
+
+    /// A trace closed; `reason` is what `verdict.trace.close_reason` says.
+    pub fn closed(&self, reason: &'static str) {
+        self.closed.get_or_create(&d::TRACES_CLOSED.with([reason])).inc();
+    }
+}
+
+/// A result as telemetry counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judged {
+    /// At or above the threshold.
+    Pass,
+    /// Below it.
+    Fail,
+    /// There was nothing to measure, or nobody who could.
+    Unmeasured,
+}
+
+impl Judged {
+    const ALL: [Judged; 3] = [Judged::Pass, Judged::Fail, Judged::Unmeasured];
+
+    /// The value of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Judged::Pass => "pass",
+            Judged::Fail => "fail",
+            Judged::Unmeasured => "unmeasured",
+        }
+    }
+}
+
+/// Cells of one metric, to be resolved once and kept beside it.
+#[derive(Clone, Debug)]
+pub struct MetricCells {
+    results: [Counter; Judged::ALL.len()],
+    duration: Histogram,
+}
+
+impl MetricCells {
+    /// One measurement ended so.
+    #[inline]
+    pub fn count(&self, result: Judged) {
+        self.results[result as usize].inc();
+    }
+
+    /// One run took so long.
+    #[inline]
+    pub fn took(&self, time: Duration) {
+        self.duration.observe(time.as_secs_f64());
+    }
+}
+
+/// Rules cost microseconds, LLM judges seconds: factors of 4 from 1 µs to 67 s.
+fn metric_buckets() -> Histogram {
+    Histogram::new(std::iter::successors(Some(1e-6), |edge| Some(edge * 4.0)).take(14))
+}
+
+/// From under the millisecond that closing should cost to the longest wait for judges.
+fn latency_buckets() -> Histogram {
+    Histogram::new([0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Buckets(fn() -> Histogram);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        (self.0)()
+    }
+}
+
+/// A histogram family with buckets for network latencies.
+pub(super) fn latency_family<S: Clone + std::hash::Hash + Eq>() -> Family<S, Histogram, Buckets> {
+    Family::new_with_constructor(Buckets(latency_buckets))
+}
+
+/// Counters of measurements and verdicts.
+#[derive(Debug)]
+pub struct Verdicts {
+    results: Family<Labels<2>, Counter>,
+    durations: Family<Labels<1>, Histogram, Buckets>,
+    traces: [Counter; Judged::ALL.len()],
+    close_to_export: Histogram,
+}
+
+impl Verdicts {
+    pub(super) fn register(registry: &mut Registry) -> Verdicts {
+        let traces = Family::<Labels<1>, Counter>::default();
+        let cells = Verdicts {
+            results: Family::default(),
+            durations: Family::new_with_constructor(Buckets(metric_buckets)),
+            traces: Judged::ALL
+                .map(|result| traces.get_or_create_owned(&d::TRACE_VERDICTS.with([result.as_str()]))),
+            close_to_export: latency_buckets(),
+        };
+        d::MEASUREMENTS.register(registry, cells.results.clone());
+        d::METRIC_DURATION.register(registry, cells.durations.clone());
+        d::TRACE_VERDICTS.register(registry, traces);
+        d::CLOSE_TO_EXPORT.register(registry, cells.close_to_export.clone());
+        cells
+    }
+
+    /// The cells of one metric, by its name. Looked up under a lock: resolve once, not per span.
+    pub fn metric(&self, name: &'static str) -> MetricCells {
+        MetricCells {
+            results: Judged::ALL.map(|result| {
+                self.results.get_or_create_owned(&d::MEASUREMENTS.with([name, result.as_str()]))
+            }),
+            duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.with([name])),
+        }
+    }
+
+    /// A trace's verdict was made.
+    pub fn trace(&self, result: Judged) {
+        self.traces[result as usize].inc();
+    }
+
+    /// A closed trace reached the exporters' queues after so long.
+    pub fn close_to_export(&self, time: Duration) {
+        self.close_to_export.observe(time.as_secs_f64());
+    }
+}
