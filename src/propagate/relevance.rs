@@ -1,0 +1,114 @@
+//! Which failures touch the outcome: the `outcome_relevant` policy.
+//!
+//! Paper 001's section 5 asks for outcome-relevance filtering and leaves it open. Here a failure
+//! is irrelevant when the agent it happened in ends well, and one of these holds:
+//!
+//! - it was recovered from: a later success of the same tool, or of the same operation, in the
+//!   same agent, or in an agent above it that ran the failed one again;
+//! - it is minor (severity low) and not on the span that gave the answer;
+//! - it only says how the work went, not what came of it (`tool_abuse`, `plan_efficiency`, ...).
+//!
+//! An agent ends well when its span shows no error and the span that gave its answer does not
+//! fail. That is structural, so it works where no content was recorded.
+
+use std::collections::HashMap;
+
+use crate::measure::Severity;
+use crate::recognise::{ErrorSource, Scene};
+use crate::trace::{Idx, Kind, Status};
+
+/// Metrics about the way, not about the result.
+const PROCESS: [&str; 5] = ["tool_abuse", "plan_efficiency", "gpa.execution_efficiency", "latency", "tokens"];
+
+/// What makes two spans attempts at the same thing.
+type Operation<'s> = (Option<usize>, Kind, &'s str);
+
+/// Answers which failures touch the outcome.
+pub struct Relevance<'s> {
+    scene: &'s Scene,
+    failing: &'s [bool],
+    /// For each operation the latest start among its successes.
+    success: HashMap<Operation<'s>, u64>,
+    ends_well: Vec<bool>,
+}
+
+impl<'s> Relevance<'s> {
+    /// `failing[i]`: span `i` fails by its own metrics.
+    pub fn new(scene: &'s Scene, failing: &'s [bool]) -> Relevance<'s> {
+        let ends_well = (0..scene.agents.len()).map(|a| ends_well(scene, failing, a)).collect();
+        let mut relevance = Relevance { scene, failing, success: HashMap::new(), ends_well };
+        for i in 0..scene.tree.len() {
+            if relevance.succeeded(i) {
+                let latest = relevance.success.entry(operation(scene, i)).or_default();
+                *latest = (*latest).max(scene.tree.spans[i].start);
+            }
+        }
+        relevance
+    }
+
+    /// Whether a failure of span `i` by these metrics touches what the run comes to.
+    pub fn touches_outcome(&self, i: Idx, severity: Severity, failed: &[&str]) -> bool {
+        let Some(agent) = self.scene.owner.get(i).copied().flatten() else { return true };
+        let is_answer = self.scene.agents.iter().any(|a| a.answer_at == Some(i));
+        if self.ends_well[agent] {
+            let process = failed.iter().all(|m| PROCESS.contains(m));
+            let minor = severity == Severity::Low && !is_answer;
+            if process || minor || self.recovered(i) {
+                return false;
+            }
+        }
+        !self.recovered_above(agent)
+    }
+
+    /// A later success of the same operation in the same agent.
+    fn recovered(&self, i: Idx) -> bool {
+        let start = self.scene.tree.spans[i].start;
+        self.success.get(&operation(self.scene, i)).is_some_and(|&latest| latest > start)
+    }
+
+    /// An agent above ran the one that failed again, with success, and ended well itself.
+    fn recovered_above(&self, agent: usize) -> bool {
+        let mut at = agent;
+        // Agents are listed outermost first, so this ends.
+        while let Some(above) = self.scene.agents[at].parent.filter(|&p| p < at) {
+            if self.ends_well[above] && self.recovered(self.scene.agents[at].at) {
+                return true;
+            }
+            at = above;
+        }
+        false
+    }
+
+    fn succeeded(&self, i: Idx) -> bool {
+        let reading = &self.scene.readings[i];
+        let ended_well = self.scene.agents.iter().position(|a| a.at == i).is_none_or(|a| self.ends_well[a]);
+        !self.failing[i] && !reading.wrapper && self.scene.tree.spans[i].status != Status::Error && ended_well
+    }
+}
+
+fn operation(scene: &Scene, i: Idx) -> Operation<'_> {
+    let reading = &scene.readings[i];
+    // An agent's own span is an operation of the agent that called it.
+    let owner = scene.owner.get(i).copied().flatten();
+    let agent = match owner {
+        Some(a) if scene.agents[a].at == i => scene.agents[a].parent,
+        other => other,
+    };
+    let name = match (&reading.call, reading.kind) {
+        (Some(call), _) => &*call.name,
+        // Models are called under many names; any later answer of the agent's model will do.
+        (None, Kind::Llm) => "",
+        (None, Kind::Agent) => reading.agent.as_deref().or(reading.name.as_deref()).unwrap_or_default(),
+        (None, _) => reading.name.as_deref().unwrap_or_default(),
+    };
+    (agent, reading.kind, name)
+}
+
+fn ends_well(scene: &Scene, failing: &[bool], agent: usize) -> bool {
+    let agent = &scene.agents[agent];
+    let at = &scene.readings[agent.at];
+    let error = scene.tree.spans[agent.at].status == Status::Error
+        || at.errors.iter().any(|e| e.source != ErrorSource::Retry);
+    let answer_fails = agent.answer_at.is_some_and(|a| a != agent.at && failing[a]);
+    !error && !answer_fails
+}
