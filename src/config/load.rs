@@ -1,0 +1,187 @@
+//! From files to a [`Config`], or to every fault in them.
+//!
+//! In: YAML files in order, and the environment. Out: a configuration that has been checked as far
+//! as text can be: no socket, folder or other file is opened. The steps: parse each file,
+//! put variables in, lay the files over one another, read each section by itself, then check what
+//! spans sections.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+use super::env::substitute;
+use super::issue::{Invalid, Issue, dotted, nearest};
+use super::node::{Mark, Node, Step, parse};
+use super::{Config, read};
+
+/// One file's name (for messages) and text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// As the user wrote it.
+    pub name: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// Looks an environment variable up.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A configuration is text that people wrote; more is a wrong file.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// Sections of the design that later versions bring.
+const NOT_YET: [(&str, &str); 2] = [
+    ("judges", "LLM judges are not available in this version; the built-in rules judge without any"),
+    ("storage", "storage is not available in this version; spans are held in memory"),
+];
+
+/// Reads `files`, later ones over earlier ones; without any, the defaults hold.
+///
+/// # Errors
+/// Every fault of every file.
+pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
+    let mut sources = Vec::new();
+    let mut unreadable: Option<Invalid> = None;
+    for file in files {
+        let name = file.as_ref().display().to_string();
+        match read_text(file.as_ref()) {
+            Ok(text) => sources.push(Source { name, text }),
+            Err(why) => {
+                let found = Invalid::unreadable(&name, &why);
+                unreadable = Some(match unreadable {
+                    Some(before) => before.and(found),
+                    None => found,
+                });
+            }
+        }
+    }
+    let loaded = from_sources(&sources, &|name| std::env::var(name).ok());
+    match (unreadable, loaded) {
+        (None, loaded) => loaded,
+        (Some(faults), Ok(_)) => Err(faults),
+        (Some(faults), Err(more)) => Err(faults.and(more)),
+    }
+}
+
+fn read_text(file: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(file).map_err(|e| e.to_string())?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(format!("{size} bytes are too many for a configuration"));
+    }
+    std::fs::read_to_string(file).map_err(|e| e.to_string())
+}
+
+/// As [`load`], from texts at hand.
+///
+/// # Errors
+/// Every fault of every text.
+pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, Invalid> {
+    let mut issues = Vec::new();
+    let mut root = Node::empty(Mark::default());
+    for (file, source) in sources.iter().enumerate() {
+        match parse(file, &source.text) {
+            Ok(mut node) => {
+                put_variables_in(&mut node, lookup, &mut issues);
+                root.merge(node);
+            }
+            Err(fault) => issues.push(Issue::new(fault.at, String::new(), fault.message)),
+        }
+    }
+    // A value whose variable is missing cannot be right: one fault, not two.
+    let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
+    let faults_of_text = issues.len();
+    let mut sections = Sections { root, issues, seen: Vec::new() };
+    let config = Config::read(&mut sections);
+    sections.refuse_the_rest();
+    let mut issues = sections.issues;
+    let of_sections = issues.split_off(faults_of_text);
+    issues.extend(of_sections.into_iter().filter(|issue| !missing.contains(&issue.at)));
+    if issues.is_empty() {
+        return Ok(config);
+    }
+    let names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
+    Err(Invalid::new(&names, issues))
+}
+
+fn put_variables_in(node: &mut Node, lookup: Lookup<'_>, issues: &mut Vec<Issue>) {
+    node.scalars(&mut Vec::new(), &mut |text, style, place| {
+        if let Err(problems) = substitute(text, style, lookup) {
+            issues.extend(problems.into_iter().map(|p| Issue::new(place.at, dotted(place.path), p)));
+        }
+    });
+}
+
+/// The merged tree, read section by section.
+pub(super) struct Sections {
+    root: Node,
+    issues: Vec<Issue>,
+    seen: Vec<&'static str>,
+}
+
+impl Sections {
+    /// Reads one top-level section; absent means its defaults.
+    pub fn section<T: DeserializeOwned + Default>(&mut self, name: &'static str) -> T {
+        self.entry(name).and_then(|node| self.value(&node, &[key(name)])).unwrap_or_default()
+    }
+
+    /// The node of a top-level section, if it was written.
+    pub fn entry(&mut self, name: &'static str) -> Option<Node> {
+        self.seen.push(name);
+        self.root.get(name).cloned()
+    }
+
+    /// Reads `node`, which stands at `path`.
+    pub fn value<T: DeserializeOwned>(&mut self, node: &Node, path: &[Step]) -> Option<T> {
+        read::read(node, path, &mut self.issues)
+    }
+
+    /// Notes a fault at `path`.
+    pub fn fault(&mut self, path: &[Step], message: String, hint: Option<String>) {
+        let at = self.root.place(path);
+        self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
+    }
+
+    /// Notes what a section found wrong with itself, as (key below the section, message).
+    pub fn problems(&mut self, section: &str, found: Vec<(String, String)>) {
+        for (below, message) in found {
+            let path = undotted(&format!("{section}.{below}"));
+            // A value that was not readable was taken out: what its absence causes is no news.
+            if !self.issues.iter().any(|issue| issue.key.starts_with(&dotted(&path))) {
+                self.fault(&path, message, None);
+            }
+        }
+    }
+
+    fn refuse_the_rest(&mut self) {
+        if self.root.entries().is_empty() && !matches!(self.root.value, super::node::Value::Map(_)) {
+            self.fault(&[], "a configuration is a map of sections".to_owned(), None);
+        }
+        let names: Vec<String> = self.root.entries().iter().map(|(k, _)| k.text.clone()).collect();
+        let seen = std::mem::take(&mut self.seen);
+        for name in names.iter().filter(|n| !seen.contains(&n.as_str())) {
+            let path = [key(name)];
+            match NOT_YET.iter().find(|(section, _)| section == name) {
+                Some((_, message)) => self.fault(&path, (*message).to_owned(), None),
+                None => {
+                    let hint = nearest(name, seen.iter().copied());
+                    self.fault(&path, "no such section".to_owned(), hint);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}
+
+/// `a.b[2].c` to steps. Only for keys that our own checks name.
+fn undotted(text: &str) -> Vec<Step> {
+    let mut path = Vec::new();
+    for part in text.split('.').filter(|p| !p.is_empty()) {
+        let mut pieces = part.split('[');
+        path.extend(pieces.next().filter(|p| !p.is_empty()).map(key));
+        path.extend(pieces.filter_map(|p| p.strip_suffix(']')?.parse().ok()).map(Step::Item));
+    }
+    path
+}

@@ -1,0 +1,60 @@
+//! `service:` and `memory:` - what holds for the process as a whole.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Period, Size};
+
+/// `service:`
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Service {
+    /// Default: every exporter that is defined. Ids under `exporters` that are in use; one that
+    /// is defined and not named here is not started.
+    pub exporters: Vec<String>,
+    /// Default 30s. After SIGTERM, how long open traces and queues have to drain. What is left
+    /// then is dropped, counted and logged. Keep it below the supervisor's own patience.
+    pub shutdown_timeout: Period,
+    /// Default `info`. `error`, `warn`, `info`, `debug`, `trace`, or directives by module such as
+    /// `info,otel_verdict::export=debug`.
+    pub log_level: String,
+    /// Default `text`. `json` writes one object a line.
+    pub log_format: LogFormat,
+}
+
+/// How our own logs look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For log shippers.
+    Json,
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        Service {
+            exporters: Vec::new(),
+            shutdown_timeout: Period::secs(30),
+            log_level: "info".to_owned(),
+            log_format: LogFormat::default(),
+        }
+    }
+}
+
+/// `memory:`
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// Default 1GiB. Bytes of buffered spans above which requests are refused before they are
+    /// read, with a time to retry: senders wait instead of losing spans.
+    pub budget: Size,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { budget: Size(1 << 30) }
+    }
+}

@@ -1,0 +1,59 @@
+//! The configuration as people and tools read it back: YAML without secrets, and a JSON schema.
+
+use serde_json::Value;
+
+use super::Config;
+use super::units::REDACTED;
+
+impl Config {
+    /// The configuration in force as YAML. Secrets are `[redacted]`, and so is what stands before
+    /// the `@` of a URL.
+    ///
+    /// # Errors
+    /// None that a configuration which was loaded can cause; the serialiser's type has one.
+    pub fn to_yaml(&self) -> Result<String, String> {
+        let mut value = serde_json::to_value(self).map_err(|e| e.to_string())?;
+        redact(&mut value);
+        serde_saphyr::to_string(&value).map_err(|e| e.to_string())
+    }
+
+    /// JSON schema of the configuration, for editors.
+    pub fn schema() -> Value {
+        schemars::schema_for!(Config).to_value()
+    }
+}
+
+fn redact(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(clean) = without_userinfo(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Object(entries) => entries.values_mut().for_each(redact),
+        _ => {}
+    }
+}
+
+/// `http://user:password@host/path` to `http://[redacted]@host/path`.
+fn without_userinfo(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let (_, host) = authority.rsplit_once('@')?;
+    Some(format!("{scheme}://{REDACTED}@{host}{behind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_does_not_show() {
+        let shown = |text| without_userinfo(text);
+        assert_eq!(shown("https://me:pw@x.test/a@b").as_deref(), Some("https://[redacted]@x.test/a@b"));
+        assert_eq!(shown("https://x.test/a@b"), None);
+        assert_eq!(shown("127.0.0.1:4317"), None);
+    }
+}

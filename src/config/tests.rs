@@ -1,0 +1,89 @@
+use super::*;
+
+fn load(text: &str) -> Result<Config, Invalid> {
+    load_all(&[text])
+}
+
+fn load_all(texts: &[&str]) -> Result<Config, Invalid> {
+    let sources: Vec<Source> = texts
+        .iter()
+        .enumerate()
+        .map(|(i, text)| Source { name: format!("{i}.yaml"), text: (*text).to_owned() })
+        .collect();
+    let lookup = |name: &str| match name {
+        "BUDGET" => Some("4096".to_owned()),
+        "TOKEN" => Some("hunter2".to_owned()),
+        _ => None,
+    };
+    from_sources(&sources, &lookup)
+}
+
+fn faults(text: &str) -> Vec<String> {
+    load(text).expect_err("should be refused").lines().to_vec()
+}
+
+#[test]
+fn nothing_at_all_gives_the_defaults() {
+    let json = |c: Config| serde_json::to_value(c).unwrap();
+    assert_eq!(json(load("").unwrap()), json(load_all(&[]).unwrap()));
+}
+
+#[test]
+fn every_fault_is_told_at_once_with_line_and_key() {
+    let found = faults(
+        "verdict:\n  moed: annotate\n  max_wait: soon\n  close: { quiet: [1], idel: 5m }\n  emit: [attributs]\nservce: {}\nmemory: { budget: \"${env:UNSET}\" }\n",
+    );
+    let expected = [
+        "0.yaml:2:3: verdict.moed: no such key; did you mean 'mode'?",
+        "0.yaml:3:13: verdict.max_wait: 'soon' is not a duration",
+        "0.yaml:4:19: verdict.close.quiet: expected a string, found a list",
+        "0.yaml:4:24: verdict.close.idel: no such key; did you mean 'idle'?",
+        "0.yaml:5:10: verdict.emit[0]: 'attributs' is not one of attributes, log_events, span_events; did you mean 'attributes'?",
+        "0.yaml:6:1: servce: no such section; did you mean 'service'?",
+        "0.yaml:7:19: memory.budget: environment variable UNSET is not set",
+    ];
+    for (line, expected) in found.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\n  expected {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn faults_of_several_files_name_their_file() {
+    let found = load_all(&["verdict: { mode: x }", "verdict:\n  close: { max_spans: many }", "a: ["]);
+    let found = found.unwrap_err().lines().to_vec();
+    assert!(found[0].starts_with("0.yaml:1:18: verdict.mode"), "{found:?}");
+    assert!(found[1].starts_with("1.yaml:2:23: verdict.close.max_spans"), "{found:?}");
+    assert!(found[2].starts_with("2.yaml:1:"), "{found:?}");
+}
+
+#[test]
+fn later_files_override_key_by_key() {
+    let config =
+        load_all(&["verdict: { close: { quiet: 1s, idle: 2s } }", "verdict: { close: { idle: 3s } }"]);
+    let close = config.unwrap().verdict.close;
+    assert_eq!((close.quiet, close.idle), (Period::secs(1), Period::secs(3)));
+}
+
+#[test]
+fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
+    assert_eq!(load("memory: { budget: '${env:BUDGET}' }").unwrap().memory.budget, Size(4096));
+    let found = faults("memory: { budget: '${env:TOKEN}' }\nverdict: { mode: '${env:TOKEN}' }");
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
+}
+
+#[test]
+fn sections_of_later_versions_are_refused_not_ignored() {
+    let found = faults("judges: { main: {} }\nstorage: {}");
+    assert!(found.iter().all(|line| line.contains("not available in this version")), "{found:?}");
+}
+
+#[test]
+fn values_that_make_no_sense_together_are_faults() {
+    let found =
+        faults("verdict:\n  emit: []\n  prefix: Verdict\n  metrics:\n    completeness: { threshold: 9 }");
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found[2].starts_with("0.yaml:5:21: verdict.metrics.completeness.threshold"), "{found:?}");
+    assert_eq!(faults("- a list").len(), 1);
+}

@@ -1,0 +1,148 @@
+//! `verdict:` - what is measured, when, and what is written about it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Period;
+use crate::assemble::Close;
+use crate::measure::Settings;
+
+/// The section.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Verdict {
+    /// Default `annotate`: hold a trace until it closes, then send it on with its verdicts.
+    pub mode: Mode,
+    /// Default everything. Which spans are judged; what is not selected passes straight through.
+    pub select: Select,
+    /// When a trace counts as complete.
+    pub close: Close,
+    /// Default 30s. How long a closed trace may wait for judges before it goes on with what there
+    /// is. The built-in rules answer at once, so without judges nothing waits.
+    pub max_wait: Period,
+    /// Default `[attributes, log_events]`. Where verdicts are written. `attributes` alone suits
+    /// destinations without logs; `span_events` repeats the measurements as events of the span.
+    pub emit: Vec<Emit>,
+    /// Default `fail`. Which measurements carry their rationale: longer spans, but reasons.
+    pub explanations: Explanations,
+    /// Default `replace`. What becomes of `verdict.*` attributes that a span brings along.
+    /// `keep` trusts the sender, who could then write its own verdict.
+    pub existing: Existing,
+    /// Default `verdict.`. What every attribute key starts with.
+    pub prefix: String,
+    /// Default false. Also write a log event for what could not be measured, with the reason.
+    pub log_unmeasured: bool,
+    // propagation
+    /// Thresholds and switches of the metrics.
+    pub metrics: Settings,
+}
+
+impl Default for Verdict {
+    fn default() -> Verdict {
+        Verdict {
+            mode: Mode::default(),
+            select: Select::default(),
+            close: Close::default(),
+            max_wait: Period::secs(30),
+            emit: vec![Emit::Attributes, Emit::LogEvents],
+            explanations: Explanations::default(),
+            existing: Existing::default(),
+            prefix: "verdict.".to_owned(),
+            log_unmeasured: false,
+            metrics: Settings::default(),
+        }
+    }
+}
+
+/// What is done with the spans themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Buffered until their trace closes, then sent on with verdicts.
+    #[default]
+    Annotate,
+    /// Sent on at once and untouched; verdicts go out as log events and metrics only.
+    Shadow,
+}
+
+/// One place where verdicts are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Emit {
+    /// `verdict.*` attributes of the span.
+    Attributes,
+    /// One `gen_ai.evaluation.result` log record a measurement.
+    LogEvents,
+    /// One `gen_ai.evaluation.result` event of the span a measurement.
+    SpanEvents,
+}
+
+/// Which measurements carry `verdict.<metric>.explanation`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Explanations {
+    /// Those that failed.
+    #[default]
+    Fail,
+    /// All that say something.
+    All,
+    /// None.
+    Off,
+}
+
+/// What becomes of `verdict.*` attributes that came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Existing {
+    /// Taken out where ours are written, and counted.
+    #[default]
+    Replace,
+    /// Left, and none of ours is written on that span.
+    Keep,
+}
+
+/// Which spans are judged. Every key given must match; a list matches if one of its entries
+/// does; `*` at the end of an entry stands for any rest.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Select {
+    /// Default all. `service.name` of the resource.
+    pub service: Vec<String>,
+    /// Default all. Name of the instrumentation scope.
+    pub scope: Vec<String>,
+    /// Default all. Attributes of the span or its resource that must have these values.
+    pub attribute: BTreeMap<String, String>,
+}
+
+impl Select {
+    /// Nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.service.is_empty() && self.scope.is_empty() && self.attribute.is_empty()
+    }
+}
+
+impl Verdict {
+    /// What is wrong with the values, as (key below `verdict`, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        if self.emit.is_empty() {
+            out.push(("emit".to_owned(), "nothing would be written; name at least one place".to_owned()));
+        }
+        if self.mode == Mode::Shadow && !self.emit.contains(&Emit::LogEvents) {
+            out.push(("emit".to_owned(), "mode shadow writes log events only; add log_events".to_owned()));
+        }
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
+        if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(legal) {
+            let message =
+                format!("'{}' is not like 'verdict.': lower-case words, each ended by a dot", self.prefix);
+            out.push(("prefix".to_owned(), message));
+        }
+        let below = |key: &str, list: Vec<(String, String)>| {
+            list.into_iter().map(move |(k, m)| (format!("{key}.{k}"), m)).collect::<Vec<_>>()
+        };
+        out.extend(below("metrics", self.metrics.problems()));
+        out
+    }
+}
