@@ -28,7 +28,7 @@ mod tests;
 
 pub use issue::Invalid;
 pub use load::{Lookup, Source, from_sources, load};
-pub use service::{LogFormat, Memory, Service};
+pub use service::{Memory, Service};
 pub use units::{Period, Secret, Size};
 pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};
 
@@ -56,6 +56,7 @@ impl Config {
             service: sections.section("service"),
         };
         sections.problems("verdict", config.verdict.problems());
+        sections.problems("service", config.service.problems());
         config
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Period, Size};
+use crate::telemetry::log::Format;
 
 /// `service:`
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -18,19 +19,8 @@ pub struct Service {
     /// Default `info`. `error`, `warn`, `info`, `debug`, `trace`, or directives by module such as
     /// `info,otel_verdict::export=debug`.
     pub log_level: String,
-    /// Default `text`. `json` writes one object a line.
-    pub log_format: LogFormat,
-}
-
-/// How our own logs look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For log shippers.
-    Json,
+    /// Default `auto`: text on a terminal, else one JSON object a line, as log shippers want it.
+    pub log_format: Format,
 }
 
 impl Default for Service {
@@ -39,8 +29,16 @@ impl Default for Service {
             exporters: Vec::new(),
             shutdown_timeout: Period::secs(30),
             log_level: "info".to_owned(),
-            log_format: LogFormat::default(),
+            log_format: Format::default(),
         }
+    }
+}
+
+impl Service {
+    /// What is wrong with the values, as (key below `service`, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let level = crate::telemetry::log::filter(&self.log_level).err();
+        level.map(|e| ("log_level".to_owned(), e.to_string())).into_iter().collect()
     }
 }
 

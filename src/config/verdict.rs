@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Period;
 use crate::assemble::Close;
 use crate::measure::Settings;
+use crate::propagate::Policies;
 
 /// The section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +35,8 @@ pub struct Verdict {
     pub prefix: String,
     /// Default false. Also write a log event for what could not be measured, with the reason.
     pub log_unmeasured: bool,
-    // propagation
+    /// How verdicts travel from children to parents.
+    pub propagation: Policies,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
 }
@@ -51,6 +53,7 @@ impl Default for Verdict {
             existing: Existing::default(),
             prefix: "verdict.".to_owned(),
             log_unmeasured: false,
+            propagation: Policies::default(),
             metrics: Settings::default(),
         }
     }
