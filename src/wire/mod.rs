@@ -8,7 +8,13 @@ pub mod fields;
 mod intern;
 pub mod request;
 pub mod value;
+pub mod write;
 
 pub use fields::{Field, Fields, Malformed, Payload};
 pub use request::{Interner, split};
 pub use value::{Attributes, Value};
+
+#[cfg(test)]
+mod arbitrary;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! For tests: trace requests of any content, built with opentelemetry-proto, and unknown fields
+//! put into them at any level.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, EntityRef, InstrumentationScope, KeyValue, KeyValueList, any_value::Value,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{Fields, Payload, write};
+
+/// Any value, nested a few levels. No NaN: it would not equal itself.
+pub fn any_value() -> impl Strategy<Value = AnyValue> {
+    let leaf = prop_oneof![
+        1 => Just(None),
+        4 => ".{0,40}".prop_map(|s| Some(Value::StringValue(s))),
+        1 => any::<bool>().prop_map(|b| Some(Value::BoolValue(b))),
+        2 => any::<i64>().prop_map(|i| Some(Value::IntValue(i))),
+        2 => (proptest::num::f64::NORMAL | proptest::num::f64::ZERO | proptest::num::f64::INFINITE)
+            .prop_map(|d| Some(Value::DoubleValue(d))),
+        1 => vec(any::<u8>(), 0..20).prop_map(|b| Some(Value::BytesValue(b))),
+    ]
+    .prop_map(|value| AnyValue { value });
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(|values| Value::ArrayValue(ArrayValue { values })),
+            vec(key_value(inner), 0..4).prop_map(|values| Value::KvlistValue(KeyValueList { values })),
+        ]
+        .prop_map(|value| AnyValue { value: Some(value) })
+    })
+}
+
+fn key_value(value: impl Strategy<Value = AnyValue>) -> impl Strategy<Value = KeyValue> {
+    ("(gen_ai|verdict|input)\\.[a-z]{1,8}|.{0,8}", proptest::option::of(value))
+        .prop_map(|(key, value)| KeyValue { key, value, key_strindex: 0 })
+}
+
+pub fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
+    vec(key_value(any_value()), 0..5)
+}
+
+fn id<const N: usize>() -> impl Strategy<Value = Vec<u8>> {
+    any::<[u8; N]>()
+        .prop_map(|id| id.to_vec())
+        .prop_filter("zero ids are invalid", |id| id.iter().any(|&b| b > 0))
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    (any::<u64>(), ".{0,12}", attributes(), any::<u32>()).prop_map(
+        |(time_unix_nano, name, attributes, dropped_attributes_count)| Event {
+            time_unix_nano,
+            name,
+            attributes,
+            dropped_attributes_count,
+        },
+    )
+}
+
+fn link() -> impl Strategy<Value = Link> {
+    (id::<16>(), id::<8>(), ".{0,8}", attributes(), any::<u32>(), any::<u32>()).prop_map(
+        |(trace_id, span_id, trace_state, attributes, dropped_attributes_count, flags)| Link {
+            trace_id,
+            span_id,
+            trace_state,
+            attributes,
+            dropped_attributes_count,
+            flags,
+        },
+    )
+}
+
+/// A span of one of few traces, so that they meet.
+pub fn span() -> impl Strategy<Value = Span> {
+    let ids = (0..5u8, id::<8>(), proptest::option::of(id::<8>()), ".{0,8}", any::<u32>());
+    let heads = (".{0,20}", 0..9i32, any::<u64>(), any::<u64>(), attributes());
+    let status = proptest::option::of((".{0,12}", -1..4i32));
+    let rest = (any::<[u32; 3]>(), vec(event(), 0..3), vec(link(), 0..3), status);
+    (ids, heads, rest).prop_map(|(ids, heads, (dropped, events, links, status))| Span {
+        trace_id: vec![ids.0 + 1; 16],
+        span_id: ids.1,
+        parent_span_id: ids.2.unwrap_or_default(),
+        trace_state: ids.3,
+        flags: ids.4,
+        name: heads.0,
+        kind: heads.1,
+        start_time_unix_nano: heads.2,
+        end_time_unix_nano: heads.3,
+        attributes: heads.4,
+        dropped_attributes_count: dropped[0],
+        events,
+        dropped_events_count: dropped[1],
+        links,
+        dropped_links_count: dropped[2],
+        status: status.map(|(message, code)| Status { message, code }),
+    })
+}
+
+fn scope_spans() -> impl Strategy<Value = ScopeSpans> {
+    let scope = (".{0,8}", "[0-9.]{0,4}", attributes(), any::<u32>()).prop_map(
+        |(name, version, attributes, dropped_attributes_count)| InstrumentationScope {
+            name,
+            version,
+            attributes,
+            dropped_attributes_count,
+        },
+    );
+    (proptest::option::of(scope), vec(span(), 0..5), ".{0,8}")
+        .prop_map(|(scope, spans, schema_url)| ScopeSpans { scope, spans, schema_url })
+}
+
+fn resource() -> impl Strategy<Value = Resource> {
+    let entity = (".{0,8}", ".{0,8}", vec(".{0,8}", 0..3), vec(".{0,8}", 0..3)).prop_map(
+        |(schema_url, r#type, id_keys, description_keys)| EntityRef {
+            schema_url,
+            r#type,
+            id_keys,
+            description_keys,
+        },
+    );
+    (attributes(), any::<u32>(), vec(entity, 0..2)).prop_map(
+        |(attributes, dropped_attributes_count, entity_refs)| Resource {
+            attributes,
+            dropped_attributes_count,
+            entity_refs,
+        },
+    )
+}
+
+/// A request with several resources and scopes.
+pub fn request() -> impl Strategy<Value = ExportTraceServiceRequest> {
+    let resource_spans = (proptest::option::of(resource()), vec(scope_spans(), 0..3), ".{0,8}")
+        .prop_map(|(resource, scope_spans, schema_url)| ResourceSpans { resource, scope_spans, schema_url });
+    vec(resource_spans, 0..4).prop_map(|resource_spans| ExportTraceServiceRequest { resource_spans })
+}
+
+/// A small generator of numbers, so that one seed decides on all of a test's choices.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `sides` (splitmix64).
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % sides
+    }
+}
+
+/// Messages of a trace request, and which of their fields hold messages.
+#[derive(Clone, Copy)]
+pub enum Level {
+    Request,
+    ResourceSpans,
+    Resource,
+    ScopeSpans,
+    Scope,
+    Span,
+    Event,
+    Link,
+    Status,
+    KeyValue,
+    AnyValue,
+    Array,
+    Map,
+    Entity,
+}
+
+impl Level {
+    fn below(self, number: u32) -> Option<Level> {
+        Some(match (self, number) {
+            (Level::Request, 1) => Level::ResourceSpans,
+            (Level::ResourceSpans, 1) => Level::Resource,
+            (Level::ResourceSpans, 2) => Level::ScopeSpans,
+            (Level::ScopeSpans, 1) => Level::Scope,
+            (Level::ScopeSpans, 2) => Level::Span,
+            (Level::Resource, 3) => Level::Entity,
+            (Level::Span, 11) => Level::Event,
+            (Level::Span, 13) => Level::Link,
+            (Level::Span, 15) => Level::Status,
+            (Level::Resource, 1) | (Level::Scope | Level::Event, 3) | (Level::Span, 9) => Level::KeyValue,
+            (Level::Link, 4) | (Level::Map, 1) => Level::KeyValue,
+            (Level::KeyValue, 2) | (Level::Array, 1) => Level::AnyValue,
+            (Level::AnyValue, 5) => Level::Array,
+            (Level::AnyValue, 6) => Level::Map,
+            _ => return None,
+        })
+    }
+}
+
+/// The message with fields that OTLP does not define put between its own, at every level below
+/// the request's own.
+pub fn with_unknown_fields(encoded: &[u8], level: Level, dice: &mut Dice) -> Vec<u8> {
+    let mut out = Vec::new();
+    for field in Fields::new(encoded) {
+        let field = field.unwrap();
+        unknown_field(level, dice, &mut out);
+        match (level.below(field.number), field.payload) {
+            (Some(below), Payload::Bytes(b)) => {
+                write::bytes(&mut out, field.number, &with_unknown_fields(b, below, dice));
+            }
+            _ => out.extend_from_slice(&encoded[field.start..field.end]),
+        }
+    }
+    unknown_field(level, dice, &mut out);
+    out
+}
+
+fn unknown_field(level: Level, dice: &mut Dice, out: &mut Vec<u8>) {
+    if matches!(level, Level::Request) || dice.roll(4) > 0 {
+        return;
+    }
+    let number = [17, 31, 32, 100, 5_000, 0x1fff_ffff][dice.roll(6) as usize];
+    match dice.roll(4) {
+        0 => write::integer(out, number, dice.roll(u64::MAX)),
+        1 => write::fixed64(out, number, dice.roll(u64::MAX)),
+        2 => write::fixed32(out, number, dice.roll(1 << 32) as u32),
+        _ => write::bytes(out, number, &vec![0xff; dice.roll(300) as usize]),
+    }
+}

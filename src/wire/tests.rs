@@ -1,0 +1,216 @@
+//! What leaves is what came: properties of split and write together, on requests of any content.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use proptest::prelude::*;
+use prost::Message;
+
+use super::arbitrary::{Dice, Level, request, with_unknown_fields};
+use super::write::{Item, Plain, attribute, requests};
+use super::{Fields, Interner, Payload, split};
+
+/// Splits and writes again, every trace by itself, each span with `appended` behind it.
+fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
+    let split = split(encoded, "verdict.", &Interner::default()).unwrap();
+    assert_eq!(split.rejected.count, 0, "{}", split.rejected);
+    let mut out = Vec::new();
+    for group in &split.groups {
+        let items: Vec<Item<'_>> = group
+            .spans
+            .iter()
+            .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended })
+            .collect();
+        for piece in requests(&items, max_size) {
+            assert!(piece.bytes.len() <= max_size || piece.items == 1);
+            out.extend_from_slice(&piece.bytes);
+        }
+    }
+    out
+}
+
+/// Bytes of the fields that are not `number`, and contents of those that are.
+fn part(encoded: &[u8], number: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let (mut others, mut these) = (Vec::new(), Vec::new());
+    for field in Fields::new(encoded) {
+        let field = field.unwrap();
+        match field.payload {
+            Payload::Bytes(b) if field.number == number => these.push(b.to_vec()),
+            _ => others.extend_from_slice(&encoded[field.start..field.end]),
+        }
+    }
+    (others, these)
+}
+
+/// Bytes around spans (resource, scope) and the spans of one trace under them, in order. Written
+/// without a line of what is tested.
+type Spans = BTreeMap<(Vec<u8>, Vec<u8>, Vec<u8>), Vec<Vec<u8>>>;
+
+fn spans_by_surroundings(encoded: &[u8]) -> Spans {
+    let mut all = Spans::new();
+    for resource_spans in part(encoded, 1).1 {
+        let (resource, scopes) = part(&resource_spans, 2);
+        for scope_spans in scopes {
+            let (scope, spans) = part(&scope_spans, 2);
+            for span in spans {
+                let trace = Span::decode(&span[..]).unwrap().trace_id;
+                all.entry((trace, resource.clone(), scope.clone())).or_default().push(span);
+            }
+        }
+    }
+    all
+}
+
+/// The same of decoded messages: trace, resource, scope and schema URLs to spans.
+fn decoded(encoded: &[u8]) -> Vec<(ResourceSpans, ScopeSpans, Span)> {
+    let mut all = Vec::new();
+    for mut outer in ExportTraceServiceRequest::decode(encoded).unwrap().resource_spans {
+        for mut inner in std::mem::take(&mut outer.scope_spans) {
+            for span in std::mem::take(&mut inner.spans) {
+                all.push((outer.clone(), inner.clone(), span));
+            }
+        }
+    }
+    all
+}
+
+fn appended() -> Vec<u8> {
+    let mut out = Vec::new();
+    attribute(&mut out, 9, "verdict.result", Plain::Str("fail"));
+    attribute(&mut out, 9, "verdict.latency.value", Plain::Double(1.5));
+    attribute(&mut out, 9, "verdict.late", Plain::Bool(true));
+    attribute(&mut out, 9, "verdict.trace.revision", Plain::Int(-1));
+    attribute(&mut out, 9, "verdict.failed_metrics", Plain::Strs(&["a", "", "latency"]));
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// No byte of any span is changed, moved to another resource or scope, or lost; unknown fields
+    /// at every level included; and what is appended comes last.
+    #[test]
+    fn every_byte_leaves_under_the_surroundings_it_came_with(
+        request in request(), seed: u64, max_size in 0usize..4_000,
+    ) {
+        let encoded = with_unknown_fields(&request.encode_to_vec(), Level::Request, &mut Dice(seed));
+        let out = through(&encoded, &appended(), max_size);
+        let mut expected = spans_by_surroundings(&encoded);
+        for span in expected.values_mut().flatten() {
+            span.extend(appended());
+        }
+        prop_assert_eq!(spans_by_surroundings(&out), expected);
+    }
+
+    /// A full decoder sees the same fields, and the appended attributes after the span's own.
+    #[test]
+    fn a_full_decoder_sees_the_same_and_the_appended(request in request()) {
+        let out = through(&request.encode_to_vec(), &appended(), usize::MAX);
+        let mut expected = decoded(&request.encode_to_vec());
+        let mut got = decoded(&out);
+        for (_, _, span) in &mut got {
+            let ours = span.attributes.split_off(span.attributes.len() - 5);
+            let keys: Vec<&str> = ours.iter().map(|a| a.key.as_str()).collect();
+            prop_assert_eq!(keys[..2].to_vec(), ["verdict.result", "verdict.latency.value"]);
+        }
+        let by_id = |a: &(ResourceSpans, ScopeSpans, Span), b: &(_, _, Span)| a.2.span_id.cmp(&b.2.span_id);
+        expected.sort_by(by_id);
+        got.sort_by(by_id);
+        prop_assert_eq!(got, expected);
+    }
+
+    /// Cut anywhere, a request is malformed or holds fewer spans; never a panic.
+    #[test]
+    fn cut_off_requests_are_told(request in request(), cut: prop::sample::Index) {
+        let encoded = request.encode_to_vec();
+        let cut = &encoded[..cut.index(encoded.len() + 1)];
+        if let Ok(split) = split(cut, "verdict.", &Interner::default()) {
+            prop_assert_eq!(split.rejected.count, 0);
+            prop_assert!(ExportTraceServiceRequest::decode(cut).is_ok());
+        }
+    }
+
+    /// What is accepted of a damaged request, a full decoder accepts as well: no next hop refuses a
+    /// batch for what we let through.
+    #[test]
+    fn what_is_accepted_of_a_damaged_request_decodes(
+        request in request(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut encoded = request.encode_to_vec();
+        prop_assume!(!encoded.is_empty());
+        for (at, byte) in damage {
+            let at = at.index(encoded.len());
+            encoded[at] = byte;
+        }
+        if let Ok(split) = split(&encoded, "verdict.", &Interner::default()) {
+            for group in &split.groups {
+                for span in &group.spans {
+                    let item = Item { envelope: &span.envelope, bytes: &span.bytes, appended: &appended() };
+                    let written = &requests(&[item], usize::MAX)[0];
+                    let decoded = ExportTraceServiceRequest::decode(&written.bytes[..]);
+                    prop_assert!(decoded.is_ok(), "{:?}", decoded);
+                }
+            }
+        }
+    }
+
+    /// Any bytes at all.
+    #[test]
+    fn byte_soup_never_panics(soup in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = split(&soup, "verdict.", &Interner::default());
+        let _ = super::write::strip_attributes(&soup, "verdict.");
+        for field in Fields::new(&soup).map_while(Result::ok) {
+            prop_assert!(field.end <= soup.len());
+        }
+        super::Attributes::new(&soup, 9).for_each(drop);
+        let value = super::Value::read(&soup);
+        value.items().for_each(drop);
+        value.entries().for_each(drop);
+    }
+
+    /// Of all of a span's fields, the ones that assembling needs read as a full decoder reads them.
+    #[test]
+    fn partial_reads_agree_with_a_full_decoder(request in request()) {
+        let split = split(&request.encode_to_vec(), "verdict.", &Interner::default()).unwrap();
+        for group in &split.groups {
+            for span in &group.spans {
+                let full = Span::decode(&span.bytes[..]).unwrap();
+                prop_assert_eq!(&group.trace.0[..], &full.trace_id[..]);
+                prop_assert_eq!(&span.id.0[..], &full.span_id[..]);
+                let parent: &[u8] = if span.parent.is_zero() { &[] } else { &span.parent.0 };
+                prop_assert_eq!(parent, &full.parent_span_id[..]);
+                prop_assert_eq!((span.start, span.end), (full.start_time_unix_nano, full.end_time_unix_nano));
+                let code = full.status.map_or(0, |s| s.code);
+                prop_assert_eq!(span.status as i32, if (0..3).contains(&code) { code } else { 0 });
+                let verdict = full.attributes.iter().any(|a| a.key.starts_with("verdict."));
+                prop_assert_eq!(span.has_verdict, verdict);
+            }
+        }
+    }
+}
+
+/// The captured requests of real instrumentations, where they are at hand.
+#[test]
+fn captured_requests_pass_through_unchanged() {
+    let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
+        println!("skipped: OTEL_VERDICT_CASES is not set");
+        return;
+    };
+    let mut requests = 0;
+    for case in std::fs::read_dir(std::path::Path::new(&cases).join("frameworks")).unwrap() {
+        let case = case.unwrap().path();
+        for file in std::fs::read_dir(&case).into_iter().flatten() {
+            let path = file.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if !name.ends_with(".pb") || name.starts_with("logs") {
+                continue;
+            }
+            let encoded = std::fs::read(&path).unwrap();
+            let out = through(&encoded, &[], usize::MAX);
+            assert_eq!(spans_by_surroundings(&out), spans_by_surroundings(&encoded), "{}", path.display());
+            requests += 1;
+        }
+    }
+    assert!(requests > 0);
+}
