@@ -245,6 +245,8 @@ pub struct View<'a> {
     pub at: Idx,
     /// Thresholds and switches.
     pub settings: &'a Settings,
+    /// What other metrics already worked out of this scene's texts.
+    pub memo: &'a Memo,
 }
 
 /// A metric. Deterministic: the same view and answers give the same step.
@@ -258,7 +260,15 @@ pub trait Metric: Send + Sync {
 }
 
 pub mod anchors;
+pub mod catalog;
+pub mod error_detection;
+pub mod error_kind;
+pub mod error_text;
+pub mod memo;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod settings;
+pub use memo::Memo;
 pub use settings::Settings;
 
 #[cfg(test)]

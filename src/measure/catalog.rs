@@ -1,0 +1,57 @@
+//! All rule-based metrics, and the one call that runs them over a scene.
+//!
+//! In: a [`Scene`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the metrics
+//! stand here. Never judged: evaluator spans and all beneath them, and cancelled spans. Wrappers
+//! (a second span for one model call, an agent's mere creation) carry no leaf metric; only their
+//! own errors count.
+
+use super::memo::Memo;
+use super::{Measurement, Metric, Settings, Step, View};
+use crate::recognise::Scene;
+use crate::trace::Kind;
+
+/// Every metric of this version that rules answer.
+pub fn rules() -> Vec<Box<dyn Metric>> {
+    vec![Box::new(super::error_detection::ErrorDetection)]
+}
+
+/// Runs every rule over every span that may be judged.
+pub fn run(scene: &Scene, settings: &Settings) -> Vec<Measurement> {
+    let metrics = rules();
+    let memo = Memo::new();
+    let judged = judged(scene);
+    let mut out = Vec::new();
+    for (at, reading) in scene.readings.iter().enumerate() {
+        if !judged.get(at).copied().unwrap_or(false) {
+            continue;
+        }
+        let view = View { scene, at, settings, memo: &memo };
+        for metric in &metrics {
+            let applies = !reading.wrapper || metric.name() == super::error_detection::NAME;
+            if !applies || !settings.enabled(metric.name(), scene, at) {
+                continue;
+            }
+            if let Step::Done(measurements) = metric.step(&view, &[]) {
+                out.extend(measurements);
+            }
+        }
+    }
+    // A metric may write on another span than the one it looked at; stable, so that the metrics'
+    // order holds within a span.
+    out.sort_by_key(|m| m.at);
+    out
+}
+
+/// Which spans may be judged at all.
+fn judged(scene: &Scene) -> Vec<bool> {
+    let mut evaluated = vec![false; scene.readings.len()];
+    for &at in scene.tree.order() {
+        let beneath = scene.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
+        let own = scene.readings.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
+        if let Some(mark) = evaluated.get_mut(at) {
+            *mark = beneath || own;
+        }
+    }
+    let cancelled = scene.readings.iter().map(|r| r.cancelled);
+    evaluated.iter().zip(cancelled).map(|(evaluated, cancelled)| !evaluated && !cancelled).collect()
+}

@@ -1,0 +1,316 @@
+//! `error_detection` (001, table 1): is the output a valid response, or a system, tool or API error?
+//!
+//! In: a span's own error signs and what it returned. Out: one of `valid`, `system_error`,
+//! `tool_error`, `api_error`, with the cause as a TRAIL category. A sign is own evidence on a span
+//! of any kind unless it only repeats what a span beneath it reported. LLM, TOOL and RETRIEVER
+//! spans without content and without error are unmeasured; other kinds are silent then.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::anchors::{Defect, Findings, unmeasured};
+use super::error_kind::cause;
+use super::error_text;
+use super::memo::Memo;
+use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
+use crate::recognise::{Call, Content, ErrorSign, ErrorSource, Reading, Scene, Text};
+use crate::trace::{Idx, Kind};
+
+/// As in its attribute key.
+pub const NAME: &str = "error_detection";
+const VALID: &str = "valid";
+const SYSTEM: &str = "system_error";
+const TOOL: &str = "tool_error";
+const API: &str = "api_error";
+
+/// How many spans beneath a failed one are asked whether it only repeats them.
+const MAX_BENEATH: usize = 1024;
+/// A message shorter than this says too little to tell that one error repeats another.
+const TELLING_BYTES: usize = 8;
+
+/// See the module.
+pub struct ErrorDetection;
+
+impl Metric for ErrorDetection {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Subtree
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(view).into_iter().collect())
+    }
+}
+
+fn measure(view: &View<'_>) -> Option<Measurement> {
+    let reading = view.scene.readings.get(view.at)?;
+    if reading.kind == Kind::Unknown {
+        return None;
+    }
+    let mut findings = Findings::new();
+    let mut label = VALID;
+    if let Some((found, cause)) = own_signs(view, reading) {
+        label = label_of(reading.kind, cause);
+        findings.push(found);
+    } else if let Some((found, cause)) = returned(view, reading) {
+        label = label_of(reading.kind, cause);
+        findings.push(found);
+    }
+    for call in virtual_calls(view) {
+        if let Some(error) = of_call(view.scene, view.memo, call) {
+            let rationale =
+                format!("the call to {} came back with an error{}", call.name.trim(), blame(error.cause));
+            findings.push(error.cause.found(rationale, &error.quote));
+            label = if label == VALID { label_of(Kind::Tool, error.cause) } else { label };
+        }
+    }
+    if !findings.is_empty() {
+        return Some(findings.labelled(view, NAME, label));
+    }
+    if !matches!(reading.kind, Kind::Llm | Kind::Tool | Kind::Retriever) || reading.wrapper {
+        return None;
+    }
+    let seen = reading.output_content == Content::Present || reading.result.is_some();
+    Some(match seen {
+        true => findings.labelled(view, NAME, VALID),
+        false => unmeasured(view.at, NAME, Reason::NoContent),
+    })
+}
+
+/// Rate limits and outages are not the agent's (000, section 1): the rationale says whose it was.
+fn blame(cause: Defect) -> &'static str {
+    match cause.category() {
+        Some(category) if category.is_environment() => ", caused by the environment",
+        _ => "",
+    }
+}
+
+fn label_of(kind: Kind, cause: Defect) -> &'static str {
+    use Defect::{CodeBroken, EnvironmentBroken, RateLimited, ServiceDown, Unauthenticated};
+    match (kind, cause) {
+        (_, RateLimited | ServiceDown | Unauthenticated) => API,
+        (_, EnvironmentBroken) => SYSTEM,
+        (Kind::Llm, CodeBroken) => SYSTEM,
+        (Kind::Llm | Kind::Embedding | Kind::Reranker, _) => API,
+        (Kind::Tool | Kind::Retriever | Kind::Memory, _) => TOOL,
+        _ => SYSTEM,
+    }
+}
+
+/// Status, exceptions and flags of the span itself.
+fn own_signs(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
+    if reading.errors.is_empty() {
+        return None;
+    }
+    let (retries, signs): (Vec<&ErrorSign>, Vec<&ErrorSign>) =
+        reading.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
+    let announced = !retries.is_empty();
+    // A retry sign stands beside the status and the exception that it explains.
+    let signs = if signs.is_empty() { retries } else { signs };
+    if repeats_beneath(view.scene, view.at, &signs) {
+        return None;
+    }
+    let words = words_of(&signs);
+    let cause = match cause(&words) {
+        Defect::Errored => reading.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
+        known => known,
+    };
+    let quote = match words.is_empty() {
+        true => reading.result.as_deref().unwrap_or_default(),
+        false => &words,
+    };
+    let what = signs.first().map_or("an error", |sign| match sign.source {
+        ErrorSource::Status => "status ERROR",
+        ErrorSource::Exception => "an exception",
+        ErrorSource::ErrorType => "error.type",
+        ErrorSource::Flag => "an error flag",
+        ErrorSource::Retry => "an exception that is announced as to be retried",
+    });
+    let finding = match announced {
+        false => cause.found(format!("the span ended with {what}{}", blame(cause)), quote),
+        true => {
+            let mut finding = Defect::RetryAnnounced
+                .found("the span ended with an error that is announced as to be retried", quote);
+            finding.category = cause.category();
+            finding
+        }
+    };
+    Some((finding, cause))
+}
+
+/// Type and message of the signs, the most telling first, each said once.
+fn words_of(signs: &[&ErrorSign]) -> String {
+    let rank = |sign: &ErrorSign| match sign.source {
+        ErrorSource::Exception | ErrorSource::Retry => 0,
+        ErrorSource::Status => 1,
+        ErrorSource::ErrorType | ErrorSource::Flag => 2,
+    };
+    let mut sorted: Vec<&ErrorSign> = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    let mut out = String::new();
+    for text in sorted.iter().flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
+        let text = text.trim();
+        if !text.is_empty() && !out.contains(text) {
+            if !out.is_empty() {
+                out.push_str(": ");
+            }
+            out.push_str(text);
+        }
+    }
+    out
+}
+
+/// True when the error came up from a span beneath: the same message or exception type there, or
+/// this span has no word of its own.
+fn repeats_beneath(scene: &Scene, at: Idx, signs: &[&ErrorSign]) -> bool {
+    let own: Vec<&Text> =
+        signs.iter().filter_map(|s| s.message.as_ref()).filter(|m| !m.trim().is_empty()).collect();
+    let kinds: Vec<&Text> = signs.iter().filter_map(|s| s.kind.as_ref()).collect();
+    // The last child is the likeliest to have failed: it is popped first.
+    let mut stack: Vec<Idx> = scene.tree.children(at).to_vec();
+    let mut visited = 0;
+    while let Some(below) = stack.pop() {
+        visited += 1;
+        if visited > MAX_BENEATH {
+            return false;
+        }
+        stack.extend(scene.tree.children(below));
+        let Some(reading) = scene.readings.get(below) else { continue };
+        if reading.kind == Kind::Unknown || reading.errors.is_empty() {
+            continue;
+        }
+        let same = reading.errors.iter().any(|sign| {
+            let message = sign.message.as_deref().map(str::trim).filter(|m| m.len() >= TELLING_BYTES);
+            let told = message.is_some_and(|m| own.iter().any(|o| same_words(o.trim(), m)));
+            told || (own.is_empty() || message.is_none())
+                && sign.kind.as_ref().is_some_and(|k| kinds.contains(&k))
+        });
+        if same || own.is_empty() && kinds.is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
+/// One says what the other says, perhaps wrapped in words of its own.
+fn same_words(a: &str, b: &str) -> bool {
+    a == b || a.len() >= TELLING_BYTES && (a.contains(b) || b.contains(a))
+}
+
+/// An error that the span returned as its result.
+fn returned(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
+    match reading.kind {
+        Kind::Tool | Kind::Retriever | Kind::Memory => {
+            let error = reported(view.memo, reading.result.as_ref()?)?;
+            let cause = cause(&error);
+            let rationale = format!(
+                "the result is an error report, though the span's status does not say so{}",
+                blame(cause)
+            );
+            Some((cause.found(rationale, &error), cause))
+        }
+        Kind::Llm => failed_completion(reading),
+        _ => None,
+    }
+}
+
+/// A model call whose "answer" is the API's error object, or that ended for the reason `error`.
+fn failed_completion(reading: &Reading) -> Option<(Finding, Defect)> {
+    if reading.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
+        let text = reading.output_text();
+        let cause = cause(&text);
+        return Some((cause.found("the model call finished with reason 'error'", &text), cause));
+    }
+    // A model may well explain an error: only an API's own error object counts as one.
+    let text = reading.output_text();
+    let object = text.trim().strip_prefix('{')?.trim_start();
+    if !object.starts_with("\"error\"") || reading.requests().next().is_some() {
+        return None;
+    }
+    let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let error = value.get("error")?.as_object()?;
+    if value.as_object()?.len() > 2 || !error.contains_key("message") {
+        return None;
+    }
+    let cause = cause(&text);
+    Some((cause.found("the output is the API's error object, not a completion", &text), cause))
+}
+
+/// What went wrong with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallError {
+    /// Its cause.
+    pub cause: Defect,
+    /// Its words, verbatim.
+    pub quote: String,
+}
+
+/// The error of a call, by a structural sign (status, exception, flag) or by what it returned.
+pub fn of_call(scene: &Scene, memo: &Memo, call: &Call) -> Option<CallError> {
+    let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
+    if !call.failed {
+        let quote = from_text?;
+        return Some(CallError { cause: cause(&quote), quote });
+    }
+    let signs: Vec<&ErrorSign> =
+        call.tool.and_then(|tool| scene.readings.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
+    let words = words_of(&signs);
+    let quote = match (words.is_empty(), from_text) {
+        (false, _) => words,
+        (true, Some(text)) => text,
+        (true, None) => call.result.as_deref().unwrap_or_default().to_owned(),
+    };
+    Some(CallError {
+        cause: cause(&quote),
+        quote: super::anchors::clip(&quote, super::anchors::QUOTE_BYTES).to_owned(),
+    })
+}
+
+struct Reported(Option<String>);
+
+/// [`error_text::reported`], worked out once for each text.
+pub fn reported(memo: &Memo, text: &Text) -> Option<String> {
+    memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
+}
+
+/// Where the calls of a scene are, by the span that made or carried them out.
+#[derive(Default)]
+pub struct CallsAt {
+    /// Calls that an LLM span wrote, in order.
+    pub by_llm: HashMap<Idx, Vec<usize>>,
+    /// The call that a TOOL span carried out.
+    pub by_tool: HashMap<Idx, usize>,
+}
+
+impl CallsAt {
+    /// For the scene of `memo`.
+    pub fn of(scene: &Scene, memo: &Memo) -> Rc<CallsAt> {
+        memo.scene(|| {
+            let mut at = CallsAt::default();
+            for (i, call) in scene.calls.iter().enumerate() {
+                if let Some(llm) = call.llm {
+                    at.by_llm.entry(llm).or_default().push(i);
+                }
+                if let Some(tool) = call.tool {
+                    at.by_tool.entry(tool).or_insert(i);
+                }
+            }
+            at
+        })
+    }
+}
+
+/// Calls that have no span of their own and happened at this one.
+pub fn virtual_calls<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Call> {
+    let at = view.at;
+    let known = CallsAt::of(view.scene, view.memo);
+    let calls = known.by_llm.get(&at).cloned().unwrap_or_default();
+    let scene = view.scene;
+    calls.into_iter().filter_map(|i| scene.calls.get(i)).filter(|call| call.tool.is_none())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use super::*;
+use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
+use crate::measure::{Category, Severity, Value};
+use crate::recognise::Role;
+
+fn label(measurements: &[Measurement]) -> Option<(&'static str, bool)> {
+    match measurements.first()?.outcome.as_ref().ok()? {
+        m if let Value::Label(label) = m.value => Some((label, m.passed)),
+        _ => None,
+    }
+}
+
+fn finding(measurements: &[Measurement]) -> &Finding {
+    &measurements[0].outcome.as_ref().unwrap().findings[0]
+}
+
+fn alone(reading: Reading) -> Vec<Measurement> {
+    let mut sample = Sample::new();
+    let at = sample.span(None, reading);
+    run(&ErrorDetection, &sample.scene(), at)
+}
+
+#[test]
+fn a_tool_that_returns_an_error_with_status_ok_fails() {
+    let out = alone(tool("visit_page", "{}", "Error: invalid url 'x': the scheme https:// is required"));
+    assert_eq!(label(&out), Some((TOOL, false)));
+    assert!(finding(&out).quote.starts_with("Error: invalid url"));
+    assert_eq!(finding(&out).severity, Severity::High);
+}
+
+#[test]
+fn an_error_status_is_evidence_without_content() {
+    let mut reading = tool("visit_page", "{}", "");
+    reading.result = None;
+    reading.output_content = Content::Absent;
+    reading.errors = vec![sign(ErrorSource::Status, None, Some("PageNotFound: 404 for https://x.org"))];
+    let out = alone(reading);
+    assert_eq!(label(&out), Some((TOOL, false)));
+    assert_eq!(finding(&out).category, Some(Category::ResourceNotFound));
+}
+
+#[test]
+fn without_content_and_without_error_it_is_unmeasured() {
+    let mut reading = tool("visit_page", "{}", "");
+    reading.result = None;
+    reading.output_content = Content::Redacted;
+    assert_eq!(alone(reading)[0].outcome, Err(Reason::NoContent));
+    assert!(alone(Reading { kind: Kind::Chain, ..Reading::default() }).is_empty());
+}
+
+#[test]
+fn a_model_endpoint_that_is_down_is_an_api_error_of_the_environment() {
+    let mut reading = llm(vec![], "");
+    reading.errors = vec![sign(
+        ErrorSource::Exception,
+        Some("openai.InternalServerError"),
+        Some("Error code: 500 - upstream"),
+    )];
+    let out = alone(reading);
+    assert_eq!(label(&out), Some((API, false)));
+    assert!(finding(&out).rationale.contains("environment"));
+}
+
+#[test]
+fn a_parent_that_repeats_its_childs_exception_has_no_evidence_of_its_own() {
+    let mut sample = Sample::new();
+    let failed = |kind, message: &str| Reading {
+        kind,
+        errors: vec![sign(ErrorSource::Exception, Some("InternalServerError"), Some(message))],
+        ..Reading::default()
+    };
+    let root = sample.span(None, failed(Kind::Agent, "step failed: Error code: 500 - upstream"));
+    let step = sample.span(Some(root), Reading { kind: Kind::Chain, ..Reading::default() });
+    let leaf = sample.span(Some(step), failed(Kind::Llm, "Error code: 500 - upstream"));
+    let other = sample.span(None, failed(Kind::Agent, "the answer does not parse as a verdict"));
+    sample.span(Some(other), failed(Kind::Llm, "Error code: 500 - upstream"));
+    let scene = sample.scene();
+    assert!(run(&ErrorDetection, &scene, root).is_empty());
+    assert!(label(&run(&ErrorDetection, &scene, leaf)).is_some());
+    assert!(label(&run(&ErrorDetection, &scene, other)).is_some());
+}
+
+#[test]
+fn a_retry_that_the_framework_announced_is_of_low_severity() {
+    let mut reading = tool("visit_page", "{}", "");
+    reading.errors = vec![
+        sign(ErrorSource::Status, None, Some("ToolRetryError")),
+        sign(ErrorSource::Retry, Some("ModelRetry"), Some("404: not found")),
+    ];
+    let out = alone(reading);
+    assert_eq!(label(&out), Some((TOOL, false)));
+    assert_eq!(finding(&out).severity, Severity::Low);
+}
+
+#[test]
+fn a_model_that_explains_an_error_has_answered() {
+    let answer = "Error: 404 means that the page does not exist. {\"error\": 1}";
+    assert_eq!(label(&alone(llm(vec![said(Role::User, "What is a 404?")], answer))), Some((VALID, true)));
+    let body = r#"{"error": {"message": "Rate limit reached", "code": 429}}"#;
+    let out = alone(llm(vec![], body));
+    assert_eq!(label(&out), Some((API, false)));
+    assert_eq!(finding(&out).category, Some(Category::RateLimiting));
+}
+
+#[test]
+fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
+    let mut sample = Sample::new();
+    let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
+    sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
+    assert_eq!(label(&run(&ErrorDetection, &sample.scene(), at)), Some((TOOL, false)));
+}

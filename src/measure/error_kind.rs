@@ -1,0 +1,350 @@
+//! What caused an error, told from its words.
+//!
+//! In: the text of something that is already known to be an error (a status description, an
+//! exception, an error that a tool returned). Out: the [`Defect`] that names its cause, and so
+//! its TRAIL category. More specific causes are tried first: "connection timed out" is a timeout,
+//! `ModuleNotFoundError` is no missing resource.
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::anchors::{Defect, clip};
+
+/// How much of an error is read: causes stand in its first lines or its last.
+const READ_BYTES: usize = 2048;
+
+/// Phrases by cause, lower case. A phrase that starts or ends with a letter or digit only counts
+/// at a word's border there, unless it carries `~` on that side.
+const PHRASES: &[(Defect, &[&str])] = &[
+    (
+        Defect::ToolMisdefined,
+        &[
+            "unexpected keyword argument",
+            "got multiple values for",
+            "required positional argument",
+            "unknown tool",
+            "no such tool",
+            "tool not found",
+            "no tool named",
+            "not a valid tool",
+            "tool does not exist",
+            "unknown function",
+            "function not found",
+            "invalid function name",
+            "input should be",
+            "field required",
+            "missing required",
+            "validation error",
+            "validationerror",
+            "schema validation",
+            "does not match the schema",
+            "invalid arguments",
+            "invalid parameters",
+            "unrecognized keys",
+            "unexpected argument",
+        ],
+    ),
+    (
+        Defect::EnvironmentBroken,
+        &[
+            "modulenotfounderror",
+            "no module named",
+            "cannot import name",
+            "importerror",
+            "command not found",
+            "cannot find module",
+            "is not installed",
+            "not recognized as an internal or external command",
+            "permissionerror",
+            "errno 13",
+            "eacces",
+            "eperm",
+            "read-only file system",
+            "environment variable",
+            "shared object file",
+            "executable doesn't exist",
+            "executable not found",
+        ],
+    ),
+    (
+        Defect::Exhausted,
+        &[
+            "out of memory",
+            "memoryerror",
+            "outofmemory~",
+            "oom",
+            "oomkilled",
+            "context length",
+            "context_length_exceeded",
+            "context window",
+            "maximum context",
+            "prompt is too long",
+            "token limit",
+            "too many tokens",
+            "max_tokens",
+            "no space left",
+            "disk quota",
+            "recursion limit",
+            "recursionerror",
+            "graphrecursionerror",
+            "maximum recursion",
+            "max number of operations",
+            "maximum number of iterations",
+            "max iterations",
+            "maximum iterations",
+            "max steps",
+            "max turns",
+            "maxturnsexceeded",
+            "usagelimitexceeded",
+            "payload too large",
+            "413",
+        ],
+    ),
+    (
+        Defect::RateLimited,
+        &[
+            "429",
+            "rate limit~",
+            "rate-limit~",
+            "ratelimit~",
+            "rate_limit~",
+            "too many requests",
+            "quota",
+            "insufficient_quota",
+            "throttl~",
+            "resource_exhausted",
+            "resourceexhausted",
+            "resource has been exhausted",
+        ],
+    ),
+    (
+        Defect::Unauthenticated,
+        &[
+            "401",
+            "403",
+            "407",
+            "unauthorized",
+            "unauthorised",
+            "unauthenticated",
+            "forbidden",
+            "api key",
+            "api_key",
+            "apikey",
+            "authenticationerror",
+            "authentication",
+            "permission_denied",
+            "permissiondenied~",
+            "invalid credentials",
+            "invalid token",
+            "expired token",
+            "token has expired",
+            "access denied",
+            "accessdenied~",
+            "not authorized",
+            "login required",
+        ],
+    ),
+    (
+        Defect::TimedOut,
+        &[
+            "timed out",
+            "timeout",
+            "~timeout",
+            "timeouterror",
+            "~timeouterror",
+            "timeoutexception",
+            "timeoutexpired",
+            "time out",
+            "deadline exceeded",
+            "deadline_exceeded",
+            "deadlineexceeded",
+            "etimedout",
+            "408",
+            "504",
+            "took too long",
+        ],
+    ),
+    (
+        Defect::ServiceDown,
+        &[
+            "500",
+            "502",
+            "503",
+            "520",
+            "529",
+            "internal server error",
+            "internalservererror",
+            "service unavailable",
+            "serviceunavailable~",
+            "bad gateway",
+            "server error",
+            "servererror",
+            "overloaded",
+            "overloaded_error",
+            "connection aborted",
+            "connection refused",
+            "connection reset",
+            "connection error",
+            "connectionerror",
+            "connecterror",
+            "apiconnectionerror",
+            "~connectionerror",
+            "connection closed",
+            "connection failed",
+            "remote end closed",
+            "econnrefused",
+            "econnreset",
+            "enotfound",
+            "eai_again",
+            "name or service not known",
+            "name resolution",
+            "getaddrinfo",
+            "max retries exceeded",
+            "network is unreachable",
+            "network error",
+            "fetch failed",
+            "ssl error",
+            "sslerror",
+            "ssl: certificate",
+            "certificate verify failed",
+            "temporarily unavailable",
+            "unavailable",
+        ],
+    ),
+    (
+        Defect::NotFound,
+        &[
+            "404",
+            "410",
+            "not found",
+            "not_found",
+            "~notfound",
+            "~notfounderror",
+            "no such file",
+            "enoent",
+            "does not exist",
+            "doesn't exist",
+            "could not be found",
+            "cannot be found",
+            "unknown url",
+            "nosuchkey",
+            "no such key",
+        ],
+    ),
+    (
+        Defect::CodeBroken,
+        &[
+            "syntaxerror",
+            "indentationerror",
+            "nameerror",
+            "interpretererror",
+            "unboundlocalerror",
+            "code execution failed",
+            "code parsing failed",
+            "error in code parsing",
+            "unterminated",
+            "invalid syntax",
+            "is not defined",
+            "not allowed to import",
+            "typeerror",
+            "attributeerror",
+        ],
+    ),
+];
+
+struct Phrases {
+    automaton: AhoCorasick,
+    /// Per pattern: its rank in [`PHRASES`], and whether its left and right sides may be inside a word.
+    patterns: Vec<(usize, bool, bool)>,
+}
+
+static ALL: LazyLock<Option<Phrases>> = LazyLock::new(|| {
+    let mut texts = Vec::new();
+    let mut patterns = Vec::new();
+    for (rank, (_, phrases)) in PHRASES.iter().enumerate() {
+        for phrase in *phrases {
+            texts.push(phrase.trim_matches('~'));
+            patterns.push((rank, phrase.starts_with('~'), phrase.ends_with('~')));
+        }
+    }
+    let automaton =
+        AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(texts);
+    automaton.ok().map(|automaton| Phrases { automaton, patterns })
+});
+
+/// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
+pub fn cause(text: &str) -> Defect {
+    let Some(all) = ALL.as_ref() else { return Defect::Errored };
+    let text = clip(text, READ_BYTES);
+    let bytes = text.as_bytes();
+    let in_word = |i: Option<usize>| {
+        i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
+    };
+    let mut best = usize::MAX;
+    for found in all.automaton.find_overlapping_iter(text) {
+        let Some(&(rank, left_open, right_open)) = all.patterns.get(found.pattern().as_usize()) else {
+            continue;
+        };
+        // A number inside a path or a longer number (`/503/`, `1.503`) is no status code.
+        let number = bytes.get(found.start()).is_some_and(u8::is_ascii_digit);
+        let path =
+            |i: Option<usize>| number && i.and_then(|i| bytes.get(i)).is_some_and(|b| b"/.-_=%,".contains(b));
+        let before = found.start().checked_sub(1);
+        let after = Some(found.end());
+        // A full stop or comma after a status code is punctuation when no digit follows.
+        let continued = path(after) && in_word(Some(found.end() + 1));
+        if (!left_open && in_word(before)) || path(before) || (!right_open && in_word(after)) || continued {
+            continue;
+        }
+        best = best.min(rank);
+    }
+    PHRASES.get(best).map_or(Defect::Errored, |(defect, _)| *defect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_apart() {
+        let cases = [
+            ("Error code: 429 - {'error': {'code': 'insufficient_quota'}}", Defect::RateLimited),
+            ("ThrottlingException: Rate exceeded", Defect::RateLimited),
+            ("401 Unauthorized", Defect::Unauthenticated),
+            ("openai.AuthenticationError: Incorrect API key provided", Defect::Unauthenticated),
+            ("HTTP 503: upstream overloaded", Defect::ServiceDown),
+            (
+                "('Connection aborted.', RemoteDisconnected('Remote end closed connection'))",
+                Defect::ServiceDown,
+            ),
+            ("PageNotFound: 404 for https://example.org/x", Defect::NotFound),
+            ("FileNotFoundError: [Errno 2] No such file or directory: 'a.txt'", Defect::NotFound),
+            ("ModuleNotFoundError: No module named 'pandas'", Defect::EnvironmentBroken),
+            ("bash: ffmpeg: command not found", Defect::EnvironmentBroken),
+            ("CUDA out of memory", Defect::Exhausted),
+            ("This model's maximum context length is 8192 tokens", Defect::Exhausted),
+            ("ReadTimeout: Connection timed out", Defect::TimedOut),
+            ("DEADLINE_EXCEEDED", Defect::TimedOut),
+            ("search() got an unexpected keyword argument 'topk'", Defect::ToolMisdefined),
+            ("SyntaxError: unterminated string literal", Defect::CodeBroken),
+            ("invalid url 'almanac': the scheme is required", Defect::Errored),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(cause(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_addresses_and_amounts_are_no_status_codes() {
+        for text in [
+            "bad row in https://example.org/404/index",
+            "expected 1.503 got 2",
+            "wanted 5000 rows",
+            "id=429x",
+        ] {
+            assert_eq!(cause(text), Defect::Errored, "{text}");
+        }
+        assert_eq!(cause("server said 503."), Defect::ServiceDown);
+    }
+}

@@ -1,0 +1,75 @@
+//! What was worked out of a text or a scene, kept while that scene is measured.
+//!
+//! The same system prompt stands in every call of a run, and the same history in every later
+//! one. Texts are interned, so a text's address tells that it was seen before.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::recognise::Text;
+
+/// Keyed by the type that was worked out and the text's address. A `Memo` must not outlive the
+/// scene whose texts it knows: [`super::catalog::run`] makes one for each.
+#[derive(Default)]
+pub struct Memo {
+    of_text: RefCell<HashMap<(TypeId, usize, usize), Rc<dyn Any>>>,
+    of_scene: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+}
+
+impl Memo {
+    /// A new one, for one scene.
+    pub fn new() -> Memo {
+        Memo::default()
+    }
+
+    /// `T` for this very text: worked out once. Each use has a type of its own.
+    pub fn of<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
+        let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
+        let known = self.of_text.borrow().get(&key).cloned();
+        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
+            return known;
+        }
+        let made = Rc::new(work(text));
+        self.of_text.borrow_mut().insert(key, made.clone());
+        made
+    }
+
+    /// `T` for the whole scene: worked out once. Each use has a type of its own.
+    pub fn scene<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
+        let key = TypeId::of::<T>();
+        let known = self.of_scene.borrow().get(&key).cloned();
+        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
+            return known;
+        }
+        let made = Rc::new(work());
+        self.of_scene.borrow_mut().insert(key, made.clone());
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Words(usize);
+
+    #[test]
+    fn a_text_seen_before_is_not_read_again() {
+        let memo = Memo::new();
+        let text = Text::from("one two three");
+        let mut reads = 0;
+        for _ in 0..3 {
+            let words = memo.of(&text.clone(), |t| {
+                reads += 1;
+                Words(t.split(' ').count())
+            });
+            assert_eq!(words.0, 3);
+        }
+        assert_eq!(reads, 1);
+        assert_eq!(memo.of(&Text::from("one"), |t| Words(t.split(' ').count())).0, 1);
+        assert_eq!(memo.scene(|| Words(7)).0, 7);
+        assert_eq!(memo.scene(|| Words(8)).0, 7);
+    }
+}
