@@ -1,0 +1,195 @@
+//! The attribute contract: which `verdict.*` attributes a span gets.
+
+use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
+use crate::assemble::Reason;
+use crate::measure::{Finding, Measurement, Severity, Value};
+use crate::propagate::{Verdict, Verdicts};
+use crate::recognise::Scene;
+use crate::trace::Idx;
+use crate::wire::value::SPAN_ATTRIBUTES;
+use crate::wire::write::{self, Plain};
+
+/// `pass` or `fail`.
+pub(super) fn word(passed: bool) -> &'static str {
+    if passed { "pass" } else { "fail" }
+}
+
+/// Writes the attributes of one trace's spans.
+pub(super) struct Writer<'a> {
+    scene: &'a Scene,
+    verdicts: &'a Verdicts,
+    note: &'a Note,
+    emission: &'a Emission,
+    /// Reused for every key: prefix, metric, field.
+    key: String,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(scene: &'a Scene, verdicts: &'a Verdicts, note: &'a Note, emission: &'a Emission) -> Writer<'a> {
+        Writer { scene, verdicts, note, emission, key: String::with_capacity(64) }
+    }
+
+    /// Appends what there is to say of span `i`, whose own measurements are `own`.
+    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &[&Measurement]) {
+        if let Some(verdict) = self.verdicts.of.get(i).copied().flatten() {
+            self.put(out, &["result"], Plain::Str(word(!verdict.failed())));
+            if let Verdict::Fail(cause) = verdict {
+                self.put(out, &["cause"], Plain::Str(cause.as_str()));
+            }
+        }
+        self.failures(out, own);
+        own.iter().for_each(|m| self.metric(out, m));
+        if self.note.reason == Reason::Late {
+            self.put(out, &["late"], Plain::Bool(true));
+        }
+        if self.scene.tree.parent(i).is_none() {
+            self.trace(out);
+        }
+    }
+
+    fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
+        self.key.clear();
+        self.key.push_str(&self.emission.prefix);
+        for (n, part) in path.iter().enumerate() {
+            if n > 0 {
+                self.key.push('.');
+            }
+            self.key.push_str(part);
+        }
+        write::attribute(out, SPAN_ATTRIBUTES, &self.key, value);
+    }
+
+    /// P_fail(s), and the categories and worst severity of its findings.
+    fn failures(&mut self, out: &mut Vec<u8>, own: &[&Measurement]) {
+        let failing = || own.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
+        let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
+        if metrics.is_empty() {
+            return;
+        }
+        let findings = || failing().flat_map(|m| m.outcome.iter().flat_map(|o| &o.findings));
+        let mut categories: Vec<&str> = findings().filter_map(|f| f.category).map(|c| c.as_str()).collect();
+        categories.sort_unstable();
+        categories.dedup();
+        categories.truncate(MAX_ITEMS);
+        self.put(out, &["failed_metrics"], Plain::Strs(&metrics));
+        if !categories.is_empty() {
+            self.put(out, &["category"], Plain::Strs(&categories));
+        }
+        let worst = findings().map(|f| f.severity).max().unwrap_or(Severity::Medium);
+        self.put(out, &["severity"], Plain::Str(worst.as_str()));
+    }
+
+    fn metric(&mut self, out: &mut Vec<u8>, m: &Measurement) {
+        let measured = match &m.outcome {
+            Ok(measured) => measured,
+            Err(reason) => {
+                self.put(out, &[m.metric, "result"], Plain::Str("unmeasured"));
+                self.put(out, &[m.metric, "reason"], Plain::Str(reason.as_str()));
+                return;
+            }
+        };
+        match measured.value {
+            Value::Score(score) => self.put(out, &[m.metric, "score"], Plain::Double(score)),
+            Value::Label(label) => self.put(out, &[m.metric, "label"], Plain::Str(label)),
+            Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
+        }
+        self.put(out, &[m.metric, "result"], Plain::Str(word(measured.passed)));
+        if let Some(text) = explanation(m, self.emission.explanations) {
+            self.put(out, &[m.metric, "explanation"], Plain::Str(&text));
+        }
+        if !measured.passed {
+            if let Some(normalized) = normalized(m.metric, &measured.value) {
+                self.put(out, &[m.metric, "normalized"], Plain::Double(normalized));
+            }
+            self.put(out, &[m.metric, "judge"], Plain::Str(&m.judge));
+        }
+    }
+
+    /// `verdict.trace.*`, on the root and on a partial trace's topmost spans.
+    fn trace(&mut self, out: &mut Vec<u8>) {
+        let trace = &self.verdicts.trace;
+        let passed = if self.note.reason == Reason::Late { self.note.passed } else { trace.passed };
+        let result = passed.map_or("unmeasured", word);
+        self.put(out, &["trace", "result"], Plain::Str(result));
+        self.put(out, &["trace", "close_reason"], Plain::Str(self.note.reason.as_str()));
+        self.put(out, &["trace", "revision"], Plain::Int(i64::from(self.note.revision)));
+        self.put(out, &["trace", "measured"], Plain::Int(trace.measured as i64));
+        self.put(out, &["trace", "unmeasured"], Plain::Int(trace.unmeasured as i64));
+        if !trace.failed_spans.is_empty() {
+            let failed = ids(self.scene, &trace.failed_spans);
+            let chain = ids(self.scene, &trace.failure_chain);
+            let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
+            self.put(out, &["trace", "failed_spans"], Plain::Strs(&strs(&failed)));
+            self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
+            self.put(out, &["trace", "failed_metrics"], Plain::Strs(metrics));
+        }
+        if self.note.incomplete {
+            self.put(out, &["incomplete"], Plain::Bool(true));
+        }
+    }
+}
+
+/// Span ids in hex, at most [`MAX_ITEMS`].
+pub(super) fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+    spans.iter().take(MAX_ITEMS).filter_map(|&i| scene.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
+}
+
+pub(super) fn strs(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+/// The rationales of a measurement with their quotes, cut at [`MAX_EXPLANATION`] bytes; `None`
+/// where there is nothing to say or the configuration says not to.
+pub(super) fn explanation(m: &Measurement, which: Explanations) -> Option<String> {
+    let measured = m.outcome.as_ref().ok()?;
+    let wanted = match which {
+        Explanations::Fail => !measured.passed,
+        Explanations::All => true,
+        Explanations::Off => false,
+    };
+    if !wanted || measured.findings.is_empty() {
+        return None;
+    }
+    let mut text = String::new();
+    for finding in &measured.findings {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        sentence(&mut text, finding);
+        if text.len() > MAX_EXPLANATION {
+            break;
+        }
+    }
+    if text.len() > MAX_EXPLANATION {
+        const CUT: &str = " [cut]";
+        text.truncate(text.floor_char_boundary(MAX_EXPLANATION - CUT.len()));
+        text.push_str(CUT);
+    }
+    Some(text)
+}
+
+fn sentence(text: &mut String, finding: &Finding) {
+    text.push_str(&finding.rationale);
+    if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
+        text.push_str(" Seen: \"");
+        text.push_str(&finding.quote);
+        text.push('"');
+    }
+    for (n, id) in finding.cited.iter().take(MAX_ITEMS).enumerate() {
+        text.push_str(if n == 0 { " See span " } else { ", " });
+        text.push_str(&id.to_string());
+    }
+}
+
+/// `(s - min) / (max - min)` on the metric's scale: 1-5 for paper 001's metrics, 0-3 for GPA,
+/// 0-100 for `plan.score`, and 0-1 already for path and plan metrics.
+pub(super) fn normalized(metric: &str, value: &Value) -> Option<f64> {
+    let Value::Score(score) = *value else { return None };
+    let (min, max) = match metric {
+        "plan.score" => (0.0, 100.0),
+        m if m.starts_with("gpa.") => (0.0, 3.0),
+        m if m.starts_with("path.") || m.starts_with("plan.") => (0.0, 1.0),
+        _ => (1.0, 5.0),
+    };
+    Some(((score - min) / (max - min)).clamp(0.0, 1.0))
+}

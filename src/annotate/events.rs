@@ -1,0 +1,104 @@
+//! Evaluation results as events, in the form that the GenAI semantic conventions give them:
+//! `gen_ai.evaluation.result`.
+
+use super::attributes::{explanation, ids, strs, word};
+use super::{Emission, Note};
+use crate::assemble::Reason;
+use crate::measure::{self, Measurement, Value};
+use crate::propagate::Verdicts;
+use crate::recognise::Scene;
+use crate::trace::Idx;
+use crate::wire::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
+use crate::wire::write::{self, Plain};
+
+const NAME: &str = "gen_ai.evaluation.result";
+/// `Span.events`.
+const SPAN_EVENTS: u32 = 11;
+/// `SeverityNumber` INFO and WARN: a failed verdict is worth a look, not an error of the pipeline.
+const INFO: u64 = 9;
+const WARN: u64 = 13;
+
+/// The log record of a measurement; `None` for unmeasured ones, unless they were asked for.
+pub(super) fn measurement(scene: &Scene, m: &Measurement, note: &Note, emission: &Emission) -> Option<Vec<u8>> {
+    if m.outcome.is_err() && !emission.log_unmeasured {
+        return None;
+    }
+    let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
+    let mut record = head(scene, m.at, failed, note);
+    evaluation(&mut record, LOG_ATTRIBUTES, m, emission);
+    Some(record)
+}
+
+/// The log record of the trace's verdict.
+pub(super) fn trace(scene: &Scene, root: Idx, verdicts: &Verdicts, note: &Note, emission: &Emission) -> Vec<u8> {
+    let trace = &verdicts.trace;
+    let passed = if note.reason == Reason::Late { note.passed } else { trace.passed };
+    let result = passed.map_or("unmeasured", word);
+    let mut record = head(scene, root, passed == Some(false), note);
+    let mut put = |key: &str, value: Plain<'_>| write::attribute(&mut record, LOG_ATTRIBUTES, key, value);
+    put("gen_ai.evaluation.name", Plain::Str("trace"));
+    put("gen_ai.evaluation.score.label", Plain::Str(result));
+    let prefix = &emission.prefix;
+    put(&format!("{prefix}trace.result"), Plain::Str(result));
+    put(&format!("{prefix}trace.revision"), Plain::Int(i64::from(note.revision)));
+    put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
+    if !trace.failed_spans.is_empty() {
+        put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(scene, &trace.failed_spans))));
+        put(&format!("{prefix}trace.failure_chain"), Plain::Strs(&strs(&ids(scene, &trace.failure_chain))));
+        let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(super::MAX_ITEMS)];
+        put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
+    }
+    record
+}
+
+/// The same as an event on the span itself.
+pub(super) fn span_event(out: &mut Vec<u8>, m: &Measurement, note: &Note, emission: &Emission) {
+    if m.outcome.is_err() && !emission.log_unmeasured {
+        return;
+    }
+    let mut event = Vec::new();
+    write::fixed64(&mut event, 1, note.now);
+    write::bytes(&mut event, 2, NAME.as_bytes());
+    evaluation(&mut event, EVENT_ATTRIBUTES, m, emission);
+    write::bytes(out, SPAN_EVENTS, &event);
+}
+
+/// A `LogRecord` that speaks of span `at`, its attributes still to come.
+fn head(scene: &Scene, at: Idx, failed: bool, note: &Note) -> Vec<u8> {
+    let span = &scene.tree.spans[at];
+    let mut record = Vec::with_capacity(256);
+    // The result holds from when the span ended; when we came to know it is the observed time.
+    write::fixed64(&mut record, 1, if span.end == 0 { span.start } else { span.end });
+    write::integer(&mut record, 2, if failed { WARN } else { INFO });
+    write::bytes(&mut record, 9, &scene.tree.id.0);
+    write::bytes(&mut record, 10, &span.id.0);
+    write::fixed64(&mut record, 11, note.now);
+    write::bytes(&mut record, 12, NAME.as_bytes());
+    record
+}
+
+fn evaluation(out: &mut Vec<u8>, field: u32, m: &Measurement, emission: &Emission) {
+    let mut put = |key: &str, value: Plain<'_>| write::attribute(out, field, key, value);
+    put("gen_ai.evaluation.name", Plain::Str(m.metric));
+    match &m.outcome {
+        Ok(measured) => {
+            match measured.value {
+                Value::Score(score) | Value::Number(score) => {
+                    put("gen_ai.evaluation.score.value", Plain::Double(score));
+                    put("gen_ai.evaluation.score.label", Plain::Str(word(measured.passed)));
+                }
+                Value::Label(label) => put("gen_ai.evaluation.score.label", Plain::Str(label)),
+            }
+            if let Some(text) = explanation(m, emission.explanations) {
+                put("gen_ai.evaluation.explanation", Plain::Str(&text));
+            }
+        }
+        Err(reason) => {
+            put("gen_ai.evaluation.score.label", Plain::Str("unmeasured"));
+            // `error.type` is for evaluations that went wrong; one that does not apply did not.
+            if matches!(reason, measure::Reason::JudgeError | measure::Reason::Timeout) {
+                put("error.type", Plain::Str(reason.as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Verdicts written onto spans: fields appended to bytes that stay as they came.
+//!
+//! In: a scene, its measurements and verdicts. Out: requests ready to export: the spans with
+//! `verdict.*` attributes appended, and one `gen_ai.evaluation.result` log record a measurement.
+//! Nothing of a span is changed, save `verdict.*` attributes that it brought along, which are
+//! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
+//! could spoof a verdict.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+
+use crate::assemble::Reason;
+use crate::export::Piece;
+use crate::measure::Measurement;
+use crate::propagate::Verdicts;
+use crate::recognise::Scene;
+use crate::trace::{Envelope, Idx, Tree};
+use crate::wire::write::{self, Item};
+
+mod attributes;
+mod config;
+mod events;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Channel, Emission, Existing, Explanations};
+
+/// Longest array written, of ids or names: a trace with thousands of failures does not make
+/// thousands of values of one attribute.
+pub const MAX_ITEMS: usize = 100;
+/// Longest explanation, in bytes: enough for a rationale and its quote.
+pub const MAX_EXPLANATION: usize = 1024;
+
+/// What is said of the trace beside its verdicts.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// Why it closed.
+    pub reason: Reason,
+    /// Which verdict of this trace it is, from 1.
+    pub revision: u32,
+    /// The trace's verdict, where it is not the scene's own: late spans are measured by
+    /// themselves, and the trace's verdict counts what came before.
+    pub passed: Option<bool>,
+    /// The root, or a named parent, has not come.
+    pub incomplete: bool,
+    /// When the verdict was made, in nanoseconds since 1970.
+    pub now: u64,
+}
+
+/// What goes out for one trace.
+#[derive(Debug, Default)]
+pub struct Annotated {
+    /// Requests of spans.
+    pub spans: Vec<Piece>,
+    /// Requests of log records.
+    pub events: Vec<Piece>,
+    /// How many spans came with `verdict.*` attributes of their own.
+    pub existing: usize,
+}
+
+/// Annotates a trace. No request made here is larger than `max_size` bytes, unless one span is.
+pub fn annotate(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Annotated {
+    let by_span = by_span(measurements, scene.tree.len());
+    let mut out = Annotated::default();
+    let mut appended = Vec::with_capacity(scene.tree.len() * 64);
+    let mut ranges: Vec<Range<usize>> = Vec::with_capacity(scene.tree.len());
+    let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
+    for (i, own) in by_span.iter().enumerate() {
+        let start = appended.len();
+        let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
+        if emission.has(Channel::Attributes) && !kept {
+            writer.span(&mut appended, i, own);
+        }
+        if emission.has(Channel::SpanEvents) {
+            own.iter().for_each(|m| events::span_event(&mut appended, m, note, emission));
+        }
+        ranges.push(start..appended.len());
+    }
+    out.spans = write_spans(&scene.tree, &appended, &ranges, emission, max_size, &mut out.existing);
+    if emission.has(Channel::LogEvents) {
+        out.events = log_events(scene, measurements, verdicts, note, emission, max_size);
+    }
+    out
+}
+
+/// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.
+pub fn log_events(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Vec<Piece> {
+    // Records come under our own scope and the resource of the span that they speak of.
+    let mut envelopes: Vec<(&Arc<Envelope>, Arc<Envelope>)> = Vec::new();
+    let mut records: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut push = |at: Idx, record: Vec<u8>| {
+        let of = &scene.tree.spans[at].envelope;
+        let known = envelopes.iter().position(|(from, _)| from.resource == of.resource);
+        let index = known.unwrap_or_else(|| {
+            let ours = Envelope { resource: of.resource.clone(), scope: SCOPE.clone() };
+            envelopes.push((of, Arc::new(ours)));
+            envelopes.len() - 1
+        });
+        records.push((index, record));
+    };
+    for m in measurements {
+        if let Some(record) = events::measurement(scene, m, note, emission) {
+            push(m.at, record);
+        }
+    }
+    if let Some(root) = scene.tree.root() {
+        push(root, events::trace(scene, root, verdicts, note, emission));
+    }
+    let items: Vec<Item<'_>> = records
+        .iter()
+        .map(|(envelope, record)| Item { envelope: &envelopes[*envelope].1, bytes: record, appended: &[] })
+        .collect();
+    write::requests(&items, max_size)
+}
+
+/// Our `InstrumentationScope`, as the field of a `ScopeLogs` that holds it.
+static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut scope = Vec::new();
+    write::bytes(&mut scope, 1, env!("CARGO_PKG_NAME").as_bytes());
+    write::bytes(&mut scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
+    let mut field = Vec::new();
+    write::bytes(&mut field, 1, &scope);
+    Bytes::from(field)
+});
+
+fn write_spans(
+    tree: &Tree,
+    appended: &[u8],
+    ranges: &[Range<usize>],
+    emission: &Emission,
+    max_size: usize,
+    existing: &mut usize,
+) -> Vec<Piece> {
+    let stripped: Vec<Option<Bytes>> = tree
+        .spans
+        .iter()
+        .map(|span| match span.has_verdict {
+            true => {
+                *existing += 1;
+                let replace = emission.existing == Existing::Replace && emission.has(Channel::Attributes);
+                replace.then(|| write::strip_attributes(&span.bytes, &emission.prefix)).flatten()
+            }
+            false => None,
+        })
+        .collect();
+    let items: Vec<Item<'_>> = tree
+        .spans
+        .iter()
+        .zip(&stripped)
+        .zip(ranges)
+        .map(|((span, stripped), range)| Item {
+            envelope: &span.envelope,
+            bytes: stripped.as_ref().unwrap_or(&span.bytes),
+            appended: appended.get(range.clone()).unwrap_or_default(),
+        })
+        .collect();
+    write::requests(&items, max_size)
+}
+
+/// Each span's measurements, in their order.
+fn by_span(measurements: &[Measurement], spans: usize) -> Vec<Vec<&Measurement>> {
+    let mut by = vec![Vec::new(); spans];
+    for m in measurements {
+        if let Some(own) = by.get_mut(m.at) {
+            own.push(m);
+        }
+    }
+    by
+}
