@@ -25,7 +25,12 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(scene: &'a Scene, verdicts: &'a Verdicts, note: &'a Note, emission: &'a Emission) -> Writer<'a> {
+    pub fn new(
+        scene: &'a Scene,
+        verdicts: &'a Verdicts,
+        note: &'a Note,
+        emission: &'a Emission,
+    ) -> Writer<'a> {
         Writer { scene, verdicts, note, emission, key: String::with_capacity(64) }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A way for verdicts to go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Channel {
+pub enum Emit {
     /// `verdict.*` attributes on the spans.
     Attributes,
     /// One `gen_ai.evaluation.result` log record a measurement.
@@ -16,10 +16,11 @@ pub enum Channel {
 }
 
 /// Which measurements say why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Explanations {
     /// Failing ones.
+    #[default]
     Fail,
     /// All that have something to say.
     All,
@@ -28,10 +29,11 @@ pub enum Explanations {
 }
 
 /// What becomes of `verdict.*` attributes that a span brings along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
     /// Ours stand in their place: a sender cannot spoof a verdict.
+    #[default]
     Replace,
     /// They stay, and we write none on that span: for a second processor behind a first.
     Keep,
@@ -43,7 +45,7 @@ pub struct Emission {
     /// Begins every attribute's key; ends in a dot.
     pub prefix: String,
     /// Where verdicts are written.
-    pub emit: Vec<Channel>,
+    pub emit: Vec<Emit>,
     /// Which measurements carry their rationale.
     pub explanations: Explanations,
     /// What becomes of verdicts that were there before.
@@ -56,7 +58,7 @@ impl Default for Emission {
     fn default() -> Emission {
         Emission {
             prefix: "verdict.".to_owned(),
-            emit: vec![Channel::Attributes, Channel::LogEvents],
+            emit: vec![Emit::Attributes, Emit::LogEvents],
             explanations: Explanations::Fail,
             existing: Existing::Replace,
             log_unmeasured: false,
@@ -66,7 +68,7 @@ impl Default for Emission {
 
 impl Emission {
     /// Whether verdicts go out this way.
-    pub fn has(&self, channel: Channel) -> bool {
+    pub fn has(&self, channel: Emit) -> bool {
         self.emit.contains(&channel)
     }
 }

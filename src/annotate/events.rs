@@ -19,7 +19,12 @@ const INFO: u64 = 9;
 const WARN: u64 = 13;
 
 /// The log record of a measurement; `None` for unmeasured ones, unless they were asked for.
-pub(super) fn measurement(scene: &Scene, m: &Measurement, note: &Note, emission: &Emission) -> Option<Vec<u8>> {
+pub(super) fn measurement(
+    scene: &Scene,
+    m: &Measurement,
+    note: &Note,
+    emission: &Emission,
+) -> Option<Vec<u8>> {
     if m.outcome.is_err() && !emission.log_unmeasured {
         return None;
     }
@@ -30,7 +35,13 @@ pub(super) fn measurement(scene: &Scene, m: &Measurement, note: &Note, emission:
 }
 
 /// The log record of the trace's verdict.
-pub(super) fn trace(scene: &Scene, root: Idx, verdicts: &Verdicts, note: &Note, emission: &Emission) -> Vec<u8> {
+pub(super) fn trace(
+    scene: &Scene,
+    root: Idx,
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+) -> Vec<u8> {
     let trace = &verdicts.trace;
     let passed = if note.reason == Reason::Late { note.passed } else { trace.passed };
     let result = passed.map_or("unmeasured", word);

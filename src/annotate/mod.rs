@@ -25,7 +25,7 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Channel, Emission, Existing, Explanations};
+pub use config::{Emission, Emit, Existing, Explanations};
 
 /// Longest array written, of ids or names: a trace with thousands of failures does not make
 /// thousands of values of one attribute.
@@ -77,16 +77,16 @@ pub fn annotate(
     for (i, own) in by_span.iter().enumerate() {
         let start = appended.len();
         let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
-        if emission.has(Channel::Attributes) && !kept {
+        if emission.has(Emit::Attributes) && !kept {
             writer.span(&mut appended, i, own);
         }
-        if emission.has(Channel::SpanEvents) {
+        if emission.has(Emit::SpanEvents) {
             own.iter().for_each(|m| events::span_event(&mut appended, m, note, emission));
         }
         ranges.push(start..appended.len());
     }
     out.spans = write_spans(&scene.tree, &appended, &ranges, emission, max_size, &mut out.existing);
-    if emission.has(Channel::LogEvents) {
+    if emission.has(Emit::LogEvents) {
         out.events = log_events(scene, measurements, verdicts, note, emission, max_size);
     }
     out
@@ -153,7 +153,7 @@ fn write_spans(
         .map(|span| match span.has_verdict {
             true => {
                 *existing += 1;
-                let replace = emission.existing == Existing::Replace && emission.has(Channel::Attributes);
+                let replace = emission.existing == Existing::Replace && emission.has(Emit::Attributes);
                 replace.then(|| write::strip_attributes(&span.bytes, &emission.prefix)).flatten()
             }
             false => None,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Period;
+pub use crate::annotate::{Emit, Existing, Explanations};
 use crate::assemble::Close;
 use crate::measure::Settings;
 use crate::propagate::Policies;
@@ -68,42 +69,6 @@ pub enum Mode {
     Annotate,
     /// Sent on at once and untouched; verdicts go out as log events and metrics only.
     Shadow,
-}
-
-/// One place where verdicts are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Emit {
-    /// `verdict.*` attributes of the span.
-    Attributes,
-    /// One `gen_ai.evaluation.result` log record a measurement.
-    LogEvents,
-    /// One `gen_ai.evaluation.result` event of the span a measurement.
-    SpanEvents,
-}
-
-/// Which measurements carry `verdict.<metric>.explanation`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Explanations {
-    /// Those that failed.
-    #[default]
-    Fail,
-    /// All that say something.
-    All,
-    /// None.
-    Off,
-}
-
-/// What becomes of `verdict.*` attributes that came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Existing {
-    /// Taken out where ours are written, and counted.
-    #[default]
-    Replace,
-    /// Left, and none of ours is written on that span.
-    Keep,
 }
 
 /// Which spans are judged. Every key given must match; a list matches if one of its entries
