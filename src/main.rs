@@ -1,3 +1,5 @@
-//! The `otel-verdict` binary.
+//! The `otel-verdict` binary; everything is in [`otel_verdict::cli`].
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    otel_verdict::cli::main()
+}

@@ -1,1 +1,174 @@
-//! (being written)
+//! The command line: one file a command, and what they share.
+//!
+//! In: arguments. Out: an exit code; results on standard output, everything else on standard
+//! error. Exit codes are the same everywhere: 0 done, 1 it did not go well (or `--fail-on` was
+//! met), 2 wrong usage, wrong configuration or unreadable input.
+
+mod settings;
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::{Config, Invalid};
+
+/// Did not go well.
+const FAILED: u8 = 1;
+/// Wrong usage, configuration or input. Also what clap exits with.
+const WRONG: u8 = 2;
+
+/// Verdicts on AI agents inside the OpenTelemetry pipeline.
+///
+/// Takes OTLP traces of AI agents, judges what each model call, tool call and agent did, and
+/// sends the same spans on with `verdict.*` attributes. No span is lost and none is changed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "otel-verdict",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Start with 'otel-verdict demo'.",
+    after_long_help = SHARED
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const SHARED: &str = "\
+Exit codes:
+  0  done
+  1  it did not go well, or what --fail-on names was met
+  2  wrong usage, wrong configuration, or unreadable input
+
+Environment:
+  NO_COLOR    no colour, wherever set
+  Any variable that the configuration names as ${env:NAME} or ${env:NAME:-default}
+
+Start with 'otel-verdict demo'; then 'otel-verdict run', and point an agent's OTLP exporter at
+127.0.0.1:4317 (gRPC) or 127.0.0.1:4318 (HTTP).";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check a configuration and print everything that is wrong with it
+    #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
+    Validate(ConfigFiles),
+
+    /// Print the configuration in force, or its JSON schema
+    #[command(long_about = settings::PRINT, after_long_help = settings::PRINT_EXAMPLES)]
+    PrintConfig(settings::PrintConfig),
+
+    /// Print a completion script for a shell
+    #[command(long_about = COMPLETIONS, after_long_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+const COMPLETIONS: &str = "Print a completion script for a shell to standard output.";
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  otel-verdict completions bash > ~/.local/share/bash-completion/completions/otel-verdict
+  otel-verdict completions zsh > ~/.zfunc/_otel-verdict
+  otel-verdict completions fish > ~/.config/fish/completions/otel-verdict.fish";
+
+/// Which configuration holds; the same for every command.
+#[derive(Args, Clone, Debug, Default)]
+struct ConfigFiles {
+    /// Configuration file (YAML); may be given several times
+    ///
+    /// Later files override earlier ones key by key: maps merge, lists and scalars replace.
+    /// Without any, the defaults hold. `config/reference.yaml` shows every key.
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl ConfigFiles {
+    fn load(&self) -> Result<Config, Failure> {
+        crate::config::load(&self.files).map_err(Failure::Config)
+    }
+}
+
+/// Why a command ends with something other than 0.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("the configuration cannot be used:\n{0}")]
+    Config(Invalid),
+    #[error("{0}")]
+    Run(String),
+    /// Whoever read our output has had enough: no failure.
+    #[error("")]
+    Hungup,
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Failure::Config(_) => WRONG,
+            Failure::Run(_) => FAILED,
+            Failure::Hungup => 0,
+        }
+    }
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::Hungup) {
+                tell(&format!("error: {failure}"));
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Validate(files) => settings::validate(&files),
+        Command::PrintConfig(args) => settings::print(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "otel-verdict", &mut script);
+            put(&script)
+        }
+    }
+}
+
+/// Writes a command's result to standard output.
+fn put(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        ErrorKind::BrokenPipe => Failure::Hungup,
+        _ => Failure::Run(format!("standard output: {e}")),
+    })
+}
+
+/// Tells people something; a closed standard error is no reason to stop.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_long_help_with_examples() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{} has no examples", command.get_name());
+            assert!(command.get_long_about().is_some(), "{} has no long text", command.get_name());
+        }
+    }
+}
