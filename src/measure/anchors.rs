@@ -101,6 +101,10 @@ pub enum Defect {
     /// The very call that just failed, again.
     RepeatedFailingCall,
 
+    // Limits that the operator set.
+    /// Slower, or more tokens, than allowed.
+    OverLimit,
+
     // The agent as a whole.
     /// The same call again and again with the same result.
     RepeatedCall,
@@ -145,11 +149,11 @@ impl Defect {
             MalformedArguments | UnknownTool | UnsupportedFact | UnsupportedQuote | UnsupportedUrl
             | FalseClaim | RepeatedFailingCall | CallLoop | NoAdaptation | AnswerUnsupported | Refusal
             | GiveUp | Evasion => 2.0,
-            RetryAnnounced | MissingParameter | UnknownParameter | IllTypedParameter | TruncatedResult
-            | IrrelevantResult | MissingTag | WrongFormat | CodeBlockRule | LengthLimit | ForbiddenText
-            | RequiredToolUnused | TooManyCalls | RepeatedCall | NearIdenticalCalls | PartNotCovered
-            | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated | NoReplan
-            | PartUnanswered => 3.0,
+            OverLimit | RetryAnnounced | MissingParameter | UnknownParameter | IllTypedParameter
+            | TruncatedResult | IrrelevantResult | MissingTag | WrongFormat | CodeBlockRule | LengthLimit
+            | ForbiddenText | RequiredToolUnused | TooManyCalls | RepeatedCall | NearIdenticalCalls
+            | PartNotCovered | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated
+            | NoReplan | PartUnanswered => 3.0,
         }
     }
 
@@ -171,7 +175,7 @@ impl Defect {
             EnvironmentBroken => Category::EnvironmentSetupErrors,
             ToolMisdefined => Category::ToolDefinitionIssues,
             CodeBroken | MalformedArguments | MissingTag | WrongFormat => Category::FormattingErrors,
-            Errored | RetryAnnounced => return None,
+            Errored | RetryAnnounced | OverLimit => return None,
             UnknownTool | FalseClaim => Category::ToolRelated,
             MissingParameter | UnknownParameter | IllTypedParameter => Category::ToolDefinitionIssues,
             EmptyResult | IrrelevantResult => Category::PoorInformationRetrieval,

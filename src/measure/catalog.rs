@@ -12,7 +12,12 @@ use crate::trace::Kind;
 
 /// Every metric of this version that rules answer.
 pub fn rules() -> Vec<Box<dyn Metric>> {
-    vec![Box::new(super::error_detection::ErrorDetection)]
+    vec![
+        Box::new(super::error_detection::ErrorDetection),
+        Box::new(super::avoidance::Avoidance),
+        Box::new(super::latency::Latency),
+        Box::new(super::tokens::Tokens),
+    ]
 }
 
 /// Runs every rule over every span that may be judged.

@@ -55,10 +55,11 @@ fn of_value(value: &Value, depth: usize) -> Option<String> {
     match value {
         Value::String(text) => {
             let inner = text.trim();
-            if matches!(inner.as_bytes().first(), Some(b'{' | b'[')) && inner.len() <= MAX_JSON {
-                if let Ok(value) = serde_json::from_str::<Value>(inner) {
-                    return of_value(&value, depth + 1);
-                }
+            if matches!(inner.as_bytes().first(), Some(b'{' | b'['))
+                && inner.len() <= MAX_JSON
+                && let Ok(value) = serde_json::from_str::<Value>(inner)
+            {
+                return of_value(&value, depth + 1);
             }
             of_text(inner).map(|passage| clip(passage, QUOTE_BYTES).to_owned())
         }

@@ -10,11 +10,14 @@ use std::rc::Rc;
 
 use crate::recognise::Text;
 
+/// What was worked out, by its type and the address and length of its text.
+type OfText = HashMap<(TypeId, usize, usize), Rc<dyn Any>>;
+
 /// Keyed by the type that was worked out and the text's address. A `Memo` must not outlive the
 /// scene whose texts it knows: [`super::catalog::run`] makes one for each.
 #[derive(Default)]
 pub struct Memo {
-    of_text: RefCell<HashMap<(TypeId, usize, usize), Rc<dyn Any>>>,
+    of_text: RefCell<OfText>,
     of_scene: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 

@@ -260,14 +260,17 @@ pub trait Metric: Send + Sync {
 }
 
 pub mod anchors;
+pub mod avoidance;
 pub mod catalog;
 pub mod error_detection;
 pub mod error_kind;
 pub mod error_text;
+pub mod latency;
 pub mod memo;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod settings;
+pub mod tokens;
 pub use memo::Memo;
 pub use settings::Settings;
 

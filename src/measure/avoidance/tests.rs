@@ -1,0 +1,100 @@
+use super::*;
+use crate::measure::Value;
+use crate::measure::sample::{Sample, asking, llm, measure as run, said};
+use crate::measure::testing::Script;
+use crate::recognise::Role;
+use proptest::prelude::*;
+
+fn label(text: &str) -> &'static str {
+    avoided(text, false).map_or(VALID, |(label, _)| label)
+}
+
+#[test]
+fn refusals_and_give_ups_are_told_apart() {
+    let cases = [
+        ("I'm sorry, but I can't assist with that.", POLICY),
+        ("I\u{2019}m sorry, but I can\u{2019}t help with this request.", POLICY),
+        ("This request violates the content policy, and I must decline.", POLICY),
+        ("I don't have access to real-time data. Please check a weather site.", KNOWLEDGE),
+        ("I could not find the height of Mont Blanc in the almanac.", KNOWLEDGE),
+        (
+            "Unfortunately, I was unable to determine the answer. If you have more details, let me know!",
+            KNOWLEDGE,
+        ),
+        ("Based on the pages that I visited, I cannot determine the year of construction.", KNOWLEDGE),
+        ("I searched three sources. The pages did not load. The answer cannot be determined.", KNOWLEDGE),
+        ("I do not know.", KNOWLEDGE),
+        ("There is not enough information to answer the question.", KNOWLEDGE),
+        ("Agent stopped due to max iterations.", OTHER),
+        ("Sorry, need more steps to process this request.", OTHER),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(label(text), wanted, "{text}");
+    }
+}
+
+#[test]
+fn an_answer_with_a_reservation_is_an_answer() {
+    let cases = [
+        "Mount Elbrus is 836 metres taller than Mont Blanc.",
+        "I could not find the almanac page, but the encyclopaedia says 836 m.",
+        "I don't have access to the page; it is about 800 metres as far as I remember.",
+        "I could not open the first link. The second says that it was built in 1889.",
+        "No, the document does not mention any penalty.",
+        "The shop cannot deliver on Sundays.",
+        "The song is called 'I Don't Know' and was released in 1980.",
+        "I can help with that: press the red button.",
+        "You cannot park here between 8 and 18 h.",
+        "I am sorry for your loss. The form must be sent to the registry within 30 days.",
+        "No results were significant at the 5 % level.",
+        "Je ne sais pas.",
+        "unknown",
+        "42",
+    ];
+    for text in cases {
+        assert_eq!(label(text), VALID, "{text}");
+    }
+    assert_eq!(avoided("Unknown.", true).map(|(label, _)| label), Some(KNOWLEDGE));
+}
+
+#[test]
+fn a_step_that_calls_a_tool_has_not_avoided_anything() {
+    let mut sample = Sample::new();
+    let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
+    let out = run(&Avoidance, &sample.scene(), at);
+    assert_eq!(out[0].outcome, Err(Reason::NotApplicable));
+}
+
+#[test]
+fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
+    let mut reading = llm(vec![said(Role::User, "hello")], "");
+    reading.finish = vec!["content_filter".into()];
+    let mut sample = Sample::new();
+    let at = sample.span(None, reading);
+    let out = run(&Avoidance, &sample.scene(), at);
+    let measured = out[0].outcome.as_ref().unwrap();
+    assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
+}
+
+#[test]
+fn a_give_up_as_final_answer_fails_and_quotes_itself() {
+    let scene = Script::new("How tall is it?").answers("I was unable to find the height.").build();
+    let at = scene.agents[0].answer_at.unwrap();
+    let out = run(&Avoidance, &scene, at);
+    let measured = out[0].outcome.as_ref().unwrap();
+    assert!(!measured.passed);
+    assert_eq!(measured.findings[0].quote, "I was unable to find the height");
+}
+
+#[test]
+fn without_content_it_is_unmeasured() {
+    let scene = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
+    assert_eq!(run(&Avoidance, &scene, 1)[0].outcome, Err(Reason::NoContent));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_without_panic(text in "\\PC{0,300}") {
+        let _ = avoided(&text, true);
+    }
+}
