@@ -20,29 +20,38 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
     ]
 }
 
+/// Names of [`rules`], as in attribute keys.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    rules().into_iter().map(|metric| metric.name())
+}
+
 /// Runs every rule over every span that may be judged.
 pub fn run(scene: &Scene, settings: &Settings) -> Vec<Measurement> {
-    let metrics = rules();
+    run_each(scene, settings, &mut |_| ())
+}
+
+/// As [`run`]; `after` hears of each metric when it is through with the scene, so that a caller
+/// with a clock can tell what each costs.
+pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'static str)) -> Vec<Measurement> {
     let memo = Memo::new();
     let judged = judged(scene);
     let mut out = Vec::new();
-    for (at, reading) in scene.readings.iter().enumerate() {
-        if !judged.get(at).copied().unwrap_or(false) {
-            continue;
-        }
-        let view = View { scene, at, settings, memo: &memo };
-        for metric in &metrics {
-            let applies = !reading.wrapper || metric.name() == super::error_detection::NAME;
-            if !applies || !settings.enabled(metric.name(), scene, at) {
+    for metric in rules() {
+        for (at, reading) in scene.readings.iter().enumerate() {
+            let applies = judged.get(at).copied().unwrap_or(false)
+                && (!reading.wrapper || metric.name() == super::error_detection::NAME)
+                && settings.enabled(metric.name(), scene, at);
+            if !applies {
                 continue;
             }
+            let view = View { scene, at, settings, memo: &memo };
             if let Step::Done(measurements) = metric.step(&view, &[]) {
                 out.extend(measurements);
             }
         }
+        after(metric.name());
     }
-    // A metric may write on another span than the one it looked at; stable, so that the metrics'
-    // order holds within a span.
+    // Stable, so that the metrics' order holds within a span.
     out.sort_by_key(|m| m.at);
     out
 }
