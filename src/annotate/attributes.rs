@@ -47,7 +47,9 @@ impl<'a> Writer<'a> {
         if self.note.reason == Reason::Late {
             self.put(out, &["late"], Plain::Bool(true));
         }
-        if self.scene.tree.parent(i).is_none() {
+        // A late span's parent has gone out before it; only a root that is late speaks for the trace.
+        let late = self.note.reason == Reason::Late;
+        if self.scene.tree.parent(i).is_none() && (!late || self.scene.tree.spans[i].parent.is_zero()) {
             self.trace(out);
         }
     }
@@ -113,8 +115,7 @@ impl<'a> Writer<'a> {
     /// `verdict.trace.*`, on the root and on a partial trace's topmost spans.
     fn trace(&mut self, out: &mut Vec<u8>) {
         let trace = &self.verdicts.trace;
-        let passed = if self.note.reason == Reason::Late { self.note.passed } else { trace.passed };
-        let result = passed.map_or("unmeasured", word);
+        let result = self.note.passed.map_or("unmeasured", word);
         self.put(out, &["trace", "result"], Plain::Str(result));
         self.put(out, &["trace", "close_reason"], Plain::Str(self.note.reason.as_str()));
         self.put(out, &["trace", "revision"], Plain::Int(i64::from(self.note.revision)));
@@ -178,11 +179,14 @@ fn sentence(text: &mut String, finding: &Finding) {
     if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
         text.push_str(" Seen: \"");
         text.push_str(&finding.quote);
-        text.push('"');
+        text.push_str("\".");
     }
     for (n, id) in finding.cited.iter().take(MAX_ITEMS).enumerate() {
         text.push_str(if n == 0 { " See span " } else { ", " });
         text.push_str(&id.to_string());
+    }
+    if !finding.cited.is_empty() {
+        text.push('.');
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::attributes::{explanation, ids, strs, word};
 use super::{Emission, Note};
-use crate::assemble::Reason;
 use crate::measure::{self, Measurement, Value};
 use crate::propagate::Verdicts;
 use crate::recognise::Scene;
@@ -43,9 +42,8 @@ pub(super) fn trace(
     emission: &Emission,
 ) -> Vec<u8> {
     let trace = &verdicts.trace;
-    let passed = if note.reason == Reason::Late { note.passed } else { trace.passed };
-    let result = passed.map_or("unmeasured", word);
-    let mut record = head(scene, root, passed == Some(false), note);
+    let result = note.passed.map_or("unmeasured", word);
+    let mut record = head(scene, root, note.passed == Some(false), note);
     let mut put = |key: &str, value: Plain<'_>| write::attribute(&mut record, LOG_ATTRIBUTES, key, value);
     put("gen_ai.evaluation.name", Plain::Str("trace"));
     put("gen_ai.evaluation.score.label", Plain::Str(result));

@@ -40,9 +40,10 @@ pub struct Note {
     pub reason: Reason,
     /// Which verdict of this trace it is, from 1.
     pub revision: u32,
-    /// The trace's verdict, where it is not the scene's own: late spans are measured by
-    /// themselves, and the trace's verdict counts what came before.
+    /// The trace's verdict. For late spans it counts what came before, too.
     pub passed: Option<bool>,
+    /// It is the first verdict, or another than the one before.
+    pub changed: bool,
     /// The root, or a named parent, has not come.
     pub incomplete: bool,
     /// When the verdict was made, in nanoseconds since 1970.
@@ -119,7 +120,7 @@ pub fn log_events(
             push(m.at, record);
         }
     }
-    if let Some(root) = scene.tree.root() {
+    if let Some(root) = scene.tree.root().filter(|_| note.changed) {
         push(root, events::trace(scene, root, verdicts, note, emission));
     }
     let items: Vec<Item<'_>> = records
