@@ -39,7 +39,7 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
         }
         for (name, message) in &messages {
             writeln!(out, "/// `{}`", name.trim_start_matches(".otlp."))?;
-            writeln!(out, "pub(super) static {}: Message = Message {{", ident(name))?;
+            writeln!(out, "pub(in super::super) static {}: Message = Message {{", ident(name))?;
             writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
             for field in &message.field {
                 let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);
@@ -58,7 +58,8 @@ fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) ->
         Type::Message => format!("Kind::Message(&{})", ident(field.type_name())),
         Type::Enum => {
             let values = enum_type.ok_or_else(|| format!("no enum {}", field.type_name()))?;
-            let values: Vec<_> = values.value.iter().map(|v| format!("({:?}, {})", v.name(), v.number())).collect();
+            let values: Vec<_> =
+                values.value.iter().map(|v| format!("({:?}, {})", v.name(), v.number())).collect();
             format!("Kind::Enum(&[{}])", values.join(", "))
         }
         scalar @ (Type::String
@@ -76,9 +77,9 @@ fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) ->
         other => return Err(format!("{}: the transcoder knows no {other:?}", field.name())),
     };
     // A proto3 `optional` is a oneof of its own, which needs no care.
-    let oneof = if field.proto3_optional() { None } else { field.oneof_index };
+    let oneof = field.oneof_index.is_some() && !field.proto3_optional();
     Ok(format!(
-        "Field {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof:?}, kind: {kind} }}",
+        "Field {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof}, kind: {kind} }}",
         field.number(),
         field.json_name(),
         field.name(),

@@ -6,6 +6,7 @@
 mod check;
 pub mod fields;
 mod intern;
+pub mod json;
 pub mod messages;
 pub mod request;
 pub mod value;
