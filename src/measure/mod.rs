@@ -269,6 +269,7 @@ pub mod latency;
 pub mod memo;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod schema;
 pub mod settings;
 pub mod tokens;
 pub use memo::Memo;
