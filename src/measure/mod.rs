@@ -272,6 +272,7 @@ pub(crate) mod sample;
 pub mod schema;
 pub mod settings;
 pub mod tokens;
+pub mod tool_completeness;
 pub use memo::Memo;
 pub use settings::Settings;
 

@@ -1,0 +1,112 @@
+//! What is wrong with a call before it is carried out: its JSON, its tool, its parameters.
+//!
+//! What a model wrote is only held against it where the trace shows the definition it was given.
+//! A call that was carried out with success had arguments that its tool could take, so doubts
+//! (a truncated attribute, a number written as a string) count only where it was not.
+
+use crate::measure::anchors::Defect;
+use crate::measure::error_detection::of_call;
+use crate::measure::schema;
+use crate::measure::{Finding, View};
+use crate::recognise::{Call, Role, Scene, Text, ToolDefinition};
+
+/// Defects of the call as the model wrote it; none where no model call is known to have.
+pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
+    let Some(llm) = call.llm else { return Vec::new() };
+    let done = call.result.is_some() && of_call(view.scene, view.memo, call).is_none();
+    if let Some(finding) = malformed(call, done) {
+        return vec![finding];
+    }
+    if let Some(finding) = unknown_tool(view, call, llm, done) {
+        return vec![finding];
+    }
+    let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
+        return Vec::new();
+    };
+    let Some(arguments) = call.parsed.as_deref().filter(|a| a.is_object()) else { return Vec::new() };
+    let name = call.name.trim();
+    let mut findings = Vec::new();
+    for problem in schema::problems(view.memo, schema, arguments) {
+        if !(done && problem.coercible) {
+            findings.push(
+                problem.defect.found(format!("in the call to {name}, {}", problem.rationale), &problem.seen),
+            );
+        }
+    }
+    // A schema that is silent about further names does not forbid them: only a failure does.
+    if !done && call.failed && findings.is_empty() {
+        for unlisted in schema::unlisted(schema, arguments).into_iter().take(4) {
+            let rationale = format!("in the call to {name}, the tool has no parameter '{unlisted}'");
+            findings.push(
+                Defect::UnknownParameter.found(rationale, call.arguments.as_deref().unwrap_or_default()),
+            );
+        }
+    }
+    findings
+}
+
+/// Arguments that open as JSON and are none.
+fn malformed(call: &Call, done: bool) -> Option<Finding> {
+    let text = call.arguments.as_deref()?.trim();
+    if done || call.parsed.is_some() || !text.starts_with(['{', '[']) || python_like(text) {
+        return None;
+    }
+    let error = serde_json::from_str::<serde_json::Value>(text).err()?;
+    let what = if error.is_eof() { "break off in the middle" } else { "are not valid JSON" };
+    Some(
+        Defect::MalformedArguments
+            .found(format!("the arguments of the call to {} {what}", call.name.trim()), text),
+    )
+}
+
+/// Some instrumentations print arguments as Python does: that is their shape, not the model's.
+fn python_like(text: &str) -> bool {
+    let body = text.trim_start_matches(['{', '[', ' ']);
+    body.starts_with('\'') || text.contains(": None") || text.contains(": True") || text.contains(": False")
+}
+
+/// A tool that was not offered, where the run shows that nothing could carry out the call.
+fn unknown_tool(view: &View<'_>, call: &Call, llm: usize, done: bool) -> Option<Finding> {
+    let offered = offered(view.scene, call, llm);
+    let name = call.name.trim();
+    if done || name.is_empty() || offered.is_empty() || offered.iter().any(|tool| same_tool(&tool.name, name))
+    {
+        return None;
+    }
+    let refused = of_call(view.scene, view.memo, call).is_some();
+    if !refused && !left_hanging(view.scene, call, llm) {
+        return None;
+    }
+    let list: Vec<&str> = offered.iter().take(12).map(|tool| &*tool.name).collect();
+    let rationale = format!("the model called {name}, which it was not offered; it had {}", list.join(", "));
+    Some(Defect::UnknownTool.found(rationale, name))
+}
+
+/// The tools shown to the model, else to its agent.
+fn offered<'a>(scene: &'a Scene, call: &Call, llm: usize) -> &'a [ToolDefinition] {
+    let own = scene.readings.get(llm).map_or(&[][..], |r| &r.tools);
+    if !own.is_empty() {
+        return own;
+    }
+    call.agent.and_then(|agent| scene.agents.get(agent)).map_or(&[], |agent| &agent.tools)
+}
+
+/// Equal but for a prefix (`functions.search`, `server__search`) and case.
+fn same_tool(offered: &Text, called: &str) -> bool {
+    let bare = |name: &str| {
+        let name = name.trim();
+        let tail = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+        tail.rsplit("__").next().unwrap_or(tail).replace('-', "_").to_ascii_lowercase()
+    };
+    bare(offered) == bare(called)
+}
+
+/// The call never got an answer, and the run is over without one of its own: a call that was the
+/// run's way to give its answer (an output tool, a handoff) leaves an answer or a further step.
+fn left_hanging(scene: &Scene, call: &Call, llm: usize) -> bool {
+    let Some(agent) = call.agent.and_then(|agent| scene.agents.get(agent)) else { return false };
+    let last = agent.llms.last() == Some(&llm);
+    let answered = agent.answer.as_deref().is_some_and(|answer| !answer.trim().is_empty());
+    let replied = scene.readings.get(llm).is_some_and(|r| r.output.iter().any(|m| m.role == Role::Tool));
+    !scene.incomplete && last && !answered && !replied && call.result.is_none() && call.tool.is_none()
+}

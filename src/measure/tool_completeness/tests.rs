@@ -1,0 +1,188 @@
+use super::*;
+use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
+use crate::measure::{Category, Value};
+use crate::recognise::{Scene, ToolDefinition};
+use serde_json::json;
+use std::sync::Arc;
+
+fn definition(name: &str, description: &str) -> ToolDefinition {
+    ToolDefinition {
+        name: name.into(),
+        description: Some(description.into()),
+        parameters: Some(Arc::new(json!({
+            "type": "object",
+            "properties": { "url": { "type": "string" }, "depth": { "type": "integer" } },
+            "required": ["url"],
+        }))),
+    }
+}
+
+/// A model call (span 0) that calls a tool (span 1), which answers with `result`.
+fn ran(name: &str, arguments: &str, result: &str) -> Scene {
+    let mut sample = Sample::new();
+    let wrote = sample.span(None, asking(llm(vec![], ""), name, arguments));
+    let did = sample.span(None, tool(name, arguments, result));
+    sample.call(Some(wrote), Some(did), name, arguments, Some(result)).definition =
+        Some(definition(name, ""));
+    sample.scene()
+}
+
+fn score(measurements: &[Measurement]) -> Option<f64> {
+    match measurements.first()?.outcome.as_ref().ok()?.value {
+        Value::Score(score) => Some(score),
+        _ => None,
+    }
+}
+
+fn of_result(name: &str, result: &str) -> Option<f64> {
+    score(&run(&ToolCompleteness, &ran(name, r#"{"url":"https://x"}"#, result), 1))
+}
+
+#[test]
+fn a_result_is_complete() {
+    assert_eq!(of_result("visit_page", "Mount Elbrus: 5642 m"), Some(5.0));
+    assert_eq!(of_result("calculator", "0"), Some(5.0));
+    assert_eq!(of_result("check", "false"), Some(5.0));
+}
+
+#[test]
+fn an_error_or_nothing_at_all_is_the_worst() {
+    assert_eq!(of_result("visit_page", "Error: no such host"), Some(1.0));
+    for nothing in ["", "[]", "null", "{\"results\": []}", "No results found for 'x'.", "{\"result\": null}"]
+    {
+        assert_eq!(of_result("web_search", nothing), Some(1.0), "{nothing}");
+    }
+    assert_eq!(of_result("searchDocs", "Your search did not match any documents."), Some(1.0));
+}
+
+#[test]
+fn a_tool_that_acts_may_return_nothing() {
+    assert_eq!(of_result("write_file", ""), None);
+    assert_eq!(of_result("frobnicate", "null"), None);
+    assert_eq!(of_result("send_mail", "ok"), Some(5.0));
+}
+
+#[test]
+fn news_of_nothing_inside_a_larger_result_is_no_empty_result() {
+    for text in [
+        "No data was lost. The transfer of 3 files took 2 s.\nfile a\nfile b\nfile c",
+        "There are no direct flights, but these connect: LX 12, LX 14",
+        "No. 7 in the list is Elbrus.",
+    ] {
+        assert_eq!(of_result("web_search", text), Some(5.0), "{text}");
+    }
+}
+
+#[test]
+fn a_result_that_says_it_is_cut_off_is_incomplete() {
+    assert_eq!(of_result("read_file", "line 1\nline 2\n... [truncated, 900 lines more]"), Some(3.0));
+    assert_eq!(
+        of_result("read_file", &format!("This log was truncated in May.{}", " All is well.".repeat(40))),
+        Some(5.0)
+    );
+}
+
+#[test]
+fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
+    let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
+    let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
+    let off = run(&ToolCompleteness, &ran("web_search", query, &recipes), 1);
+    // The call also lacks the url that this tool wants; both stand on the tool span.
+    let measured = off[0].outcome.as_ref().unwrap();
+    assert!(measured.findings.iter().any(|f| f.rationale.contains("terms of the query")));
+    let on = recipes.replace("eggs", "eggs of elbrus");
+    let findings = &run(&ToolCompleteness, &ran("web_search", query, &on), 1)[0]
+        .outcome
+        .as_ref()
+        .unwrap()
+        .findings
+        .clone();
+    assert!(findings.iter().all(|f| !f.rationale.contains("terms of the query")));
+}
+
+#[test]
+fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
+    let scene = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
+    let wrote = run(&ToolCompleteness, &scene, 0);
+    let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
+    assert_eq!((finding.score, finding.origin), (3.0, None));
+    assert_eq!(finding.cited, [scene.tree.spans[1].id]);
+    let did = run(&ToolCompleteness, &scene, 1);
+    let findings = &did[0].outcome.as_ref().unwrap().findings;
+    assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [scene.tree.spans[0].id]));
+    assert_eq!(score(&did), Some(1.0));
+}
+
+#[test]
+fn a_number_written_as_a_string_passes_where_the_tool_took_it() {
+    let arguments = r#"{"url":"https://x","depth":"2"}"#;
+    assert!(run(&ToolCompleteness, &ran("visit_page", arguments, "a page"), 0).is_empty());
+    assert_eq!(
+        score(&run(&ToolCompleteness, &ran("visit_page", arguments, "Error: bad depth"), 0)),
+        Some(3.0)
+    );
+}
+
+#[test]
+fn truncated_arguments_are_malformed() {
+    let mut sample = Sample::new();
+    let arguments = r#"{"url": "https://almanac.exam"#;
+    let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
+    sample.call(Some(at), None, "visit_page", arguments, None);
+    let out = run(&ToolCompleteness, &sample.scene(), at);
+    let finding = &out[0].outcome.as_ref().unwrap().findings[0];
+    assert_eq!(finding.category, Some(Category::FormattingErrors));
+    assert_eq!(finding.quote, arguments);
+}
+
+#[test]
+fn arguments_that_the_tool_took_are_not_malformed_however_they_were_recorded() {
+    for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
+        assert!(run(&ToolCompleteness, &ran("visit_page", arguments, "a page"), 0).is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
+    let mut sample = Sample::new();
+    let mut reading = asking(llm(vec![], ""), "teleport", "{}");
+    reading.tools = vec![definition("visit_page", "")];
+    let at = sample.span(None, reading.clone());
+    sample.call(
+        Some(at),
+        None,
+        "teleport",
+        "{}",
+        Some("Error: teleport is not a valid tool, try one of [visit_page]."),
+    );
+    let out = run(&ToolCompleteness, &sample.scene(), at);
+    let findings = &out[0].outcome.as_ref().unwrap().findings;
+    assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
+    // The same name under a prefix, or a call that was answered, is no unknown tool.
+    let mut sample = Sample::new();
+    let at = sample.span(None, reading);
+    sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
+    assert_eq!(score(&run(&ToolCompleteness, &sample.scene(), at)), Some(5.0));
+}
+
+#[test]
+fn an_announced_retry_counts_less_than_a_failure() {
+    let mut sample = Sample::new();
+    let mut reading = tool("visit_page", "{}", "");
+    reading.result = None;
+    reading.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
+    let at = sample.span(None, reading);
+    sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
+    assert_eq!(score(&run(&ToolCompleteness, &sample.scene(), at)), Some(3.0));
+}
+
+#[test]
+fn without_content_it_is_unmeasured() {
+    let mut sample = Sample::new();
+    let mut reading = tool("visit_page", "{}", "");
+    reading.result = None;
+    reading.output_content = Content::Absent;
+    let at = sample.span(None, reading);
+    sample.call(None, Some(at), "visit_page", "{}", None);
+    assert_eq!(run(&ToolCompleteness, &sample.scene(), at)[0].outcome, Err(Reason::NoContent));
+}
