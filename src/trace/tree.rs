@@ -138,3 +138,78 @@ fn cut_cycles(parent: &mut [Option<Idx>]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trace::{Envelope, Status};
+
+    fn span(id: u8, parent: u8, start: u64) -> Span {
+        let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
+        Span {
+            id: of(id),
+            parent: of(parent),
+            start,
+            end: start + 1,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            bytes: Bytes::from(vec![id, parent, start as u8]),
+            envelope: Arc::new(Envelope::default()),
+        }
+    }
+
+    fn tree(spans: &[Span]) -> Tree {
+        Tree::new(TraceId([1; 16]), spans.to_vec())
+    }
+
+    #[test]
+    fn children_hang_from_parents_whatever_came_first() {
+        let tree = tree(&[span(3, 2, 3), span(2, 1, 2), span(4, 1, 4), span(1, 0, 1)]);
+        assert_eq!((tree.top(), tree.root()), (&[0][..], Some(0)));
+        assert_eq!((tree.children(0), tree.children(1)), (&[1, 3][..], &[2][..]));
+        assert_eq!(tree.order(), [0, 1, 2, 3]);
+        assert_eq!(tree.ancestors(2).collect::<Vec<_>>(), [2, 1, 0]);
+        assert_eq!(tree.subtree(1).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn orphans_are_top_spans_and_a_real_root_is_the_root() {
+        let tree = tree(&[span(2, 9, 1), span(1, 0, 2)]);
+        assert_eq!((tree.top(), tree.root()), (&[0, 1][..], Some(1)));
+    }
+
+    #[test]
+    fn a_cycle_is_cut_at_its_earliest_span() {
+        let tree = tree(&[span(1, 3, 5), span(2, 1, 6), span(3, 2, 7), span(4, 3, 8), span(5, 5, 9)]);
+        assert_eq!(tree.top(), [0, 4]);
+        assert_eq!(tree.order(), [0, 1, 2, 3, 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_span_is_in_the_order_once_and_arrival_never_shows(
+            raw in prop::collection::vec((0u8..12, 0u8..12, 0u64..6), 0..24),
+            seed in any::<u64>(),
+        ) {
+            let spans: Vec<Span> = raw.iter().map(|&(id, parent, start)| span(id + 1, parent, start)).collect();
+            let mut shuffled = spans.clone();
+            shuffled.sort_by_key(|s| s.bytes.iter().fold(seed, |h, &b| h.rotate_left(5) ^ u64::from(b).wrapping_mul(31)));
+            let (one, other) = (tree(&spans), tree(&shuffled));
+            let mut order = one.order().to_vec();
+            order.sort_unstable();
+            prop_assert_eq!(order, (0..spans.len()).collect::<Vec<_>>());
+            for i in 0..spans.len() {
+                prop_assert_eq!(&one.spans[i].bytes, &other.spans[i].bytes);
+                prop_assert_eq!(one.parent(i), other.parent(i));
+                let before = |j: usize| one.order().iter().position(|&k| k == j);
+                prop_assert!(one.parent(i).is_none_or(|p| before(p) < before(i)));
+            }
+        }
+    }
+}
