@@ -4,12 +4,33 @@
 //! In: connections. Out: [`Offer`]s to an [`Intake`], and responses by OTLP's rules: malformed
 //! INVALID_ARGUMENT / 400, too large RESOURCE_EXHAUSTED without RetryInfo / 413, overloaded
 //! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly bad `partial_success`.
+//!
+//! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
+//! [`Bound::serve`] takes requests until it is told to stop, then lets those in flight finish.
+//! `listen` accepts connections, `grpc` and `http` speak the protocols, `body` unpacks under
+//! limits, `answer` stands between them and the intake.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::Telemetry;
+
+mod answer;
+mod body;
+pub mod config;
+mod grpc;
+mod http;
+pub(crate) mod listen;
+
+pub use config::OtlpConfig;
+pub use listen::BindError;
+use listen::{Limits, Listener};
 
 /// Which of OTLP's services.
 #[derive(
@@ -106,3 +127,116 @@ pub trait Intake: Send + Sync + 'static {
     /// Takes a request; returns once it is safe to acknowledge it.
     fn offer(&self, offer: Offer) -> Answer<'_>;
 }
+
+/// Sockets that are bound; nothing is accepted yet.
+#[derive(Debug)]
+pub struct Bound {
+    config: OtlpConfig,
+    grpc: Option<Listener>,
+    http: Option<Listener>,
+}
+
+/// Opens the sockets of every protocol that is on.
+///
+/// # Errors
+/// When an address is taken, unknown or not ours.
+pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
+    let grpc = match &config.protocols.grpc {
+        Some(grpc) => Some(Listener::bind(&grpc.endpoint).await?),
+        None => None,
+    };
+    let http = match &config.protocols.http {
+        Some(http) => Some(Listener::bind(&http.endpoint).await?),
+        None => None,
+    };
+    Ok(Bound { config: config.clone(), grpc, http })
+}
+
+impl Bound {
+    /// Where OTLP/gRPC listens, with the real port.
+    pub fn grpc_addr(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref().map(|listener| listener.addr)
+    }
+
+    /// Where OTLP/HTTP listens, with the real port.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|listener| listener.addr)
+    }
+
+    /// Takes requests until `stop` is cancelled, then accepts no more and returns when those in
+    /// flight are answered, or `grace` is over and the rest was cut off. Dropping the future
+    /// cuts them off at once.
+    pub async fn serve(
+        self,
+        intake: Arc<dyn Intake>,
+        telemetry: Arc<Telemetry>,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        let room = body::Room {
+            held: telemetry.receive.held_bytes.clone(),
+            limit: self.config.admission.request_limit_mib.saturating_mul(1 << 20),
+        };
+        let desk = |transport, limit: u64| answer::Desk {
+            transport,
+            intake: intake.clone(),
+            telemetry: telemetry.clone(),
+            room: room.clone(),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        };
+        let open = |transport| telemetry.receive.connections(transport).clone();
+        let config::Protocols { grpc, http } = self.config.protocols;
+        let grpc = self.grpc.zip(grpc).map(|(listener, config)| {
+            let desk = desk(Transport::Grpc, config.max_recv_msg_size_mib.saturating_mul(1 << 20));
+            tracing::info!(endpoint = %listener.addr, "receiving OTLP/gRPC");
+            let limits = Limits::grpc(&config);
+            listener.serve(grpc::router(desk), limits, open(Transport::Grpc), stop.clone(), grace)
+        });
+        let http = self.http.zip(http).map(|(listener, config)| {
+            let desk = desk(Transport::Http, config.max_request_body_size.0);
+            tracing::info!(endpoint = %listener.addr, "receiving OTLP/HTTP");
+            let limits = Limits::http(&config);
+            listener.serve(http::router(desk, &config), limits, open(Transport::Http), stop.clone(), grace)
+        });
+        tokio::join!(maybe(grpc), maybe(http));
+    }
+}
+
+async fn maybe(serving: Option<impl Future<Output = ()>>) {
+    if let Some(serving) = serving {
+        serving.await;
+    }
+}
+
+impl Limits {
+    fn grpc(config: &config::GrpcConfig) -> Limits {
+        let keepalive = &config.keepalive.server_parameters;
+        Limits {
+            connections: config.max_connections,
+            streams: config.max_concurrent_streams,
+            header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
+            // gRPC has no key for it; a peer that says nothing that long is not coming.
+            header_time: Some(Duration::from_secs(60)),
+            ping: (!keepalive.time.0.is_zero()).then_some((keepalive.time.0, keepalive.timeout.0)),
+            age: keepalive.max_connection_age.map(|age| (age.0, keepalive.max_connection_age_grace.0)),
+            http2_only: true,
+        }
+    }
+
+    fn http(config: &config::HttpConfig) -> Limits {
+        let idle = Some(config.read_header_timeout.0).filter(|time| !time.is_zero());
+        Limits {
+            connections: config.max_connections,
+            streams: config.max_concurrent_streams,
+            header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
+            header_time: idle,
+            // On HTTP/2 the header timeout does not find a peer that went away; pings do.
+            ping: idle.map(|idle| (idle, Duration::from_secs(20))),
+            age: None,
+            http2_only: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Real servers on free ports in front of an intake that remembers what it was offered and
+//! answers as it is told.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::config::{Endpoint, GrpcConfig, HttpConfig, Protocols};
+use super::*;
+
+mod grpc;
+mod http;
+mod serving;
+
+/// Answers "accepted" until told otherwise; while the gate has no permits, it does not answer.
+struct Fake {
+    offers: Mutex<Vec<Offer>>,
+    answer: Mutex<Result<Accepted, Refused>>,
+    pressure: Mutex<Option<Duration>>,
+    gate: Semaphore,
+    waiting: AtomicUsize,
+}
+
+impl Intake for Fake {
+    fn pressure(&self) -> Option<Duration> {
+        *self.pressure.lock().unwrap()
+    }
+    fn offer(&self, offer: Offer) -> Answer<'_> {
+        self.offers.lock().unwrap().push(offer);
+        Box::pin(async {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let _passed = self.gate.acquire().await.unwrap();
+            self.answer.lock().unwrap().clone()
+        })
+    }
+}
+
+struct Server {
+    intake: Arc<Fake>,
+    telemetry: Arc<Telemetry>,
+    grpc: SocketAddr,
+    http: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+/// The limit that tests run into: 1 MiB.
+const LIMIT: usize = 1 << 20;
+
+fn config() -> OtlpConfig {
+    let grpc =
+        GrpcConfig { endpoint: Endpoint::loopback(0), max_recv_msg_size_mib: 1, ..GrpcConfig::default() };
+    let http = HttpConfig {
+        endpoint: Endpoint::loopback(0),
+        max_request_body_size: crate::config::Size(LIMIT as u64),
+        ..HttpConfig::default()
+    };
+    OtlpConfig { protocols: Protocols { grpc: Some(grpc), http: Some(http) }, ..OtlpConfig::default() }
+}
+
+impl Server {
+    async fn start() -> Server {
+        Server::with(config(), Duration::from_secs(10)).await
+    }
+
+    async fn with(config: OtlpConfig, grace: Duration) -> Server {
+        let bound = bind(&config).await.unwrap();
+        let (grpc, http) = (bound.grpc_addr().unwrap(), bound.http_addr().unwrap());
+        let intake = Arc::new(Fake {
+            offers: Mutex::default(),
+            answer: Mutex::new(Ok(Accepted::default())),
+            pressure: Mutex::default(),
+            gate: Semaphore::new(1000),
+            waiting: AtomicUsize::new(0),
+        });
+        let (telemetry, stop) = (Telemetry::new(), CancellationToken::new());
+        let serving =
+            tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));
+        Server { intake, telemetry, grpc, http, stop, serving }
+    }
+
+    fn answers(&self, answer: Result<Accepted, Refused>) {
+        *self.intake.answer.lock().unwrap() = answer;
+    }
+
+    fn offers(&self) -> Vec<Offer> {
+        self.intake.offers.lock().unwrap().clone()
+    }
+
+    fn counted(&self, transport: &str, signal: &str, outcome: &str) -> u64 {
+        let start = format!(
+            "otel_verdict_receive_requests_total{{transport=\"{transport}\",signal=\"{signal}\",outcome=\"{outcome}\"}} "
+        );
+        let page = self.telemetry.render();
+        page.lines().find_map(|l| l.strip_prefix(&start)).map_or(0, |n| n.parse().unwrap())
+    }
+
+    /// Nothing is held any more once every request is answered.
+    async fn held_settles_to_zero(&self) {
+        for _ in 0..500 {
+            if self.telemetry.receive.held_bytes.get() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} bytes are still held", self.telemetry.receive.held_bytes.get());
+    }
+}
+
+/// A request with one span whose content is of about `size` bytes.
+fn request(size: usize) -> ExportTraceServiceRequest {
+    let content = AnyValue { value: Some(any_value::Value::StringValue("words ".repeat(size / 6))) };
+    let attribute =
+        KeyValue { key: "input.value".to_owned(), value: Some(content), ..KeyValue::default() };
+    let span = Span {
+        trace_id: vec![7; 16],
+        span_id: vec![3; 8],
+        name: "chat".to_owned(),
+        attributes: vec![attribute],
+        ..Span::default()
+    };
+    let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..Default::default() }] }
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}

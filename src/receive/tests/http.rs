@@ -1,0 +1,278 @@
+//! OTLP/HTTP: protobuf and JSON in, the same out; every refusal in the request's type.
+
+use bytes::Bytes;
+use prost::Message as _;
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+use crate::wire::messages::{otlp, rpc};
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+fn client() -> Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().build().unwrap()
+}
+
+struct Reply {
+    status: StatusCode,
+    headers: reqwest::header::HeaderMap,
+    body: Bytes,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        assert_eq!(self.headers["content-type"], JSON);
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn error(&self) -> rpc::Status {
+        assert_eq!(self.headers["content-type"], PROTOBUF);
+        rpc::Status::decode(self.body.clone()).unwrap()
+    }
+}
+
+async fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Reply {
+    let mut request = client().post(format!("http://{}{path}", server.http)).body(body);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = request.send().await.unwrap();
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    Reply { status, headers, body: answer.bytes().await.unwrap() }
+}
+
+fn as_protobuf() -> [(&'static str, &'static str); 1] {
+    [("content-type", PROTOBUF)]
+}
+
+#[tokio::test]
+async fn protobuf_in_protobuf_out_on_each_path() {
+    let server = Server::start().await;
+    let message = request(300_000).encode_to_vec();
+    for (path, signal) in
+        [("/v1/traces", Signal::Traces), ("/v1/logs", Signal::Logs), ("/v1/metrics", Signal::Metrics)]
+    {
+        let reply = post(&server, path, &as_protobuf(), message.clone()).await;
+        assert_eq!((reply.status, reply.body.len()), (StatusCode::OK, 0));
+        assert_eq!(reply.headers["content-type"], PROTOBUF);
+        let offer = server.offers().pop().unwrap();
+        assert!(offer.signal == signal && offer.body == message);
+        assert_eq!(server.counted("http", signal.as_str(), "accepted"), 1);
+    }
+    server.held_settles_to_zero().await;
+}
+
+#[tokio::test]
+async fn an_empty_protobuf_body_is_an_empty_request() {
+    let server = Server::start().await;
+    let reply = post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    assert!(server.offers()[0].body.is_empty());
+}
+
+#[tokio::test]
+async fn http2_without_upgrade_is_served_on_the_same_port() {
+    let server = Server::start().await;
+    let _ = client();
+    let client = Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
+    let request = client.post(format!("http://{}/v1/traces", server.http)).header("content-type", PROTOBUF);
+    let answer = request.body(super::request(1000).encode_to_vec()).send().await.unwrap();
+    assert_eq!((answer.status(), answer.version()), (StatusCode::OK, reqwest::Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn gzip_zstd_and_deflate_are_unpacked() {
+    let server = Server::start().await;
+    let message = request(100_000).encode_to_vec();
+    let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut deflate, &message).unwrap();
+    for (name, body) in [
+        ("gzip", gzip(&message)),
+        ("zstd", zstd::encode_all(&message[..], 1).unwrap()),
+        ("deflate", deflate.finish().unwrap()),
+        ("identity", message.clone()),
+    ] {
+        let headers = [("content-type", PROTOBUF), ("content-encoding", name)];
+        let reply = post(&server, "/v1/traces", &headers, body).await;
+        assert_eq!(reply.status, StatusCode::OK, "{name}");
+        assert!(server.offers().pop().unwrap().body == message, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn json_in_json_out_and_the_intake_sees_protobuf() {
+    let server = Server::start().await;
+    let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{
+        "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat",
+    }] }] }] });
+    let headers = [("content-type", "application/json; charset=utf-8")];
+    let reply = post(&server, "/v1/traces", &headers, body.to_string().into_bytes()).await;
+    assert_eq!((reply.status, reply.json()), (StatusCode::OK, json!({})));
+    let offer = server.offers().pop().unwrap();
+    let seen = otlp::ExportTraceServiceRequest::decode(offer.body).unwrap();
+    let span = &seen.resource_spans[0].scope_spans[0].spans[0];
+    assert_eq!((span.name.as_str(), &span.span_id[..2]), ("chat", &[0xee, 0xe1][..]));
+}
+
+#[tokio::test]
+async fn large_json_is_taken_as_well_as_small() {
+    let server = Server::start().await;
+    let spans: Vec<Value> = (1..4000u32)
+        .map(|n| {
+            json!({ "traceId": "5b8efff798038103d269b633813fc60c",
+                "spanId": format!("{n:016x}"), "name": format!("step {n} of a long run") })
+        })
+        .collect();
+    let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": spans }] }] }).to_string();
+    assert!(body.len() > 256 << 10);
+    let reply = post(&server, "/v1/traces", &[("content-type", JSON)], body.into_bytes()).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    let offer = server.offers().pop().unwrap();
+    let seen = otlp::ExportTraceServiceRequest::decode(offer.body).unwrap();
+    assert_eq!(seen.resource_spans[0].scope_spans[0].spans.len(), 3999);
+}
+
+#[tokio::test]
+async fn a_partial_success_is_told_in_the_request_type_and_by_the_signals_own_name() {
+    let server = Server::start().await;
+    server.answers(Ok(Accepted { rejected: 2, message: "two without ids".to_owned() }));
+    let reply = post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await;
+    let partial = otlp::ExportTraceServiceResponse::decode(reply.body).unwrap().partial_success.unwrap();
+    assert_eq!((partial.rejected_spans, partial.error_message.as_str()), (2, "two without ids"));
+    for (path, name) in [
+        ("/v1/traces", "rejectedSpans"),
+        ("/v1/logs", "rejectedLogRecords"),
+        ("/v1/metrics", "rejectedDataPoints"),
+    ] {
+        let reply = post(&server, path, &[("content-type", JSON)], b"{}".to_vec()).await;
+        let wanted = json!({ "partialSuccess": { name: "2", "errorMessage": "two without ids" } });
+        assert_eq!((reply.status, reply.json()), (StatusCode::OK, wanted));
+    }
+}
+
+#[tokio::test]
+async fn malformed_is_400_with_a_status_in_the_request_type() {
+    let server = Server::start().await;
+    server.answers(Err(Refused::Malformed("field is cut off".to_owned())));
+    let reply = post(&server, "/v1/traces", &as_protobuf(), vec![1, 2, 3]).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    let error = reply.error();
+    assert!(error.code == 3 && error.message.contains("field is cut off"), "{error:?}");
+    assert!(!reply.headers.contains_key("retry-after"));
+
+    for body in ["", "{", "[]", "{\"resourceSpans\": 7}"] {
+        let reply = post(&server, "/v1/traces", &[("content-type", JSON)], body.into()).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{body:?}");
+        assert_eq!(reply.json()["code"], 3);
+        assert!(reply.json()["message"].as_str().is_some_and(|m| !m.is_empty()));
+    }
+    let headers = [("content-type", PROTOBUF), ("content-encoding", "gzip")];
+    let reply = post(&server, "/v1/traces", &headers, b"not gzip".to_vec()).await;
+    assert_eq!((reply.status, reply.error().code), (StatusCode::BAD_REQUEST, 3));
+    assert_eq!(server.offers().len(), 1, "only the protobuf reached the intake");
+}
+
+#[tokio::test]
+async fn too_large_is_413_whether_claimed_sent_or_inflated_and_the_answer_arrives() {
+    let server = Server::start().await;
+    let large = request(3 * LIMIT).encode_to_vec();
+    let reply = post(&server, "/v1/traces", &as_protobuf(), large.clone()).await;
+    assert_eq!((reply.status, reply.error().code), (StatusCode::PAYLOAD_TOO_LARGE, 8));
+    assert!(!reply.headers.contains_key("retry-after"));
+    let zeros = vec![0u8; 20 << 20];
+    for (name, bomb) in [("gzip", gzip(&zeros)), ("zstd", zstd::encode_all(&zeros[..], 1).unwrap())] {
+        let headers = [("content-type", JSON), ("content-encoding", name)];
+        let reply = post(&server, "/v1/traces", &headers, bomb).await;
+        assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::PAYLOAD_TOO_LARGE, json!(8)));
+    }
+    assert!(server.offers().is_empty());
+    assert_eq!(server.counted("http", "traces", "too_large"), 3);
+    server.held_settles_to_zero().await;
+}
+
+#[tokio::test]
+async fn pressure_is_503_with_retry_after_rounded_up() {
+    let server = Server::start().await;
+    *server.intake.pressure.lock().unwrap() = Some(Duration::from_millis(1100));
+    let reply = post(&server, "/v1/traces", &as_protobuf(), request(500_000).encode_to_vec()).await;
+    assert_eq!((reply.status, reply.error().code), (StatusCode::SERVICE_UNAVAILABLE, 14));
+    assert_eq!(reply.headers["retry-after"], "2");
+    assert!(server.offers().is_empty());
+    *server.intake.pressure.lock().unwrap() = None;
+    server.answers(Err(Refused::ShuttingDown));
+    let reply = post(&server, "/v1/traces", &[("content-type", JSON)], b"{}".to_vec()).await;
+    assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::SERVICE_UNAVAILABLE, json!(14)));
+    assert_eq!(reply.headers["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn other_types_methods_paths_and_encodings_are_told_apart() {
+    let server = Server::start().await;
+    for kind in ["text/plain", "application/x-protobufs", "application/grpc"] {
+        let reply = post(&server, "/v1/traces", &[("content-type", kind)], Vec::new()).await;
+        assert_eq!(reply.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
+    }
+    let reply = post(&server, "/v1/traces", &[], b"x".to_vec()).await;
+    assert_eq!(reply.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(server.counted("http", "traces", "unsupported"), 4);
+
+    let headers = [("content-type", PROTOBUF), ("content-encoding", "br")];
+    let reply = post(&server, "/v1/traces", &headers, Vec::new()).await;
+    assert_eq!((reply.status, reply.error().code), (StatusCode::UNSUPPORTED_MEDIA_TYPE, 12));
+
+    let url = format!("http://{}/v1/traces", server.http);
+    let answer = client().get(&url).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(answer.headers()["allow"], "POST");
+    let reply = post(&server, "/v1/profiles", &as_protobuf(), Vec::new()).await;
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
+    assert!(server.offers().is_empty());
+}
+
+#[tokio::test]
+async fn paths_are_configurable() {
+    let mut moved = config();
+    moved.protocols.http.as_mut().unwrap().traces_url_path = "/otlp/traces".to_owned();
+    let server = Server::with(moved, Duration::from_secs(1)).await;
+    assert_eq!(post(&server, "/otlp/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);
+    assert_eq!(post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(post(&server, "/v1/logs", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_chunked_body_of_unknown_length_is_taken_and_bounded() {
+    let server = Server::start().await;
+    for (size, wanted) in [(200_000, "HTTP/1.1 200"), (2 * LIMIT, "HTTP/1.1 413")] {
+        let message = request(size).encode_to_vec();
+        let mut socket = tokio::net::TcpStream::connect(server.http).await.unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n\r\n";
+        socket.write_all(head.as_bytes()).await.unwrap();
+        for chunk in message.chunks(50_000) {
+            socket.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).await.unwrap();
+            socket.write_all(chunk).await.unwrap();
+            socket.write_all(b"\r\n").await.unwrap();
+        }
+        socket.write_all(b"0\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        socket.read_exact(&mut answer).await.unwrap();
+        assert_eq!(std::str::from_utf8(&answer).unwrap(), wanted);
+    }
+    assert_eq!(server.offers().len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_sender_that_waits_for_continue_is_answered_without_sending_its_body() {
+    let server = Server::start().await;
+    *server.intake.pressure.lock().unwrap() = Some(Duration::from_secs(1));
+    let mut socket = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    let reading = socket.read_exact(&mut answer);
+    tokio::time::timeout(Duration::from_secs(2), reading).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 503");
+}

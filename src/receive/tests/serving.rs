@@ -1,0 +1,151 @@
+//! Listening itself: shutdown, connection limits, silent peers, room shared by requests.
+
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::Code;
+
+use super::*;
+
+async fn wait_for(count: &AtomicUsize, wanted: usize) {
+    for _ in 0..500 {
+        if count.load(Ordering::SeqCst) >= wanted {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} of {wanted} requests came in", count.load(Ordering::SeqCst));
+}
+
+fn shut(gate: &Semaphore) {
+    gate.forget_permits(1000);
+}
+
+#[tokio::test]
+async fn at_shutdown_requests_in_flight_are_answered_and_no_new_ones_taken() {
+    let server = Server::start().await;
+    shut(&server.intake.gate);
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let in_flight = tokio::spawn(async move { client.export(request(1000)).await });
+    wait_for(&server.intake.waiting, 1).await;
+
+    server.stop.cancel();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(TcpStream::connect(server.grpc).await.is_err(), "a new connection was taken");
+    assert!(TcpStream::connect(server.http).await.is_err(), "a new connection was taken");
+    assert!(!server.serving.is_finished(), "serving ended with a request in flight");
+
+    server.intake.gate.add_permits(1000);
+    in_flight.await.unwrap().unwrap();
+    timeout(Duration::from_secs(5), server.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn requests_that_outlast_the_grace_time_are_cut_off() {
+    let server = Server::with(config(), Duration::from_millis(200)).await;
+    shut(&server.intake.gate);
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let in_flight = tokio::spawn(async move { client.export(request(1000)).await });
+    wait_for(&server.intake.waiting, 1).await;
+    server.stop.cancel();
+    timeout(Duration::from_secs(5), server.serving).await.unwrap().unwrap();
+    assert!(in_flight.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_free_place() {
+    let mut limited = config();
+    limited.protocols.http.as_mut().unwrap().max_connections = 1;
+    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let post = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+    let mut first = TcpStream::connect(server.http).await.unwrap();
+    first.write_all(post).await.unwrap();
+    let mut answer = [0; 12];
+    first.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+
+    let mut second = TcpStream::connect(server.http).await.unwrap();
+    second.write_all(post).await.unwrap();
+    assert!(timeout(Duration::from_millis(200), second.read_exact(&mut answer)).await.is_err());
+    drop(first);
+    timeout(Duration::from_secs(5), second.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn peers_that_never_say_what_they_want_are_let_go() {
+    let mut hasty = config();
+    hasty.protocols.http.as_mut().unwrap().read_header_timeout = crate::config::Period::millis(150);
+    let server = Server::with(hasty, Duration::from_secs(1)).await;
+    // Silence, a preface that stops, headers that stop, and a request followed by silence.
+    for said in [
+        "",
+        "PRI * HT",
+        "POST /v1/traces HTTP/1.1\r\nhost:",
+        "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    ] {
+        let mut peer = TcpStream::connect(server.http).await.unwrap();
+        peer.write_all(said.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let closed = timeout(Duration::from_secs(5), peer.read_to_end(&mut rest)).await;
+        assert!(closed.is_ok(), "still open after {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn headers_beyond_their_limit_are_refused_and_the_server_goes_on() {
+    let server = Server::start().await;
+    let mut peer = TcpStream::connect(server.http).await.unwrap();
+    let head = format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(64 << 10));
+    let _ = peer.write_all(head.as_bytes()).await;
+    let mut answer = vec![0; 12];
+    peer.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    client.export(request(10)).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_beyond_the_shared_room_are_asked_to_come_again() {
+    let mut tight = config();
+    tight.admission.request_limit_mib = 1;
+    let server = Server::with(tight, Duration::from_secs(1)).await;
+    shut(&server.intake.gate);
+    let mut first = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let in_flight = tokio::spawn(async move { first.export(request(900_000)).await });
+    wait_for(&server.intake.waiting, 1).await;
+    let mut second = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let status = second.export(request(900_000)).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(!status.details().is_empty(), "no time to retry");
+
+    server.intake.gate.add_permits(1000);
+    in_flight.await.unwrap().unwrap();
+    server.held_settles_to_zero().await;
+    second.export(request(900_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_of_the_given_age_is_asked_to_end_and_its_requests_are_answered() {
+    let mut aging = config();
+    let keepalive = &mut aging.protocols.grpc.as_mut().unwrap().keepalive.server_parameters;
+    keepalive.max_connection_age = Some(crate::config::Period::millis(200));
+    let server = Server::with(aging, Duration::from_secs(1)).await;
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let open = server.telemetry.receive.connections(Transport::Grpc).clone();
+    client.export(request(10)).await.unwrap();
+    assert_eq!(open.get(), 1);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(open.get(), 0, "the connection outlived its age");
+    client.export(request(10)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named_before_anything_is_served() {
+    let taken = TcpStream::connect(Server::start().await.grpc).await.unwrap().peer_addr().unwrap();
+    let mut config = config();
+    config.protocols.grpc.as_mut().unwrap().endpoint = Endpoint::new(&taken.to_string()).unwrap();
+    let error = bind(&config).await.unwrap_err().to_string();
+    assert!(error.contains(&taken.to_string()), "{error}");
+}
