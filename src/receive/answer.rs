@@ -98,12 +98,7 @@ impl Desk {
     }
 
     /// Offers a message; its share of the room is held until the answer is there.
-    pub(crate) async fn offer(
-        &self,
-        signal: Signal,
-        body: Bytes,
-        hold: Hold,
-    ) -> Result<Accepted, Rejection> {
+    pub(crate) async fn offer(&self, signal: Signal, body: Bytes, hold: Hold) -> Result<Accepted, Rejection> {
         self.telemetry.receive.body(self.transport, signal, body.len());
         let answer = self.intake.offer(Offer { signal, body }).await;
         drop(hold);

@@ -75,7 +75,7 @@ impl JsonSchema for Endpoint {
 }
 
 /// The OTLP receiver.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtlpConfig {
     /// Which protocols listen, and where. Default: both, on loopback.
@@ -182,12 +182,6 @@ pub struct HttpConfig {
     pub max_concurrent_streams: u32,
     /// Largest list of request headers. Default 16KiB. A request with more is refused (431).
     pub max_header_size: Size,
-}
-
-impl Default for OtlpConfig {
-    fn default() -> OtlpConfig {
-        OtlpConfig { protocols: Protocols::default(), admission: Admission::default() }
-    }
 }
 
 impl Default for Protocols {

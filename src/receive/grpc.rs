@@ -125,7 +125,9 @@ impl Framing {
                 let coding = match (flag, coding) {
                     (0, _) => Coding::Identity,
                     (1, Coding::Identity) => {
-                        return Err(malformed("the message is marked compressed, but grpc-encoding is not set"));
+                        return Err(malformed(
+                            "the message is marked compressed, but grpc-encoding is not set",
+                        ));
                     }
                     (1, coding) => coding,
                     _ => return Err(malformed("bad flag before the message")),

@@ -76,10 +76,7 @@ async fn answer(desk: &Desk, paths: &Paths, request: Request) -> Response {
     }
     let Some(format) = format(&parts.headers) else {
         desk.unsupported(signal);
-        return plain(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send application/x-protobuf or application/json",
-        );
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/x-protobuf or application/json");
     };
     let answer = take(desk, signal, format, &parts.headers, &mut body).await;
     desk.count(signal, &answer);
@@ -204,9 +201,7 @@ fn failure(format: Format, rejection: &Rejection) -> Response {
     let details = answer::status(rejection);
     let body = match format {
         Format::Protobuf => details.encode_to_vec(),
-        Format::Json => {
-            json!({ "code": details.code, "message": details.message }).to_string().into_bytes()
-        }
+        Format::Json => json!({ "code": details.code, "message": details.message }).to_string().into_bytes(),
     };
     let mut answer = typed(status, format, body);
     if let Some(retry) = rejection.retry() {

@@ -177,8 +177,7 @@ impl Connection {
         let _ = self.socket.set_nodelay(true);
         let heard = Arc::new(AtomicUsize::new(0));
         let socket = TokioIo::new(Counted { socket: self.socket, heard: heard.clone() });
-        let mut serving =
-            pin!(self.builder.serve_connection(socket, TowerToHyperService::new(self.router)));
+        let mut serving = pin!(self.builder.serve_connection(socket, TowerToHyperService::new(self.router)));
         let begun = Instant::now();
         let mut silence = self.header_time.map(|patience| begun + patience);
         let mut end: Option<Instant> = None;

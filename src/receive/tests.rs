@@ -79,8 +79,7 @@ impl Server {
             waiting: AtomicUsize::new(0),
         });
         let (telemetry, stop) = (Telemetry::new(), CancellationToken::new());
-        let serving =
-            tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));
+        let serving = tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));
         Server { intake, telemetry, grpc, http, stop, serving }
     }
 
@@ -115,8 +114,7 @@ impl Server {
 /// A request with one span whose content is of about `size` bytes.
 fn request(size: usize) -> ExportTraceServiceRequest {
     let content = AnyValue { value: Some(any_value::Value::StringValue("words ".repeat(size / 6))) };
-    let attribute =
-        KeyValue { key: "input.value".to_owned(), value: Some(content), ..KeyValue::default() };
+    let attribute = KeyValue { key: "input.value".to_owned(), value: Some(content), ..KeyValue::default() };
     let span = Span {
         trace_id: vec![7; 16],
         span_id: vec![3; 8],

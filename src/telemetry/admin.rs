@@ -110,12 +110,7 @@ impl Admin {
     }
 
     /// Serves until `stop`. Stop it last, so that probes and scrapes see the shutdown.
-    pub async fn serve(
-        self,
-        telemetry: Arc<Telemetry>,
-        readiness: Arc<Readiness>,
-        stop: CancellationToken,
-    ) {
+    pub async fn serve(self, telemetry: Arc<Telemetry>, readiness: Arc<Readiness>, stop: CancellationToken) {
         let limits = Limits {
             connections: CONNECTIONS,
             streams: CONNECTIONS,

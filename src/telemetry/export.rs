@@ -101,9 +101,11 @@ impl Exporters {
     }
 }
 
+type Books = Vec<(String, Arc<Ledger>)>;
+
 /// Every exporter's ledger, read when somebody scrapes.
 #[derive(Clone, Debug, Default)]
-struct Ledgers(Arc<RwLock<Vec<(String, Arc<Ledger>)>>>);
+struct Ledgers(Arc<RwLock<Books>>);
 
 impl Collector for Ledgers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

@@ -56,9 +56,8 @@ impl Call {
     }
 
     async fn send(self, server: &Server) -> Reply {
-        let mut request = Request::builder()
-            .method(self.method)
-            .uri(format!("http://{}{}", server.grpc, self.path));
+        let mut request =
+            Request::builder().method(self.method).uri(format!("http://{}{}", server.grpc, self.path));
         for (name, value) in self.headers {
             request = request.header(name, value);
         }
@@ -248,8 +247,8 @@ async fn what_is_not_served_is_unimplemented_and_what_is_not_grpc_says_so_in_htt
 #[tokio::test]
 async fn a_sender_that_goes_away_within_its_message_leaves_nothing_behind() {
     let server = Server::start().await;
-    let request = Request::post(format!("http://{}{TRACES}", server.grpc))
-        .header("content-type", "application/grpc");
+    let request =
+        Request::post(format!("http://{}{TRACES}", server.grpc)).header("content-type", "application/grpc");
     let start = framed(0, &vec![0; 500_000])[..100_000].to_vec();
     let pieces = tokio_stream::StreamExt::chain(
         tokio_stream::iter([Ok::<_, tonic::Status>(Frame::data(Bytes::from(start)))]),

@@ -79,12 +79,7 @@ async fn peers_that_never_say_what_they_want_are_let_go() {
     hasty.protocols.http.as_mut().unwrap().read_header_timeout = crate::config::Period::millis(150);
     let server = Server::with(hasty, Duration::from_secs(1)).await;
     // Silence, a preface that stops, headers that stop, and a request followed by silence.
-    for said in [
-        "",
-        "PRI * HT",
-        "POST /v1/traces HTTP/1.1\r\nhost:",
-        "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
-    ] {
+    for said in ["", "PRI * HT", "POST /v1/traces HTTP/1.1\r\nhost:", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"] {
         let mut peer = TcpStream::connect(server.http).await.unwrap();
         peer.write_all(said.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
