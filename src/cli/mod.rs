@@ -4,6 +4,8 @@
 //! error. Exit codes are the same everywhere: 0 done, 1 it did not go well (or `--fail-on` was
 //! met), 2 wrong usage, wrong configuration or unreadable input.
 
+#[allow(dead_code)] // until eval and replay stand on it
+mod input;
 mod settings;
 
 use std::io::{ErrorKind, Write};
@@ -94,11 +96,19 @@ impl ConfigFiles {
 
 /// Why a command ends with something other than 0.
 #[derive(Debug, thiserror::Error)]
+#[allow(dead_code)] // as above
 enum Failure {
     #[error("the configuration cannot be used:\n{0}")]
     Config(Invalid),
     #[error("{0}")]
+    Input(#[from] input::Unreadable),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Run(String),
+    /// What `--fail-on` names; the output has said it already.
+    #[error("")]
+    Met,
     /// Whoever read our output has had enough: no failure.
     #[error("")]
     Hungup,
@@ -107,8 +117,8 @@ enum Failure {
 impl Failure {
     fn code(&self) -> u8 {
         match self {
-            Failure::Config(_) => WRONG,
-            Failure::Run(_) => FAILED,
+            Failure::Config(_) | Failure::Input(_) | Failure::Usage(_) => WRONG,
+            Failure::Run(_) | Failure::Met => FAILED,
             Failure::Hungup => 0,
         }
     }
@@ -120,7 +130,7 @@ pub fn main() -> ExitCode {
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::Hungup) {
+            if !matches!(failure, Failure::Met | Failure::Hungup) {
                 tell(&format!("error: {failure}"));
             }
             ExitCode::from(failure.code())

@@ -112,11 +112,13 @@ impl Error {
         }
         let mut path = path.to_vec();
         let mut at = node.at;
-        if let Kind::Unknown(key) = &self.kind
-            && let Some((k, _)) = node.entries().iter().find(|(k, _)| k.text == *key)
+        // An exporter's type is the part of its id before the slash.
+        let names = |k: &Key, word: &str| k.text == word || k.text.split('/').next() == Some(word);
+        if let Kind::Unknown(word) = &self.kind
+            && let Some((k, _)) = node.entries().iter().find(|(k, _)| names(k, word))
         {
             at = k.at;
-            path.push(Step::Key(key.clone()));
+            path.push(Step::Key(k.text.clone()));
         }
         self.place = Some((at, path));
         self
@@ -150,6 +152,7 @@ impl de::Error for Error {
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Error {
         Error {
+            kind: Kind::Unknown(variant.to_owned()),
             hint: nearest(variant, expected.iter().copied()),
             ..Error::new(format!("'{variant}' is not one of {}", expected.join(", ")))
         }

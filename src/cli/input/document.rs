@@ -1,0 +1,118 @@
+//! JSON documents out of a stream, one after the other, however they are laid out.
+//!
+//! In: bytes of one document, of JSON lines, of pretty-printed documents in a row, or of an array
+//! of documents. Out: each object at the top (or in the top array), with the line it starts on.
+//! Only braces and strings are looked at; what is within is for others to read.
+
+use std::io::BufRead;
+
+/// One JSON object.
+pub(super) struct Document {
+    /// Its text.
+    pub text: Vec<u8>,
+    /// Line of its first brace, from 1.
+    pub line: usize,
+}
+
+pub(super) struct Documents<'r> {
+    reader: &'r mut dyn BufRead,
+    largest: usize,
+    line: usize,
+}
+
+/// Where the scan is within a document.
+#[derive(Default)]
+struct State {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl State {
+    /// Takes one byte; true when it ends the document.
+    fn step(&mut self, byte: u8) -> bool {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' => self.depth += 1,
+            b'}' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        byte == b'}' && self.depth == 0
+    }
+}
+
+impl<'r> Documents<'r> {
+    pub fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
+        Documents { reader, largest, line: 1 }
+    }
+
+    /// The next document; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Document>, String> {
+        if !self.find_brace()? {
+            return Ok(None);
+        }
+        let mut document = Document { text: Vec::new(), line: self.line };
+        let mut state = State::default();
+        loop {
+            let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
+            if chunk.is_empty() {
+                return Err(format!("line {}: the document that starts here is cut off", document.line));
+            }
+            let mut end = None;
+            for (i, &byte) in chunk.iter().enumerate() {
+                self.line += usize::from(byte == b'\n');
+                if state.step(byte) {
+                    end = Some(i + 1);
+                    break;
+                }
+            }
+            let used = end.unwrap_or(chunk.len());
+            document.text.extend_from_slice(chunk.get(..used).unwrap_or(chunk));
+            self.reader.consume(used);
+            if document.text.len() > self.largest {
+                return Err(format!("line {}: {}", document.line, super::too_large()));
+            }
+            if end.is_some() {
+                return Ok(Some(document));
+            }
+        }
+    }
+
+    /// Steps over what may stand between documents.
+    fn find_brace(&mut self) -> Result<bool, String> {
+        loop {
+            let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
+            if chunk.is_empty() {
+                return Ok(false);
+            }
+            let mut used = 0;
+            let mut found = false;
+            for &byte in chunk {
+                match byte {
+                    b'{' => {
+                        found = true;
+                        break;
+                    }
+                    b'\n' => self.line += 1,
+                    // The byte order mark, the brackets of an array, and its commas.
+                    b' ' | b'\t' | b'\r' | b'[' | b']' | b',' | 0xef | 0xbb | 0xbf => {}
+                    _ => return Err(format!("line {}: not a JSON object", self.line)),
+                }
+                used += 1;
+            }
+            self.reader.consume(used);
+            if found {
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Recorded telemetry from files, folders and standard input, as the requests it was sent in.
+//!
+//! In: paths. Out: [`Offer`]s in the order of the paths (folders by name, recursively), or the
+//! first thing that cannot be read, with its place. The format is seen from the content:
+//!
+//! | starts with | is read as |
+//! |---|---|
+//! | `{` or `[` | OTLP/JSON: one document, JSON lines, or an array of documents |
+//! | a zero byte | the Collector's file exporter, `format: proto`: length (4 bytes), message, ... |
+//! | the gzip or zstd mark | what is in it |
+//! | anything else | one OTLP protobuf request |
+//!
+//! One document is in memory at a time.
+
+mod document;
+mod signal;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::receive::{Offer, Signal};
+
+/// A request of this size is a wrong file; receivers refuse less by default.
+const MAX_DOCUMENT: usize = 256 << 20;
+/// Folders within folders; deeper is a loop of links.
+const MAX_FOLDERS: usize = 32;
+/// What a folder is searched for; files named by the user are read whatever they are called.
+const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "ndjson", "gz", "zst"];
+
+/// What cannot be read, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {why}")]
+pub struct Unreadable {
+    file: String,
+    why: String,
+}
+
+/// One recorded request and where it stood.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The request.
+    pub offer: Offer,
+    /// Its file, and document in it, for messages.
+    pub origin: String,
+}
+
+/// Where to read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// `-`
+    Stdin,
+    /// A file that the user named.
+    Named(PathBuf),
+    /// A file found in a folder: passed over if it turns out to hold something else.
+    Found(PathBuf),
+}
+
+impl Origin {
+    fn name(&self) -> String {
+        match self {
+            Origin::Stdin => "standard input".to_owned(),
+            Origin::Named(path) | Origin::Found(path) => path.display().to_string(),
+        }
+    }
+
+    /// Bytes, where they can be known beforehand.
+    pub fn size(&self) -> u64 {
+        match self {
+            Origin::Stdin => 0,
+            Origin::Named(path) | Origin::Found(path) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        }
+    }
+}
+
+/// Finds the files that `paths` name, folders searched recursively and in order of names.
+///
+/// # Errors
+/// A path that is not there, or a folder without any file to read.
+pub fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
+    let mut origins = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            if !origins.contains(&Origin::Stdin) {
+                origins.push(Origin::Stdin);
+            }
+        } else if path.is_dir() {
+            let before = origins.len();
+            search(path, 0, &mut origins)?;
+            if origins.len() == before {
+                let known = EXTENSIONS.join(", .");
+                return Err(unreadable(path, format!("no file here ends in .{known}")));
+            }
+        } else {
+            std::fs::metadata(path).map_err(|e| unreadable(path, e.to_string()))?;
+            origins.push(Origin::Named(path.clone()));
+        }
+    }
+    Ok(origins)
+}
+
+fn search(folder: &Path, depth: usize, origins: &mut Vec<Origin>) -> Result<(), Unreadable> {
+    if depth > MAX_FOLDERS {
+        return Err(unreadable(folder, "folders nest too deep".to_owned()));
+    }
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let mut paths: Vec<PathBuf> =
+        entries.map_err(|e| unreadable(folder, e.to_string()))?.into_iter().map(|e| e.path()).collect();
+    paths.sort();
+    for path in paths {
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let known = path.extension().and_then(|e| e.to_str()).is_some_and(|e| EXTENSIONS.contains(&e));
+        if hidden {
+            continue;
+        }
+        if path.is_dir() {
+            search(&path, depth + 1, origins)?;
+        } else if known {
+            origins.push(Origin::Found(path));
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(path: &Path, why: String) -> Unreadable {
+    Unreadable { file: path.display().to_string(), why }
+}
+
+/// Reads everything in `origin` and hands it to `each`, request by request. False if the file
+/// was found in a folder and holds no telemetry.
+///
+/// # Errors
+/// What cannot be read; what came before it has been handed over.
+pub fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unreadable> {
+    let file = origin.name();
+    let opened: Result<Box<dyn Read>, std::io::Error> = match origin {
+        Origin::Stdin => Ok(Box::new(std::io::stdin().lock())),
+        Origin::Named(path) | Origin::Found(path) => File::open(path).map(|f| Box::new(f) as Box<dyn Read>),
+    };
+    let opened = opened.map_err(|e| Unreadable { file: file.clone(), why: e.to_string() })?;
+    let mut count = 0;
+    let mut strange = 0;
+    let outcome = from_reader(opened, &file, &mut |found| match found {
+        Some(recorded) => {
+            count += 1;
+            each(recorded);
+        }
+        None => strange += 1,
+    });
+    let found = matches!(origin, Origin::Found(_));
+    match outcome {
+        Ok(()) if count > 0 && (strange == 0 || found) => Ok(true),
+        // JSON that is not telemetry lies beside telemetry often enough.
+        Ok(()) if found => Ok(false),
+        Ok(()) if strange > 0 => Err(Unreadable { file, why: NOT_OTLP.to_owned() }),
+        Ok(()) => Ok(true),
+        Err(_) if found && count == 0 && strange > 0 => Ok(false),
+        Err(why) => Err(Unreadable { file, why }),
+    }
+}
+
+const NOT_OTLP: &str =
+    "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or resourceMetrics";
+
+type Each<'a> = &'a mut dyn FnMut(Option<Recorded>);
+
+fn from_reader(raw: Box<dyn Read + '_>, file: &str, each: Each<'_>) -> Result<(), String> {
+    let mut reader = BufReader::with_capacity(1 << 16, raw);
+    let head = reader.fill_buf().map_err(|e| e.to_string())?;
+    if head.starts_with(&[0x1f, 0x8b]) {
+        return plain(&mut BufReader::new(flate2::bufread::MultiGzDecoder::new(reader)), file, each);
+    }
+    if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(|e| e.to_string())?;
+        return plain(&mut BufReader::new(decoder), file, each);
+    }
+    plain(&mut reader, file, each)
+}
+
+fn plain(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+    let head = reader.fill_buf().map_err(|e| e.to_string())?;
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    match text.first() {
+        None => Err("empty".to_owned()),
+        Some(b'{' | b'[') => json(reader, file, each),
+        Some(0) => frames(reader, file, each),
+        // A newline is also how every OTLP protobuf request starts: it is one if it reads as one.
+        Some(first) if first.is_ascii_whitespace() => {
+            let all = whole(reader)?;
+            let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
+            if looks_like_json && protobuf(&all, file, &mut |_| {}).is_err() {
+                json(&mut all.as_slice(), file, each)
+            } else {
+                protobuf(&all, file, each)
+            }
+        }
+        Some(_) => {
+            let all = whole(reader)?;
+            protobuf(&all, file, each)
+        }
+    }
+}
+
+fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
+    let mut all = Vec::new();
+    let most = MAX_DOCUMENT as u64 + 1;
+    reader.take(most).read_to_end(&mut all).map_err(|e| e.to_string())?;
+    if all.len() > MAX_DOCUMENT {
+        return Err(too_large());
+    }
+    Ok(all)
+}
+
+fn too_large() -> String {
+    format!("one request of more than {} MiB", MAX_DOCUMENT >> 20)
+}
+
+fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
+    let by_name = signal::of_name(file);
+    let signal = match signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))? {
+        Some(signal) => signal,
+        // Nothing in it tells the services apart.
+        None => by_name.unwrap_or(Signal::Traces),
+    };
+    let offer = Offer { signal, body: Bytes::copy_from_slice(body) };
+    each(Some(Recorded { offer, origin: file.to_owned() }));
+    Ok(())
+}
+
+/// The Collector's file exporter with `format: proto`: big-endian length, message, and so on.
+fn frames(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+    for number in 1.. {
+        if reader.fill_buf().map_err(|e| e.to_string())?.is_empty() {
+            break;
+        }
+        let cut = |e: std::io::Error| format!("message {number} is cut off: {e}");
+        let mut length = [0; 4];
+        reader.read_exact(&mut length).map_err(cut)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > MAX_DOCUMENT {
+            return Err(format!("message {number}: {}", too_large()));
+        }
+        let mut body = Vec::new();
+        reader.take(length as u64).read_to_end(&mut body).map_err(cut)?;
+        if body.len() < length {
+            return Err(format!("message {number} is cut off"));
+        }
+        protobuf(&body, file, each).map_err(|e| format!("message {number}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+    let mut documents = document::Documents::new(reader, MAX_DOCUMENT);
+    while let Some(found) = documents.next()? {
+        let origin = format!("{file}:{}", found.line);
+        let signals = signal::of_json(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;
+        if signals.is_empty() {
+            each(None);
+        }
+        for signal in signals {
+            let body = to_protobuf(signal, &found.text).map_err(|e| format!("line {}: {e}", found.line))?;
+            each(Some(Recorded { offer: Offer { signal, body }, origin: origin.clone() }));
+        }
+    }
+    Ok(())
+}
+
+fn to_protobuf(signal: Signal, text: &[u8]) -> Result<Bytes, String> {
+    crate::wire::json::decode(signal, text).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Which of OTLP's services a recorded request was sent to.
+//!
+//! The three requests have the same frame (`resource_* { scope_* { record } }`); the records
+//! differ: a span has 16 bytes of trace id in field 1 and 8 of span id in field 2, a log record
+//! numbers in those places, a metric its name.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::receive::Signal;
+use crate::wire::{Fields, Malformed, Payload};
+
+/// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
+pub(super) fn of_name(path: &str) -> Option<Signal> {
+    let name = path.rsplit(['/', '\\']).next()?.to_ascii_lowercase();
+    let signals = [("logs", Signal::Logs), ("metrics", Signal::Metrics), ("traces", Signal::Traces)];
+    signals.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, signal)| signal)
+}
+
+/// From the first record that tells; `None` where none does.
+///
+/// # Errors
+/// The bytes have not the frame that the three requests share.
+pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
+    let mut seen = None;
+    for resource in Fields::new(body) {
+        let resource = resource?;
+        let (1, Payload::Bytes(resource)) = (resource.number, resource.payload) else {
+            return Err(Malformed::Type);
+        };
+        for scope in Fields::new(resource) {
+            let scope = scope?;
+            let (2, Payload::Bytes(scope)) = (scope.number, scope.payload) else { continue };
+            for record in Fields::new(scope) {
+                let record = record?;
+                if let (2, Payload::Bytes(record)) = (record.number, record.payload) {
+                    seen = seen.or(of_record(record));
+                }
+            }
+        }
+    }
+    Ok(seen)
+}
+
+fn of_record(record: &[u8]) -> Option<Signal> {
+    let mut named = false;
+    for field in Fields::new(record).map_while(Result::ok) {
+        match (field.number, field.payload) {
+            (1, Payload::Bytes(id)) if id.len() == 16 && !id.iter().all(|b| (0x20..0x7f).contains(b)) => {
+                return Some(Signal::Traces);
+            }
+            (7 | 8, Payload::Fixed64(_)) => return Some(Signal::Traces),
+            (1 | 11, Payload::Fixed64(_)) | (2, Payload::Varint(_)) => return Some(Signal::Logs),
+            (1, Payload::Bytes(_)) => named = true,
+            (5 | 7 | 9 | 10 | 11, Payload::Bytes(_)) if named => return Some(Signal::Metrics),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The keys at the top of a JSON document; the names of the protobuf fields are read too.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Keys {
+    #[serde(alias = "resource_spans", rename = "resourceSpans")]
+    spans: Option<IgnoredAny>,
+    #[serde(alias = "resource_logs", rename = "resourceLogs")]
+    logs: Option<IgnoredAny>,
+    #[serde(alias = "resource_metrics", rename = "resourceMetrics")]
+    metrics: Option<IgnoredAny>,
+}
+
+/// The services that a JSON document holds something for; empty if it is not OTLP.
+///
+/// # Errors
+/// The text is not JSON.
+pub(super) fn of_json(text: &[u8]) -> Result<Vec<Signal>, String> {
+    let keys: Keys = serde_json::from_slice(text).map_err(|e| format!("not JSON: {e}"))?;
+    let all = [(keys.spans, Signal::Traces), (keys.logs, Signal::Logs), (keys.metrics, Signal::Metrics)];
+    Ok(all.into_iter().filter(|(there, _)| there.is_some()).map(|(_, signal)| signal).collect())
+}

@@ -1,0 +1,137 @@
+use std::io::Write;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::metrics::v1::{Gauge, Metric, ResourceMetrics, ScopeMetrics, metric};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+
+use super::*;
+
+fn spans() -> Vec<u8> {
+    let span = Span { trace_id: vec![1; 16], span_id: vec![2; 8], name: "s".into(), ..Default::default() };
+    let scope = ScopeSpans { spans: vec![span], ..Default::default() };
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans { scope_spans: vec![scope], ..Default::default() }],
+    }
+    .encode_to_vec()
+}
+
+fn logs() -> Vec<u8> {
+    let body = AnyValue { value: Some(any_value::Value::StringValue("hello".into())) };
+    let record = LogRecord { observed_time_unix_nano: 5, body: Some(body), ..Default::default() };
+    let scope = ScopeLogs { log_records: vec![record], ..Default::default() };
+    ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs { scope_logs: vec![scope], ..Default::default() }],
+    }
+    .encode_to_vec()
+}
+
+fn metrics() -> Vec<u8> {
+    let metric = Metric {
+        name: "sixteen.letters_".into(),
+        data: Some(metric::Data::Gauge(Gauge::default())),
+        ..Default::default()
+    };
+    let scope = ScopeMetrics { metrics: vec![metric], ..Default::default() };
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics { scope_metrics: vec![scope], ..Default::default() }],
+    }
+    .encode_to_vec()
+}
+
+const JSON_SPAN: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0101010101010101010101010101010f","spanId":"0202020202020202","name":"a } \" { b"}]}]}]}"#;
+const JSON_LOG: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"5"}]}]}]}"#;
+
+fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Recorded>, Unreadable> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    let mut found = Vec::new();
+    read(&Origin::Named(path), &mut |recorded| found.push(recorded))?;
+    Ok(found)
+}
+
+fn signals(found: &[Recorded]) -> Vec<Signal> {
+    found.iter().map(|r| r.offer.signal).collect()
+}
+
+#[test]
+fn the_service_is_seen_from_the_records() {
+    for (bytes, signal) in [(spans(), Signal::Traces), (logs(), Signal::Logs), (metrics(), Signal::Metrics)] {
+        let found = read_bytes("request.bin", &bytes).unwrap();
+        assert_eq!(signals(&found), [signal]);
+        assert_eq!(found[0].offer.body, bytes);
+    }
+}
+
+#[test]
+fn json_is_read_as_one_document_as_lines_as_an_array_and_pretty_printed() {
+    let pretty = serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(JSON_SPAN).unwrap());
+    for text in [
+        format!("{JSON_SPAN}\n{JSON_LOG}\n"),
+        format!("\n\n {JSON_SPAN}{JSON_LOG}"),
+        format!("[{JSON_SPAN},\n{JSON_LOG}]"),
+        format!("{}\n{JSON_LOG}", pretty.unwrap()),
+        format!("\u{feff}{JSON_SPAN}\r\n{JSON_LOG}\r\n"),
+    ] {
+        let found = read_bytes("x.json", text.as_bytes()).unwrap();
+        assert_eq!(signals(&found), [Signal::Traces, Signal::Logs], "{text}");
+    }
+}
+
+#[test]
+fn compressed_files_and_the_collectors_frames_are_read() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(JSON_SPAN.as_bytes()).unwrap();
+    assert_eq!(read_bytes("x.gz", &gzip.finish().unwrap()).unwrap().len(), 1);
+    let zstd = zstd::encode_all(spans().as_slice(), 1).unwrap();
+    assert_eq!(read_bytes("x.zst", &zstd).unwrap().len(), 1);
+    let mut frames = Vec::new();
+    for body in [spans(), logs()] {
+        frames.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+        frames.extend(body);
+    }
+    assert_eq!(signals(&read_bytes("x.bin", &frames).unwrap()), [Signal::Traces, Signal::Logs]);
+    frames.pop();
+    assert!(read_bytes("x.bin", &frames).unwrap_err().to_string().contains("message 2 is cut off"));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_place() {
+    let why = |content: &[u8]| read_bytes("bad.json", content).unwrap_err().to_string();
+    assert!(why(b"").contains("bad.json: empty"));
+    assert!(why(b"{}").contains("not OTLP"));
+    assert!(why(format!("{JSON_SPAN}\n{{\"resourceSpans\": [").as_bytes()).contains("line 2"));
+    assert!(why(format!("{JSON_SPAN}\nnonsense").as_bytes()).contains("line 2: not a JSON object"));
+    assert!(why(b"{\"resourceSpans\": nope}").contains("line 1: not JSON"));
+    assert!(why(b"just some text").contains("not an OTLP request"));
+    assert!(why(&spans()[..20]).contains("not an OTLP request"));
+}
+
+#[test]
+fn folders_are_read_in_order_and_other_json_in_them_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    write("b/002.pb", &spans());
+    write("b/001.pb", &spans());
+    write("a.json", JSON_LOG.as_bytes());
+    write("truth.json", br#"{"expected": "pass"}"#);
+    write("README.md", b"not telemetry");
+    write(".hidden.json", b"{");
+    let mut names = Vec::new();
+    for origin in find(&[folder.path().to_owned()]).unwrap() {
+        read(&origin, &mut |r| names.push(r.origin.replace(folder.path().to_str().unwrap(), ""))).unwrap();
+    }
+    assert_eq!(names, ["/a.json:1", "/b/001.pb", "/b/002.pb"]);
+    assert!(find(&[folder.path().join("nowhere")]).is_err());
+    let empty = tempfile::tempdir().unwrap();
+    assert!(find(&[empty.path().to_owned()]).unwrap_err().to_string().contains("no file here"));
+}
