@@ -75,6 +75,12 @@ impl Receipt {
         Receipt { items, ledger: self.ledger.clone() }
     }
 
+    /// Takes in another receipt of the same ledger: from here on they end alike.
+    pub fn join(&mut self, mut other: Receipt) {
+        self.items += other.items;
+        other.ledger = None;
+    }
+
     /// Records what became of them.
     pub fn resolve(mut self, outcome: Outcome) {
         if let Some(ledger) = self.ledger.take() {

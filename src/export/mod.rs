@@ -4,10 +4,42 @@
 //! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
 //! outcome per span and exporter.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use ::http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Secret;
 use crate::receive::Signal;
-use crate::trace::TraceId;
+use crate::trace::{Envelope, Kind, TraceId};
+
+mod answer;
+mod check;
+pub mod config;
+pub mod console;
+mod exporter;
+mod file;
+mod grpc;
+mod http;
+mod otlp;
+mod pack;
+mod queue;
+mod retry;
+mod split;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use check::Problem;
+pub use exporter::{Dropped, Exporter};
+pub use tls::TlsError;
+
+use config::{ExporterConfig, ExporterConfigs};
 
 /// What one closed trace (or one passed-through request) gives an exporter.
 ///
@@ -43,4 +75,229 @@ impl Parcel {
     pub fn items(&self) -> u64 {
         self.pieces.iter().map(|p| p.items).sum()
     }
+}
+
+/// What a span is, from its encoded bytes and what stood around it.
+pub type KindOf = Arc<dyn Fn(&[u8], &Envelope) -> Kind + Send + Sync>;
+
+/// What the console exporter must know to read annotated spans.
+#[derive(Clone)]
+pub struct Look {
+    /// Tells kinds.
+    pub kind_of: KindOf,
+    /// What begins the keys of our attributes (`verdict.`).
+    pub prefix: String,
+}
+
+/// Is told of every request, for metrics. Called on the exporters' tasks: it must not block.
+pub trait Watch: Send + Sync {
+    /// A request ended. `status` is one of a fixed set of words: `ok`, a gRPC code in snake case,
+    /// `http_503`, `timeout`, `connection`.
+    fn request(&self, status: &'static str, took: Duration);
+    /// A request is about to be sent once more.
+    fn retry(&self);
+}
+
+/// An exporter that cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The endpoint (or URL) is not one.
+    #[error("endpoint: {0}")]
+    Endpoint(String),
+    /// A header that cannot be sent.
+    #[error("headers.{0}: not a header that can be sent")]
+    Header(String),
+    /// TLS cannot be set up.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The file cannot be opened for appending.
+    #[error("path: cannot open {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// `service.exporters` names one that `exporters` does not hold.
+    #[error("there is no exporter '{0}'")]
+    Unknown(String),
+}
+
+/// How long a sender is told to wait while a required exporter is full.
+const PRESSURE_WAIT: Duration = Duration::from_secs(1);
+
+/// How we name ourselves to destinations.
+const USER_AGENT: &str = concat!("otel-verdict/", env!("CARGO_PKG_VERSION"));
+
+/// Every exporter in use.
+#[derive(Debug)]
+pub struct Exporters {
+    all: Vec<Arc<Exporter>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Exporters {
+    /// Starts the exporters named by `ids`, each with its consumers, on the current runtime.
+    /// Files (certificates, outputs) are opened here; connections are made when first needed.
+    ///
+    /// # Errors
+    /// The first exporter that cannot be started, with its id. Nothing runs then.
+    pub fn start(
+        configs: &ExporterConfigs,
+        ids: &[String],
+        look: &Look,
+    ) -> Result<Exporters, (String, StartError)> {
+        let tasks = TaskTracker::new();
+        let stop = CancellationToken::new();
+        let mut all = Vec::with_capacity(ids.len());
+        let mut starts = Vec::with_capacity(ids.len());
+        for id in ids {
+            let config = configs.0.get(id).ok_or_else(|| (id.clone(), StartError::Unknown(id.clone())))?;
+            let (exporter, start) = prepare(id, config, look).map_err(|e| (id.clone(), e))?;
+            all.push(exporter);
+            starts.push(start);
+        }
+        starts.into_iter().for_each(|start| start(&tasks, &stop));
+        Ok(Exporters { all, tasks, stop })
+    }
+
+    /// Gives a parcel to every exporter that takes its signal. Each gets it at once if it has
+    /// room; where required ones have none, this waits until they have. An exporter that is not
+    /// required and has none drops it, counted and logged.
+    ///
+    /// Returns how many exporters take the signal; with 0 the parcel went nowhere.
+    pub async fn send(&self, parcel: Parcel) -> usize {
+        let mut takers = 0;
+        let mut full = Vec::new();
+        for exporter in self.all.iter().filter(|e| e.takes(parcel.signal)) {
+            takers += 1;
+            if let Err((parcel, receipt)) = exporter.offer(parcel.clone()) {
+                full.push((exporter, parcel, receipt));
+            }
+        }
+        // Receipts of those that still wait must outlive a wait that is given up, so each waits
+        // in a task of its own; what they wait for is bounded by whoever waits here.
+        let waits = full.into_iter().map(|(exporter, parcel, receipt)| {
+            let exporter = Arc::clone(exporter);
+            self.tasks.spawn(async move { exporter.wait(parcel, receipt).await })
+        });
+        for wait in waits.collect::<Vec<_>>() {
+            if let Err(error) = wait.await {
+                tracing::error!(%error, "a parcel was lost on its way into a queue");
+            }
+        }
+        takers
+    }
+
+    /// Whether any exporter takes a signal.
+    pub fn takes(&self, signal: Signal) -> bool {
+        self.all.iter().any(|e| e.takes(signal))
+    }
+
+    /// `Some` while a required exporter has no room: refuse new data, and try again then.
+    pub fn pressure(&self) -> Option<Duration> {
+        self.all.iter().any(|e| e.required() && e.queue.nearly_full()).then_some(PRESSURE_WAIT)
+    }
+
+    /// The exporters, for whoever reports on them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Exporter>> {
+        self.all.iter()
+    }
+
+    /// Takes no more, sends what is queued until `deadline`, and drops the rest, counted and
+    /// logged. Every item has its outcome afterwards.
+    pub async fn drain(&self, deadline: Instant) {
+        self.all.iter().for_each(|exporter| exporter.queue.close());
+        self.tasks.close();
+        if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {
+            self.stop.cancel();
+            self.tasks.wait().await;
+        }
+        for exporter in &self.all {
+            for job in exporter.queue.purge() {
+                exporter.drop_items(job.receipt, Dropped::Shutdown, "no time left to send them");
+            }
+        }
+    }
+}
+
+type Start = Box<dyn FnOnce(&TaskTracker, &CancellationToken)>;
+
+/// Opens what an exporter needs; `Start` sets its consumers going.
+fn prepare(id: &str, config: &ExporterConfig, look: &Look) -> Result<(Arc<Exporter>, Start), StartError> {
+    let room = |queue: &config::SendingQueue| if queue.enabled { queue.queue_size.0 } else { 0 };
+    match config {
+        ExporterConfig::Grpc(c) => {
+            let exporter = Exporter::new(id, c.required, &c.signals, room(&c.sending_queue));
+            let otlp = otlp::Otlp {
+                exporter: Arc::clone(&exporter),
+                client: otlp::Client::Grpc(Box::new(grpc::GrpcClient::new(c)?)),
+                packing: pack::Packing { compression: c.compression, level: c.compression_params.level },
+                max_request: usize::try_from(c.max_request_size.0).unwrap_or(usize::MAX),
+                retry: c.retry_on_failure.clone(),
+            };
+            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
+        }
+        ExporterConfig::Http(c) => {
+            let exporter = Exporter::new(id, c.required, &c.signals, room(&c.sending_queue));
+            let otlp = otlp::Otlp {
+                exporter: Arc::clone(&exporter),
+                client: otlp::Client::Http(Box::new(http::HttpClient::new(c)?)),
+                packing: pack::Packing { compression: c.compression, level: c.compression_params.level },
+                max_request: usize::try_from(c.max_request_size.0).unwrap_or(usize::MAX),
+                retry: c.retry_on_failure.clone(),
+            };
+            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
+        }
+        ExporterConfig::File(c) => {
+            let exporter = Exporter::new(id, c.required, &c.signals, room(&c.sending_queue));
+            let lines = file::Lines::open(&c.path)
+                .map_err(|why| StartError::File { path: c.path.display().to_string(), why })?;
+            let (this, retry) = (Arc::clone(&exporter), c.retry_on_failure.clone());
+            let start: Start = Box::new(move |tasks, stop| {
+                tasks.spawn(file::consume(this, lines, retry, stop.clone()));
+            });
+            Ok((exporter, start))
+        }
+        ExporterConfig::Console(c) => {
+            let exporter = Exporter::new(id, c.required, &[Signal::Traces], room(&c.sending_queue));
+            let (this, look, color) = (Arc::clone(&exporter), look.clone(), c.color);
+            let start: Start = Box::new(move |tasks, stop| {
+                tasks.spawn(console::consume(this, look, color, stop.clone()));
+            });
+            Ok((exporter, start))
+        }
+    }
+}
+
+fn consumers(otlp: otlp::Otlp, number: usize) -> Start {
+    Box::new(move |tasks, stop| {
+        let otlp = Arc::new(otlp);
+        for _ in 0..number.max(1) {
+            tasks.spawn(Arc::clone(&otlp).consume(stop.clone()));
+        }
+    })
+}
+
+/// Where a signal's things stand in arrays of three.
+fn slot(signal: Signal) -> usize {
+    match signal {
+        Signal::Traces => 0,
+        Signal::Logs => 1,
+        Signal::Metrics => 2,
+    }
+}
+
+fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), StartError> {
+    let bad = || StartError::Header(name.to_owned());
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| bad())?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+/// The configured headers, marked so that nothing prints their values.
+fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, StartError> {
+    all.iter().map(|(name, value)| header(name, value)).collect()
 }

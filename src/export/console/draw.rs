@@ -1,0 +1,213 @@
+//! One trace as text: a summary, then a line a span, and beneath a failing one its failing
+//! metrics and why.
+//!
+//! Bounds: spans, indentation, findings and the width of every line. Depth comes from the sender,
+//! so nothing here recurses and nothing grows with it.
+
+use std::collections::HashMap;
+
+use super::Style;
+use super::paint::{Line, Paint, width};
+use super::read::{Metric, Shown, Trace};
+use crate::trace::Idx;
+
+/// Spans drawn of one trace; nobody scrolls further.
+const MAX_SPANS: usize = 2_000;
+/// Deeper spans are drawn at this depth: each level takes three columns.
+const MAX_DEPTH: usize = 24;
+/// Findings drawn of one metric.
+const MAX_FINDINGS: usize = 3;
+/// Columns of the widest kind.
+const KIND: usize = 9;
+/// Below this there is no room for a tree.
+const MIN_WIDTH: usize = 40;
+/// Columns kept free behind names, for times and categories.
+const BEHIND: usize = 34;
+
+/// A span on its way to the page.
+struct Row {
+    at: Idx,
+    depth: usize,
+    last: bool,
+    has_children: bool,
+}
+
+pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
+    let page = Page { width: style.width.max(MIN_WIDTH), color: style.color };
+    page.summary(trace, out);
+    let rows = rows(trace);
+    let longest = rows.iter().map(|row| indent(row) + 2 + KIND + 1 + width(&trace.shown[row.at].name)).max();
+    let column = longest.unwrap_or(0).min(page.width.saturating_sub(BEHIND)).max(MIN_WIDTH / 2);
+    // Whether a level that is open has more spans to come, and so a line to be drawn through.
+    let mut through = [false; MAX_DEPTH + 1];
+    for row in &rows {
+        let depth = row.depth.min(MAX_DEPTH);
+        page.span(row, &trace.shown[row.at], &through[..depth], column, out);
+        through[depth] = !row.last && row.depth <= MAX_DEPTH;
+        let mut under = String::from("  ");
+        under.extend((1..=depth).map(|level| if through[level] { "│  " } else { "   " }));
+        under.push_str(if row.has_children { "│   " } else { "    " });
+        for metric in &trace.shown[row.at].failed {
+            page.metric(metric, &under, out);
+        }
+    }
+    let more = trace.tree.len().saturating_sub(rows.len());
+    if more > 0 {
+        let mut line = page.line();
+        line.layout("  ", Paint::Plain).put(&format!("… and {more} more spans"), Paint::Faint);
+        line.finish(out);
+    }
+}
+
+/// Spans in the order of drawing.
+fn rows(trace: &Trace) -> Vec<Row> {
+    let tree = &trace.tree;
+    let mut depths: HashMap<Idx, usize> = HashMap::new();
+    let mut rows = Vec::new();
+    for &at in tree.order().iter().take(MAX_SPANS) {
+        let (siblings, depth) = match tree.parent(at) {
+            Some(parent) => (tree.children(parent), depths.get(&parent).copied().unwrap_or(0) + 1),
+            None => (tree.top(), 0),
+        };
+        depths.insert(at, depth);
+        let last = siblings.last() == Some(&at);
+        rows.push(Row { at, depth, last, has_children: !tree.children(at).is_empty() });
+    }
+    rows
+}
+
+/// Columns before a span's mark.
+fn indent(row: &Row) -> usize {
+    2 + 3 * row.depth.min(MAX_DEPTH)
+}
+
+fn mark(passed: Option<bool>) -> (&'static str, Paint) {
+    match passed {
+        Some(true) => ("✓", Paint::Good),
+        Some(false) => ("✗", Paint::Bad),
+        None => ("–", Paint::Faint),
+    }
+}
+
+/// A time as people say it.
+fn time(nanos: u64) -> String {
+    let ms = nanos as f64 / 1e6;
+    match ms {
+        ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
+        ms if ms < 999.5 => format!("{ms:.0} ms"),
+        ms if ms < 119_950.0 => format!("{:.1} s", ms / 1e3),
+        ms => format!("{:.0} min", ms / 6e4),
+    }
+}
+
+fn plural(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
+struct Page {
+    width: usize,
+    color: bool,
+}
+
+impl Page {
+    fn line(&self) -> Line {
+        Line::new(self.width, self.color)
+    }
+
+    fn summary(&self, trace: &Trace, out: &mut String) {
+        let passed = trace.summary.as_ref().and_then(|s| s.passed);
+        let (glyph, paint) = mark(passed);
+        let word = match (passed, &trace.summary) {
+            (Some(true), _) => "pass",
+            (Some(false), _) => "fail",
+            (None, Some(_)) => "unmeasured",
+            (None, None) => "no verdict",
+        };
+        let mut line = self.line();
+        line.put(glyph, paint).layout(" ", Paint::Plain).put(word, paint);
+        line.layout("  trace ", Paint::Faint).put(&trace.id(), Paint::Strong);
+        let mut facts = vec![plural(trace.tree.len(), "span")];
+        if trace.failures() > 0 {
+            facts.push(format!("{} failing", trace.failures()));
+        }
+        facts.extend(trace.nanos().map(time));
+        if let Some(summary) = &trace.summary
+            && !summary.close_reason.is_empty()
+        {
+            facts.push(format!("closed by {}", summary.close_reason));
+        }
+        line.layout("  ", Paint::Plain).put(&facts.join(" · "), Paint::Faint);
+        line.finish(out);
+        let Some(summary) = &trace.summary else { return };
+        for (label, text) in
+            [("failed ", summary.failed_metrics.join(", ")), ("chain  ", summary.chain.join(" ▸ "))]
+        {
+            if !text.is_empty() {
+                let mut line = self.line();
+                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).put(&text, Paint::Plain);
+                line.finish(out);
+            }
+        }
+    }
+
+    fn span(&self, row: &Row, shown: &Shown, through: &[bool], column: usize, out: &mut String) {
+        let mut line = self.line();
+        line.layout("  ", Paint::Plain);
+        for open in through.iter().skip(1) {
+            line.layout(if *open { "│  " } else { "   " }, Paint::Faint);
+        }
+        if row.depth > 0 {
+            line.layout(if row.last { "└─ " } else { "├─ " }, Paint::Faint);
+        }
+        let (glyph, paint) = mark(shown.passed);
+        let faint = shown.passed.is_none();
+        line.put(glyph, paint).layout(" ", Paint::Plain);
+        let kind = format!("{:KIND$} ", shown.kind.as_str());
+        line.layout(&kind, Paint::Faint);
+        let room = column.saturating_sub(indent(row) + 2 + KIND + 1).max(8);
+        let plain = if faint { Paint::Faint } else { Paint::Plain };
+        line.put(&super::paint::fit(&shown.name, room), plain);
+        line.pad_to(column);
+        let time = shown.nanos.map(time).unwrap_or_default();
+        line.layout(&format!("{time:>9}"), Paint::Faint);
+        let mut notes: Vec<&str> = shown.severity.as_deref().into_iter().collect();
+        notes.extend(shown.categories.iter().map(String::as_str));
+        if shown.passed == Some(false) && shown.by_children {
+            notes.push("by what is below");
+        }
+        if shown.error && shown.passed != Some(false) {
+            notes.push("error status");
+        }
+        if shown.late {
+            notes.push("late");
+        }
+        line.layout("  ", Paint::Plain).put(&notes.join(" · "), Paint::Warn);
+        line.finish(out);
+    }
+
+    fn metric(&self, metric: &Metric, under: &str, out: &mut String) {
+        let mut findings = metric.explanation.lines().filter(|l| !l.trim().is_empty());
+        let mut line = self.line();
+        line.layout(under, Paint::Faint).put(&metric.name, Paint::Bad);
+        if !metric.value.is_empty() {
+            line.layout(" ", Paint::Plain).put(&metric.value, Paint::Strong);
+        }
+        if let Some(first) = findings.next() {
+            line.layout("  ", Paint::Plain).put(first, Paint::Plain);
+        }
+        line.finish(out);
+        let rest: Vec<&str> = findings.collect();
+        for finding in rest.iter().take(MAX_FINDINGS - 1) {
+            let mut line = self.line();
+            line.layout(under, Paint::Faint).layout("  ", Paint::Plain).put(finding, Paint::Plain);
+            line.finish(out);
+        }
+        let more = rest.len().saturating_sub(MAX_FINDINGS - 1);
+        if more > 0 {
+            let mut line = self.line();
+            line.layout(under, Paint::Faint).layout("  ", Paint::Plain);
+            line.put(&format!("… and {more} more"), Paint::Faint);
+            line.finish(out);
+        }
+    }
+}

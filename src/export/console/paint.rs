@@ -1,0 +1,157 @@
+//! Text made fit for a terminal: no control characters, cut and padded by columns, coloured.
+
+use std::fmt::Write;
+
+use unicode_width::UnicodeWidthChar;
+
+/// What a piece of text is, as a colour tells it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Paint {
+    Plain,
+    Good,
+    Bad,
+    Warn,
+    Faint,
+    Strong,
+}
+
+impl Paint {
+    fn code(self) -> &'static str {
+        match self {
+            Paint::Plain => "",
+            Paint::Good => "32",
+            Paint::Bad => "1;31",
+            Paint::Warn => "33",
+            Paint::Faint => "2",
+            Paint::Strong => "1",
+        }
+    }
+}
+
+/// A line being made: knows how many columns are left.
+pub(super) struct Line {
+    text: String,
+    width: usize,
+    left: usize,
+    color: bool,
+}
+
+impl Line {
+    /// Of at most `width` columns.
+    pub fn new(width: usize, color: bool) -> Line {
+        Line { text: String::new(), width, left: width, color }
+    }
+
+    /// Adds text from anywhere; what does not fit is cut.
+    pub fn put(&mut self, text: &str, paint: Paint) -> &mut Line {
+        let fitted = fit(text, self.left);
+        self.paint(&fitted, paint)
+    }
+
+    /// Adds spaces and glyphs of our own; left out where they do not fit.
+    pub fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut Line {
+        if width(glyphs) <= self.left { self.paint(glyphs, paint) } else { self }
+    }
+
+    fn paint(&mut self, fitted: &str, paint: Paint) -> &mut Line {
+        self.left -= width(fitted).min(self.left);
+        if self.color && paint != Paint::Plain && !fitted.is_empty() {
+            let _ = write!(self.text, "\x1b[{}m{fitted}\x1b[0m", paint.code());
+        } else {
+            self.text.push_str(fitted);
+        }
+        self
+    }
+
+    /// Adds spaces up to a column.
+    pub fn pad_to(&mut self, column: usize) -> &mut Line {
+        let spaces = column.saturating_sub(self.width - self.left).min(self.left);
+        self.text.extend(std::iter::repeat_n(' ', spaces));
+        self.left -= spaces;
+        self
+    }
+
+    /// The line, without spaces at its end.
+    pub fn finish(self, out: &mut String) {
+        out.push_str(self.text.trim_end());
+        out.push('\n');
+    }
+}
+
+/// Columns that text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// One column or none for characters that would move the cursor, change colours, end the line or
+/// turn the direction of writing: a span's name must not be able to.
+fn safe(c: char) -> char {
+    match c {
+        '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => ' ',
+        // Marks that order or embed directions of writing, and what takes no column at all.
+        '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{61c}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// `text` in one line and within `columns`, runs of spaces as one, an ellipsis where it was cut.
+/// Looks no further than it must.
+pub(super) fn fit(text: &str, columns: usize) -> String {
+    // Marks that combine take no column; more than a few a letter are nobody's script.
+    let most = columns.saturating_mul(4);
+    let mut out = String::new();
+    let (mut used, mut count, mut cut_at) = (0, 0, 0);
+    let mut after_space = true;
+    for c in text.chars().map(safe) {
+        if std::mem::replace(&mut after_space, c == ' ') && c == ' ' {
+            continue;
+        }
+        let wide = c.width().unwrap_or(0);
+        count += 1;
+        if used + wide > columns || count > most {
+            out.truncate(cut_at);
+            if columns > 0 {
+                out.push('…');
+            }
+            return out;
+        }
+        used += wide;
+        out.push(c);
+        if used < columns {
+            cut_at = out.len();
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_is_cut_by_columns_not_bytes() {
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abcd", 3), "ab…");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日…");
+        assert_eq!(fit("  a \n\t b ", 9), "a b ");
+        assert_eq!(fit("abc", 0), "");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_steers_the_terminal_and_every_line_fits(text in any::<String>(), columns in 0usize..60) {
+            let fitted = fit(&text, columns);
+            prop_assert!(width(&fitted) <= columns);
+            let steers = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+            prop_assert!(!fitted.chars().any(steers));
+        }
+    }
+}

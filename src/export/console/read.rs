@@ -1,0 +1,208 @@
+//! From annotated bytes to what is shown of each trace.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use crate::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
+use crate::wire::value::SPAN_ATTRIBUTES;
+use crate::wire::{Attributes, Fields, Interner, Payload, Value};
+
+/// Field of `Span` that holds its name.
+const NAME: u32 = 5;
+
+/// One trace, with what its annotations say.
+pub(super) struct Trace {
+    pub tree: Tree,
+    /// One a span, in the tree's order.
+    pub shown: Vec<Shown>,
+    pub summary: Option<Summary>,
+}
+
+/// What is shown of a span.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub kind: Kind,
+    pub name: String,
+    /// `verdict.result`
+    pub passed: Option<bool>,
+    /// It fails, but only because of what is below it.
+    pub by_children: bool,
+    pub severity: Option<String>,
+    pub categories: Vec<String>,
+    pub failed: Vec<Metric>,
+    pub late: bool,
+    pub error: bool,
+    pub nanos: Option<u64>,
+}
+
+/// A failing metric.
+#[derive(Default)]
+pub(super) struct Metric {
+    pub name: String,
+    /// Score, label or value, as text.
+    pub value: String,
+    pub explanation: String,
+}
+
+/// What the root says of the whole trace.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub passed: Option<bool>,
+    pub close_reason: String,
+    pub failed_metrics: Vec<String>,
+    /// Names of the spans from the root to the worst failure.
+    pub chain: Vec<String>,
+}
+
+/// The traces in `pieces`, in order of appearance.
+pub(super) fn traces(
+    pieces: &[Bytes],
+    kind_of: &dyn Fn(&[u8], &Envelope) -> Kind,
+    prefix: &str,
+) -> Vec<Trace> {
+    let envelopes = Interner::default();
+    let mut order: Vec<TraceId> = Vec::new();
+    let mut spans: HashMap<TraceId, Vec<Span>> = HashMap::new();
+    for piece in pieces {
+        // What is no request, or no span, was refused at the door; here it is not shown.
+        let Ok(split) = crate::wire::split(piece, prefix, &envelopes) else { continue };
+        for group in split.groups {
+            let of_trace = spans.entry(group.trace).or_insert_with(|| {
+                order.push(group.trace);
+                Vec::new()
+            });
+            of_trace.extend(group.spans);
+        }
+    }
+    let traces = order.into_iter().filter_map(|id| Some((id, spans.remove(&id)?)));
+    traces.map(|(id, spans)| trace(Tree::new(id, spans), kind_of, prefix)).collect()
+}
+
+fn trace(tree: Tree, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Trace {
+    let shown: Vec<Shown> = tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
+    let names: HashMap<String, &str> =
+        tree.spans.iter().zip(&shown).map(|(span, shown)| (span.id.to_string(), &*shown.name)).collect();
+    let root = tree.root().into_iter().chain(tree.top().iter().copied());
+    let summary = root.filter_map(|i| summary(&tree.spans[i], prefix)).next().map(|mut summary| {
+        for link in &mut summary.chain {
+            if let Some(name) = names.get(link) {
+                (*name).clone_into(link);
+            }
+        }
+        summary
+    });
+    Trace { tree, shown, summary }
+}
+
+/// The annotations of a span: keys without the prefix.
+fn annotations<'a>(span: &'a Span, prefix: &'a str) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+    Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
+        .filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
+}
+
+fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Shown {
+    let mut shown = Shown {
+        kind: kind_of(&span.bytes, &span.envelope),
+        name: name(span),
+        error: span.status == Status::Error,
+        nanos: span.end.checked_sub(span.start).filter(|_| span.end > 0),
+        ..Shown::default()
+    };
+    let mut metrics: Vec<(&str, bool, Metric)> = Vec::new();
+    for (key, value) in annotations(span, prefix) {
+        match (key, value) {
+            ("result", Value::Str(s)) => shown.passed = result(s),
+            ("cause", Value::Str(s)) => shown.by_children = s == "children",
+            ("severity", Value::Str(s)) => shown.severity = Some(s.to_owned()),
+            ("category", list) => shown.categories = strings(list),
+            ("late", Value::Bool(late)) => shown.late = late,
+            (key, value) => {
+                let Some((metric, part)) = key.rsplit_once('.') else { continue };
+                let at = metrics.iter().position(|(name, _, _)| *name == metric).unwrap_or_else(|| {
+                    metrics.push((metric, false, Metric { name: metric.to_owned(), ..Metric::default() }));
+                    metrics.len() - 1
+                });
+                let (_, failed, metric) = &mut metrics[at];
+                match (part, value) {
+                    ("result", Value::Str(s)) => *failed = s == "fail",
+                    ("score" | "value", Value::Double(n)) => metric.value = number(n),
+                    ("score" | "value", Value::Int(n)) => metric.value = n.to_string(),
+                    ("label", Value::Str(s)) => metric.value = s.to_owned(),
+                    ("explanation", Value::Str(s)) => metric.explanation = s.to_owned(),
+                    _ => {}
+                }
+            }
+        }
+    }
+    shown.failed = metrics
+        .into_iter()
+        .filter(|(name, failed, _)| *failed && *name != "trace")
+        .map(|(_, _, metric)| metric)
+        .collect();
+    shown
+}
+
+fn name(span: &Span) -> String {
+    let mut name = "";
+    for field in Fields::new(&span.bytes).map_while(Result::ok) {
+        if let (NAME, Payload::Bytes(text)) = (field.number, field.payload) {
+            name = std::str::from_utf8(text).unwrap_or_default();
+        }
+    }
+    if name.is_empty() { format!("span {}", span.id) } else { name.to_owned() }
+}
+
+fn summary(span: &Span, prefix: &str) -> Option<Summary> {
+    let mut summary = Summary::default();
+    let mut there = false;
+    for (key, value) in annotations(span, prefix) {
+        match (key, value) {
+            ("trace.result", Value::Str(s)) => {
+                there = true;
+                summary.passed = result(s);
+            }
+            ("trace.close_reason", Value::Str(s)) => s.clone_into(&mut summary.close_reason),
+            ("trace.failed_metrics", list) => summary.failed_metrics = strings(list),
+            ("trace.failure_chain", list) => summary.chain = strings(list),
+            _ => {}
+        }
+    }
+    there.then_some(summary)
+}
+
+fn result(word: &str) -> Option<bool> {
+    match word {
+        "pass" => Some(true),
+        "fail" => Some(false),
+        _ => None,
+    }
+}
+
+fn strings(list: Value<'_>) -> Vec<String> {
+    list.items().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+/// Scores are mostly whole or halves; nobody reads more than two places.
+fn number(n: f64) -> String {
+    let text = format!("{n:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Trace {
+    /// From the first start to the last end.
+    pub fn nanos(&self) -> Option<u64> {
+        let start = self.tree.spans.iter().map(|s| s.start).filter(|&t| t > 0).min()?;
+        self.tree.spans.iter().map(|s| s.end).max()?.checked_sub(start)
+    }
+
+    /// Spans that fail by themselves.
+    pub fn failures(&self) -> usize {
+        self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()
+    }
+
+    /// The trace's id, in hex.
+    pub fn id(&self) -> String {
+        self.tree.id.to_string()
+    }
+}

@@ -1,0 +1,239 @@
+//! One exporter as the rest of the process sees it: what it takes, its queue, its ledger, and
+//! counts of what it does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::queue::{Job, NoRoom, Queue};
+use super::{Parcel, Watch, slot};
+use crate::outcome::{Ledger, Outcome, Receipt};
+use crate::receive::Signal;
+
+/// Why items were dropped; what [`Ledger`] counts as dropped, told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Dropped {
+    /// The queue of an exporter that is not required was full.
+    QueueFull,
+    /// The destination refused them for good.
+    Refused,
+    /// The destination took the request but not these items (`partial_success`).
+    Rejected,
+    /// The destination does not have the service (logs, metrics).
+    Unsupported,
+    /// Retries ended.
+    RetriesEnded,
+    /// Shutdown came before they could be sent.
+    Shutdown,
+}
+
+impl Dropped {
+    /// Every reason, in the order of counting.
+    pub const ALL: [Dropped; 6] = [
+        Dropped::QueueFull,
+        Dropped::Refused,
+        Dropped::Rejected,
+        Dropped::Unsupported,
+        Dropped::RetriesEnded,
+        Dropped::Shutdown,
+    ];
+
+    /// As a metric's label writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dropped::QueueFull => "queue_full",
+            Dropped::Refused => "refused",
+            Dropped::Rejected => "rejected",
+            Dropped::Unsupported => "unsupported",
+            Dropped::RetriesEnded => "retries_ended",
+            Dropped::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// The same trouble comes with every request; a log line each would bury all others.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// Lets one log line through at a time, and tells how many were held back.
+#[derive(Debug, Default)]
+pub(super) struct Quiet(Mutex<BTreeMap<&'static str, (Option<Instant>, u64)>>);
+
+impl Quiet {
+    /// `Some(held back since)` when it is time for a line about `what`.
+    pub fn speak(&self, what: &'static str) -> Option<u64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, held_back) = all.entry(what).or_default();
+        let now = Instant::now();
+        if last.is_some_and(|last| now - last < LOG_EVERY) {
+            *held_back += 1;
+            return None;
+        }
+        *last = Some(now);
+        Some(std::mem::take(held_back))
+    }
+}
+
+/// One running exporter.
+pub struct Exporter {
+    id: String,
+    required: bool,
+    signals: [bool; 3],
+    /// The destination said that it has no such service.
+    unsupported: [AtomicBool; 3],
+    pub(super) queue: Arc<Queue>,
+    ledger: Arc<Ledger>,
+    dropped: [AtomicU64; 6],
+    requests: AtomicU64,
+    retries: AtomicU64,
+    watch: OnceLock<Arc<dyn Watch>>,
+    pub(super) quiet: Quiet,
+}
+
+impl std::fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exporter").field("id", &self.id).field("ledger", &self.ledger).finish_non_exhaustive()
+    }
+}
+
+impl Exporter {
+    pub(super) fn new(id: &str, required: bool, signals: &[Signal], capacity: u64) -> Arc<Exporter> {
+        let mut takes = [false; 3];
+        signals.iter().for_each(|&s| takes[slot(s)] = true);
+        Arc::new(Exporter {
+            id: id.to_owned(),
+            required,
+            signals: takes,
+            unsupported: Default::default(),
+            queue: Queue::new(capacity),
+            ledger: Arc::default(),
+            dropped: Default::default(),
+            requests: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            watch: OnceLock::new(),
+            quiet: Quiet::default(),
+        })
+    }
+
+    /// `type` or `type/name`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A full queue of it makes the pipeline wait.
+    pub fn required(&self) -> bool {
+        self.required
+    }
+
+    /// Whether it is configured to get a signal.
+    pub fn takes(&self, signal: Signal) -> bool {
+        self.signals[slot(signal)]
+    }
+
+    /// What became of the items that it was given.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Items dropped for one reason.
+    pub fn dropped(&self, why: Dropped) -> u64 {
+        self.dropped[why as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes that wait or are being sent.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    /// Bytes that may wait.
+    pub fn queue_capacity(&self) -> u64 {
+        self.queue.capacity()
+    }
+
+    /// Requests (or writes) tried, retries included.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Of those, the ones that were tried again.
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Has `watch` told of every request from here on. The first one set stays.
+    pub fn watch(&self, watch: Arc<dyn Watch>) {
+        let _ = self.watch.set(watch);
+    }
+
+    pub(super) fn count_request(&self, status: &'static str, started: Instant) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if let Some(watch) = self.watch.get() {
+            watch.request(status, started.elapsed());
+        }
+    }
+
+    pub(super) fn count_retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+        if let Some(watch) = self.watch.get() {
+            watch.retry();
+        }
+    }
+
+    pub(super) fn drop_items(&self, receipt: Receipt, why: Dropped, reason: &str) {
+        let items = receipt.items();
+        self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
+        receipt.resolve(Outcome::Dropped);
+        if items > 0
+            && let Some(held_back) = self.quiet.speak(why.as_str())
+        {
+            let (exporter, why) = (&self.id, why.as_str());
+            tracing::error!(exporter, items, why, reason, held_back, "dropped");
+        }
+    }
+
+    /// Marks a signal as not supported by the destination; warns the first time.
+    pub(super) fn set_unsupported(&self, signal: Signal, reason: &str) {
+        if !self.unsupported[slot(signal)].swap(true, Ordering::Relaxed) {
+            let exporter = &self.id;
+            tracing::warn!(
+                exporter,
+                ?signal,
+                reason,
+                "the destination does not take this signal; it gets no more"
+            );
+        }
+    }
+
+    /// Takes a parcel in at once, or gives it back because the queue is full.
+    pub(super) fn offer(&self, parcel: Parcel) -> Result<(), (Parcel, Receipt)> {
+        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger));
+        if self.unsupported[slot(parcel.signal)].load(Ordering::Relaxed) {
+            self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
+            return Ok(());
+        }
+        match self.queue.try_reserve(parcel.size()) {
+            Ok(hold) => self.put(Job { parcel, receipt, hold }),
+            Err(NoRoom::Closed) => self.drop_items(receipt, Dropped::Shutdown, "shutting down"),
+            Err(NoRoom::Full) if self.required => return Err((parcel, receipt)),
+            Err(NoRoom::Full) => self.drop_items(receipt, Dropped::QueueFull, "sending_queue is full"),
+        }
+        Ok(())
+    }
+
+    /// Takes a parcel in as soon as there is room.
+    pub(super) async fn wait(&self, parcel: Parcel, receipt: Receipt) {
+        match self.queue.reserve(parcel.size()).await {
+            Ok(hold) => self.put(Job { parcel, receipt, hold }),
+            Err(_) => self.drop_items(receipt, Dropped::Shutdown, "shutting down"),
+        }
+    }
+
+    fn put(&self, job: Job) {
+        if let Err(job) = self.queue.put(job) {
+            self.drop_items(job.receipt, Dropped::Shutdown, "shutting down");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The `file` exporter: OTLP as JSON lines, one request a parcel, appended and there for a
+//! reader at once.
+//!
+//! Invariants: a line is whole or not there. A write that fails half-way is cut off again; where
+//! even that fails, the next line starts on a new one. A full disk keeps the parcel and tries
+//! again, by the retry policy.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Parcel;
+use super::config::RetryOnFailure;
+use super::exporter::{Dropped, Exporter};
+use super::queue::Job;
+use super::retry::Backoff;
+use crate::outcome::{Outcome, Receipt};
+use crate::wire::json;
+
+/// Parcels are gathered up to this size for one write.
+const WRITE: usize = 1 << 20;
+
+/// Where lines go.
+#[derive(Debug)]
+pub(super) struct Lines {
+    file: File,
+    /// The file ends in the middle of a line that could not be taken back.
+    torn: bool,
+}
+
+impl Lines {
+    /// Opens for appending; the file is made if need be.
+    pub fn open(path: &Path) -> io::Result<Lines> {
+        Ok(Lines { file: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
+    }
+
+    /// Appends whole lines, or nothing.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        let written = if self.torn { self.file.write_all(b"\n") } else { Ok(()) }
+            .and_then(|()| self.file.write_all(lines));
+        match written {
+            Ok(()) => self.torn = false,
+            // Pipes and devices cannot be cut; there the next line starts afresh.
+            Err(_) if self.file.set_len(before).is_ok() => {}
+            Err(_) => self.torn = true,
+        }
+        written
+    }
+}
+
+/// A parcel as one line.
+fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), String> {
+    let joined = match parcel.pieces.as_slice() {
+        [one] => one.bytes.clone(),
+        several => Bytes::from(several.iter().flat_map(|p| &p.bytes[..]).copied().collect::<Vec<u8>>()),
+    };
+    let text = json::encode(parcel.signal, &joined).map_err(|e| e.to_string())?;
+    out.extend_from_slice(&text);
+    out.push(b'\n');
+    Ok(())
+}
+
+/// Writes until the queue is closed and empty, or `stop` is called.
+pub(super) async fn consume(
+    exporter: Arc<Exporter>,
+    lines: Lines,
+    retry: RetryOnFailure,
+    stop: CancellationToken,
+) {
+    let mut lines = Some(lines);
+    loop {
+        let load = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            load = exporter.queue.take(WRITE) => load,
+        };
+        let Some(load) = load else { return };
+        let mut parcels = Vec::new();
+        let mut receipts = Vec::new();
+        let mut holds = Vec::new();
+        for Job { parcel, receipt, hold } in load.jobs {
+            parcels.push(parcel);
+            receipts.push(receipt);
+            holds.push(hold);
+        }
+        let done = tokio::select! {
+            biased;
+            () = stop.cancelled() => Err((Dropped::Shutdown, "no time left to write them".to_owned())),
+            done = write(&exporter, &mut lines, parcels, &retry) => done,
+        };
+        settle(&exporter, receipts, done);
+    }
+}
+
+/// For each parcel, why it cannot be a line; or why none was written.
+type Done = Result<Vec<Option<String>>, (Dropped, String)>;
+
+fn settle(exporter: &Exporter, receipts: Vec<Receipt>, done: Done) {
+    match done {
+        Ok(faults) => {
+            for (receipt, fault) in receipts.into_iter().zip(faults) {
+                match fault {
+                    None => receipt.resolve(Outcome::Exported),
+                    Some(why) => exporter.drop_items(receipt, Dropped::Refused, &why),
+                }
+            }
+        }
+        Err((reason, why)) => {
+            receipts.into_iter().for_each(|receipt| exporter.drop_items(receipt, reason, &why));
+        }
+    }
+}
+
+/// Encodes and appends on a thread where waiting for a disk holds up nobody.
+async fn write(
+    exporter: &Exporter,
+    lines: &mut Option<Lines>,
+    parcels: Vec<Parcel>,
+    retry: &RetryOnFailure,
+) -> Done {
+    let ended = |why: String| (Dropped::RetriesEnded, why);
+    let encode = tokio::task::spawn_blocking(move || {
+        let mut text = Vec::new();
+        let faults: Vec<_> = parcels.iter().map(|parcel| line(parcel, &mut text).err()).collect();
+        (Arc::new(text), faults)
+    });
+    let (text, faults) = encode.await.map_err(|e| ended(e.to_string()))?;
+    let mut backoff = Backoff::new(retry);
+    loop {
+        let started = Instant::now();
+        let Some(mut file) = lines.take() else { return Err(ended("the file is in use".into())) };
+        let text = Arc::clone(&text);
+        let append = tokio::task::spawn_blocking(move || (file.append(&text), file));
+        let (written, file) = append.await.map_err(|e| ended(e.to_string()))?;
+        *lines = Some(file);
+        exporter.count_request(if written.is_ok() { "ok" } else { "io_error" }, started);
+        let Err(error) = written else { return Ok(faults) };
+        let Some(wait) = backoff.next(None) else { return Err(ended(error.to_string())) };
+        if let Some(held_back) = exporter.quiet.speak("retry") {
+            tracing::warn!(exporter = exporter.id(), %error, ?wait, held_back, "cannot write, trying again");
+        }
+        tokio::time::sleep(wait).await;
+        exporter.count_retry();
+    }
+}

@@ -1,0 +1,409 @@
+//! OTLP over gRPC: tonic's channel as a plain HTTP/2 service; framing, compression and reading
+//! of statuses are ours, so that encoded pieces go out without being touched.
+//!
+//! In: a [`Packed`] message. Out: an [`Answer`] by the OTLP specification's table of retryable
+//! codes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::uri::{PathAndQuery, Scheme, Uri};
+use ::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use bytes::{Buf, BytesMut};
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tower::{Service, ServiceExt};
+
+use super::StartError;
+use super::answer::{Answer, MAX_ANSWER, Reply, method, words};
+use super::config::OtlpGrpc;
+use super::pack::Packed;
+use super::tls;
+use crate::receive::Signal;
+use crate::wire::{Fields, Payload};
+
+/// After so many requests in a row without any answer the connection is given up: it may lead to
+/// nothing, and the kernel would go on trying for a quarter of an hour.
+const SILENT: u32 = 2;
+
+/// Where an endpoint leads.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Target {
+    uri: Uri,
+    tls: bool,
+}
+
+impl Target {
+    /// Reads `host:port`, or the same behind `http://` or `https://`.
+    pub fn read(endpoint: &str, insecure: bool) -> Result<Target, String> {
+        if endpoint.trim().is_empty() {
+            return Err("where to send to is needed, as host:port".into());
+        }
+        let (tls, authority) = match endpoint.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (!insecure, rest),
+            Some((scheme, _)) => return Err(format!("'{scheme}' is not a scheme for gRPC; leave it out")),
+            None => (!insecure, endpoint),
+        };
+        let authority = authority.trim_end_matches('/');
+        let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build();
+        match uri {
+            Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(Target { uri, tls }),
+            _ => Err(format!("'{endpoint}' is not host:port")),
+        }
+    }
+}
+
+/// A client of one destination.
+#[derive(Debug)]
+pub(super) struct GrpcClient {
+    endpoint: Endpoint,
+    connector: Connector,
+    channel: Mutex<Channel>,
+    silent: AtomicU32,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+impl GrpcClient {
+    /// Reads files (TLS); connects with the first request.
+    pub fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
+        let target = Target::read(&config.endpoint, config.tls.insecure).map_err(StartError::Endpoint)?;
+        let tls = match target.tls {
+            true => Some(Secured {
+                connector: Arc::new(tls::client_config(&config.tls, &[b"h2"])?).into(),
+                name: tls::server_name(
+                    config.tls.server_name_override.as_deref().or(target.uri.host()).unwrap_or_default(),
+                )?,
+            }),
+            false => None,
+        };
+        let authority = target.uri.authority().map(ToString::to_string).unwrap_or_default();
+        // The channel is told "http" and handed connections that are already secured; `origin`
+        // makes requests name what the endpoint really is.
+        let endpoint = Endpoint::from_shared(format!("http://{authority}"))
+            .map_err(|e| StartError::Endpoint(e.to_string()))?
+            .origin(target.uri)
+            .user_agent(super::USER_AGENT)
+            .map_err(|e| StartError::Endpoint(e.to_string()))?
+            .connect_timeout(*config.timeout);
+        let mut headers = super::headers(&config.headers)?;
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
+        // The protocol allows eight digits.
+        let millis = config.timeout.as_millis().min(99_999_999);
+        if let Ok(value) = HeaderValue::from_str(&format!("{millis}m")) {
+            headers.insert("grpc-timeout", value);
+        }
+        let connector = Connector { authority: authority.into(), tls };
+        let channel = Mutex::new(endpoint.connect_with_connector_lazy(connector.clone()));
+        let silent = AtomicU32::new(0);
+        Ok(GrpcClient { endpoint, connector, channel, silent, headers, timeout: *config.timeout })
+    }
+
+    /// Sends one message; takes at most the timeout.
+    pub async fn export(&self, signal: Signal, message: &Packed) -> Reply {
+        match tokio::time::timeout(self.timeout, self.call(signal, message)).await {
+            Ok(answer) => {
+                self.silent.store(0, Ordering::Relaxed);
+                answer
+            }
+            Err(_) => {
+                self.count_silence();
+                Reply::none("timeout", format!("no answer within {:?}", self.timeout))
+            }
+        }
+    }
+
+    fn count_silence(&self) {
+        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.silent.store(0, Ordering::Relaxed);
+            let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
+            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+    }
+
+    async fn call(&self, signal: Signal, message: &Packed) -> Reply {
+        let mut request = Request::new(tonic::body::Body::new(message.grpc_body()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from(PathAndQuery::from_static(method(signal)));
+        *request.headers_mut() = self.headers.clone();
+        if let Some(name) = message.encoding.name() {
+            request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(name));
+        }
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let answered = match channel.ready().await {
+            Ok(ready) => ready.call(request).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(response) => read(response).await,
+            Err(error) => Reply::none("connection", reasons(&error)),
+        }
+    }
+}
+
+/// An error with the causes that say what happened.
+pub(super) fn reasons(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(Some(error), |e| e.source()).take(8);
+    let mut said: Vec<String> = Vec::new();
+    for text in chain.map(ToString::to_string) {
+        if said.iter().all(|s| !s.contains(&text)) {
+            said.push(text);
+        }
+    }
+    words(&said.join(": "))
+}
+
+/// Reads a response to its end: message, then trailers (or headers alone, where it failed early).
+async fn read<B>(response: Response<B>) -> Reply
+where
+    B: http_body::Body + Unpin,
+    B::Error: std::error::Error + 'static,
+{
+    let (head, mut body) = response.into_parts();
+    if let Some(status) = Status::from_header_map(&head.headers) {
+        return reply(&status, &[]);
+    }
+    if head.status != StatusCode::OK {
+        return reply(&of_http(head.status), &[]);
+    }
+    let mut message = BytesMut::new();
+    let mut trailers = HeaderMap::new();
+    while let Some(frame) = body.frame().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Reply::none("connection", reasons(&error)),
+        };
+        match frame.into_data() {
+            Ok(mut data) => {
+                while data.has_remaining() && message.len() < MAX_ANSWER {
+                    let chunk = data.chunk();
+                    let taken = chunk.len().min(MAX_ANSWER - message.len());
+                    message.extend_from_slice(chunk.get(..taken).unwrap_or_default());
+                    data.advance(taken);
+                }
+            }
+            Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
+        }
+    }
+    match Status::from_header_map(&trailers) {
+        Some(status) => reply(&status, &message),
+        // Cut off by whomever: a proxy, a restart.
+        None => Reply::none("connection", "the answer ended without a status".into()),
+    }
+}
+
+/// What a proxy's answer means, by gRPC's mapping of HTTP statuses.
+fn of_http(status: StatusCode) -> Status {
+    let code = match status.as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502 | 503 | 504 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    Status::new(code, format!("HTTP status {status}"))
+}
+
+fn reply(status: &Status, framed: &[u8]) -> Reply {
+    let word = match status.code() {
+        Code::Ok => "ok",
+        Code::Cancelled => "cancelled",
+        Code::Unknown => "unknown",
+        Code::InvalidArgument => "invalid_argument",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::NotFound => "not_found",
+        Code::AlreadyExists => "already_exists",
+        Code::PermissionDenied => "permission_denied",
+        Code::ResourceExhausted => "resource_exhausted",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::Aborted => "aborted",
+        Code::OutOfRange => "out_of_range",
+        Code::Unimplemented => "unimplemented",
+        Code::Internal => "internal",
+        Code::Unavailable => "unavailable",
+        Code::DataLoss => "data_loss",
+        Code::Unauthenticated => "unauthenticated",
+    };
+    Reply { status: word, answer: judge(status, framed) }
+}
+
+fn judge(status: &Status, framed: &[u8]) -> Answer {
+    let why = format!("{:?}: {}", status.code(), words(status.message()));
+    match status.code() {
+        Code::Ok => Answer::taken(unframed(framed)),
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss => Answer::Later { after: retry_info(status.details()), why },
+        Code::ResourceExhausted => match retry_info(status.details()) {
+            Some(after) => Answer::Later { after: Some(after), why },
+            None => Answer::TooLarge(why),
+        },
+        Code::InvalidArgument => Answer::Invalid(why),
+        Code::Unimplemented => Answer::Unsupported(why),
+        _ => Answer::Refused(why),
+    }
+}
+
+/// The first message of a gRPC body; nothing when it is compressed, which we never allow.
+fn unframed(framed: &[u8]) -> &[u8] {
+    match framed.split_first_chunk::<5>() {
+        Some(([0, a, b, c, d], rest)) => {
+            let len = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+            rest.get(..len).unwrap_or_default()
+        }
+        _ => &[],
+    }
+}
+
+/// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
+fn retry_info(details: &[u8]) -> Option<Duration> {
+    let mut infos = Fields::new(details).map_while(Result::ok).filter_map(|field| {
+        let Payload::Bytes(any) = field.payload else { return None };
+        (field.number == 3).then(|| typed(any)).flatten()
+    });
+    let info = infos.next()?;
+    let mut delay = Duration::ZERO;
+    for field in Fields::new(info).map_while(Result::ok) {
+        if let (1, Payload::Bytes(duration)) = (field.number, field.payload) {
+            let mut seconds = 0;
+            let mut nanos = 0;
+            for field in Fields::new(duration).map_while(Result::ok) {
+                match (field.number, field.payload) {
+                    (1, Payload::Varint(v)) => seconds = u64::try_from(v.cast_signed()).unwrap_or(0),
+                    (2, Payload::Varint(v)) => nanos = u32::try_from(v).unwrap_or(0).min(999_999_999),
+                    _ => {}
+                }
+            }
+            delay = Duration::new(seconds, nanos);
+        }
+    }
+    Some(delay)
+}
+
+/// The content of an `Any` that holds a RetryInfo.
+fn typed(any: &[u8]) -> Option<&[u8]> {
+    let mut is_retry_info = false;
+    let mut value: &[u8] = &[];
+    for field in Fields::new(any).map_while(Result::ok) {
+        match (field.number, field.payload) {
+            (1, Payload::Bytes(url)) => is_retry_info = url.ends_with(b"/google.rpc.RetryInfo"),
+            (2, Payload::Bytes(bytes)) => value = bytes,
+            _ => {}
+        }
+    }
+    is_retry_info.then_some(value)
+}
+
+#[derive(Clone)]
+struct Secured {
+    connector: tokio_rustls::TlsConnector,
+    name: rustls::pki_types::ServerName<'static>,
+}
+
+/// Makes connections: TCP without delay, secured where the endpoint is.
+#[derive(Clone)]
+struct Connector {
+    authority: Arc<str>,
+    tls: Option<Secured>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (tls: {})", self.authority, self.tls.is_some())
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Connecting = Pin<Box<dyn Future<Output = std::io::Result<TokioIo<Box<dyn Stream>>>> + Send>>;
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Box<dyn Stream>>;
+    type Error = std::io::Error;
+    type Future = Connecting;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Connecting {
+        let Connector { authority, tls } = self.clone();
+        Box::pin(async move {
+            let tcp = TcpStream::connect(&*authority).await?;
+            tcp.set_nodelay(true)?;
+            let stream: Box<dyn Stream> = match tls {
+                Some(tls) => Box::new(tls.connector.connect(tls.name, tcp).await?),
+                None => Box::new(tcp),
+            };
+            Ok(TokioIo::new(stream))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_read_as_in_the_collector() {
+        let read = |text: &str, insecure| Target::read(text, insecure).map(|t| (t.uri.to_string(), t.tls));
+        assert_eq!(read("h:4317", false), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(read("h:4317", true), Ok(("http://h:4317/".into(), false)));
+        assert_eq!(read("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
+        assert_eq!(read("https://h:4317/", false), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(read("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
+        for bad in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
+            assert!(Target::read(bad, false).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_codes_of_the_specification_are_retried() {
+        let later = |code| matches!(judge(&Status::new(code, ""), &[]), Answer::Later { .. });
+        for code in (0..=16).map(Code::from_i32) {
+            let expected = matches!(
+                code,
+                Code::Cancelled
+                    | Code::DeadlineExceeded
+                    | Code::Aborted
+                    | Code::OutOfRange
+                    | Code::Unavailable
+                    | Code::DataLoss
+            );
+            assert_eq!(later(code), expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn retry_info_is_found_among_details_and_anything_else_is_not() {
+        // google.rpc.Status { details: [Any { "…/google.rpc.RetryInfo", RetryInfo { 2.5 s } }] }
+        let duration = [0x08, 2, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01];
+        let mut any = vec![0x0a, 40];
+        any.extend(b"type.googleapis.com/google.rpc.RetryInfo");
+        any.extend([0x12, 10, 0x0a, 8]);
+        any.extend(duration);
+        let mut details = vec![0x08, 8, 0x1a, u8::try_from(any.len()).unwrap()];
+        details.extend(&any);
+        assert_eq!(retry_info(&details), Some(Duration::from_millis(2500)));
+        assert_eq!(retry_info(&[]), None);
+        assert_eq!(retry_info(b"\x1a\x04\x0a\x02ab"), None);
+        let status = Status::with_details(Code::ResourceExhausted, "slow down", details.into());
+        assert!(matches!(judge(&status, &[]), Answer::Later { after: Some(_), .. }));
+        assert!(matches!(judge(&Status::new(Code::ResourceExhausted, ""), &[]), Answer::TooLarge(_)));
+    }
+}

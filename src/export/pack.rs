@@ -1,0 +1,212 @@
+//! Pieces made into one request body.
+//!
+//! In: encoded pieces. Out: one message in several buffers that share the pieces' memory; small
+//! pieces are copied together, since a frame and a write each would cost more than the copy.
+//! With compression on: one buffer, packed once however often it is sent.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+
+use super::config::Compression;
+
+/// Pieces below this are copied into a shared buffer; larger ones are sent from where they are.
+const SMALL: usize = 8 << 10;
+
+/// Above this, compressing takes long enough (over a millisecond) to hold up the runtime's thread.
+const OWN_THREAD: usize = 128 << 10;
+
+/// One message, ready to be sent, any number of times.
+#[derive(Clone, Debug)]
+pub(super) struct Packed {
+    chunks: Vec<Bytes>,
+    /// Bytes on the wire.
+    pub len: usize,
+    /// What it is compressed with.
+    pub encoding: Compression,
+}
+
+/// How to pack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    pub compression: Compression,
+    pub level: u32,
+}
+
+impl Compression {
+    /// The name in `grpc-encoding` and `content-encoding`.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Compression::None => None,
+            Compression::Gzip => Some("gzip"),
+            Compression::Zstd => Some("zstd"),
+        }
+    }
+}
+
+impl Packing {
+    /// Joins and, where configured, compresses.
+    pub async fn pack(self, pieces: impl Iterator<Item = &Bytes>) -> Packed {
+        let chunks = join(pieces);
+        let len = chunks.iter().map(Bytes::len).sum();
+        if self.compression == Compression::None || len == 0 {
+            return Packed { chunks, len, encoding: Compression::None };
+        }
+        let plain = Packed { chunks, len, encoding: Compression::None };
+        let packed = if len < OWN_THREAD {
+            self.compress(&plain.chunks)
+        } else {
+            let chunks = plain.chunks.clone();
+            let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
+            task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+        };
+        match packed {
+            Ok(bytes) => Packed { len: bytes.len(), chunks: vec![bytes.into()], encoding: self.compression },
+            Err(error) => {
+                // Writing into memory does not fail; were it to, plain bytes are as good.
+                tracing::warn!(%error, "could not compress a request; sending it uncompressed");
+                plain
+            }
+        }
+    }
+
+    fn compress(self, chunks: &[Bytes]) -> io::Result<Vec<u8>> {
+        match self.compression {
+            Compression::None => Ok(chunks.concat()),
+            Compression::Gzip => {
+                let level = flate2::Compression::new(self.level.min(9));
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+                chunks.iter().try_for_each(|chunk| encoder.write_all(chunk))?;
+                encoder.finish()
+            }
+            Compression::Zstd => {
+                let level = i32::try_from(self.level.clamp(1, 22)).unwrap_or(1);
+                let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
+                chunks.iter().try_for_each(|chunk| encoder.write_all(chunk))?;
+                encoder.finish()
+            }
+        }
+    }
+}
+
+fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
+    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut small: Vec<&Bytes> = Vec::new();
+    let flush = |small: &mut Vec<&Bytes>, chunks: &mut Vec<Bytes>| match small.as_slice() {
+        [] => {}
+        [one] => {
+            chunks.push((*one).clone());
+            small.clear();
+        }
+        several => {
+            let mut joined = BytesMut::with_capacity(several.iter().map(|b| b.len()).sum());
+            several.iter().for_each(|b| joined.extend_from_slice(b));
+            chunks.push(joined.freeze());
+            small.clear();
+        }
+    };
+    for piece in pieces {
+        if piece.len() >= SMALL {
+            flush(&mut small, &mut chunks);
+            chunks.push(piece.clone());
+        } else if !piece.is_empty() {
+            small.push(piece);
+        }
+    }
+    flush(&mut small, &mut chunks);
+    chunks
+}
+
+impl Packed {
+    /// As the body of an HTTP request.
+    pub fn body(&self) -> PackedBody {
+        PackedBody { chunks: self.chunks.iter().cloned().collect(), left: self.len as u64 }
+    }
+
+    /// As the body of a gRPC request: one message behind its five-byte prefix.
+    pub fn grpc_body(&self) -> PackedBody {
+        let mut prefix = BytesMut::with_capacity(5);
+        prefix.put_u8(u8::from(self.encoding != Compression::None));
+        prefix.put_u32(u32::try_from(self.len).unwrap_or(u32::MAX));
+        let mut chunks = VecDeque::with_capacity(self.chunks.len() + 1);
+        chunks.push_back(prefix.freeze());
+        chunks.extend(self.chunks.iter().cloned());
+        PackedBody { chunks, left: self.len as u64 + 5 }
+    }
+}
+
+/// A body of known length in several buffers.
+#[derive(Debug)]
+pub(super) struct PackedBody {
+    chunks: VecDeque<Bytes>,
+    left: u64,
+}
+
+impl http_body::Body for PackedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.chunks.pop_front();
+        self.left -= next.as_ref().map_or(0, |chunk| chunk.len() as u64).min(self.left);
+        Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn large_pieces_are_not_copied_and_small_ones_are_joined() {
+        let large = Bytes::from(vec![7u8; SMALL]);
+        let pieces =
+            [Bytes::from_static(b"ab"), Bytes::from_static(b"cd"), large.clone(), Bytes::from_static(b"e")];
+        let packing = Packing { compression: Compression::None, level: 1 };
+        let packed = packing.pack(pieces.iter()).await;
+        assert_eq!(packed.chunks.len(), 3);
+        assert_eq!(packed.chunks[1].as_ptr(), large.as_ptr());
+        assert_eq!(packed.chunks[0], "abcd");
+        let body = packed.grpc_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body[..5], [0, 0, 0, 0x20, 0x05]);
+        assert_eq!(body[5..], pieces.concat());
+    }
+
+    #[tokio::test]
+    async fn both_compressions_give_back_what_went_in() {
+        let pieces = [Bytes::from(vec![1u8; OWN_THREAD]), Bytes::from_static(b"tail")];
+        for compression in [Compression::Gzip, Compression::Zstd] {
+            let packed = Packing { compression, level: 1 }.pack(pieces.iter()).await;
+            assert!(packed.len < 10_000 && packed.encoding == compression);
+            let bytes = packed.body().collect().await.unwrap().to_bytes();
+            let mut out = Vec::new();
+            match compression {
+                Compression::Gzip => {
+                    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).unwrap();
+                }
+                _ => out = zstd::decode_all(&bytes[..]).unwrap(),
+            }
+            assert_eq!(out, pieces.concat());
+        }
+    }
+}
