@@ -34,25 +34,42 @@ pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};
 
 use load::Sections;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::receive::OtlpConfig;
+use crate::telemetry::admin::AdminConfig;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields, default)]
 pub struct Config {
+    /// Where telemetry comes in.
+    pub receivers: Receivers,
     /// What is measured, when, and what is written about it.
     pub verdict: Verdict,
     /// How much may be held.
     pub memory: Memory,
+    /// Health, readiness and metrics of this process.
+    pub admin: AdminConfig,
     /// What holds for the process as a whole.
     pub service: Service,
+}
+
+/// `receivers:`
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Receivers {
+    /// OTLP over gRPC and HTTP.
+    pub otlp: OtlpConfig,
 }
 
 impl Config {
     fn read(sections: &mut Sections) -> Config {
         let config = Config {
+            receivers: sections.section("receivers"),
             verdict: sections.section("verdict"),
             memory: sections.section("memory"),
+            admin: sections.section("admin"),
             service: sections.section("service"),
         };
         sections.problems("verdict", config.verdict.problems());
