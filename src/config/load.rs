@@ -124,6 +124,14 @@ impl Sections {
         self.entry(name).and_then(|node| self.value(&node, &[key(name)])).unwrap_or_default()
     }
 
+    /// As [`Sections::section`], with another default.
+    pub fn section_or<T: DeserializeOwned>(&mut self, name: &'static str, default: T) -> T {
+        match self.entry(name) {
+            Some(node) => self.value(&node, &[key(name)]).unwrap_or(default),
+            None => default,
+        }
+    }
+
     /// The node of a top-level section, if it was written.
     pub fn entry(&mut self, name: &'static str) -> Option<Node> {
         self.seen.push(name);
@@ -133,6 +141,15 @@ impl Sections {
     /// Reads `node`, which stands at `path`.
     pub fn value<T: DeserializeOwned>(&mut self, node: &Node, path: &[Step]) -> Option<T> {
         read::read(node, path, &mut self.issues)
+    }
+
+    /// Whether something at or beneath `path` has been found faulty already.
+    pub fn is_broken(&self, path: &[Step]) -> bool {
+        let prefix = dotted(path);
+        let beneath = |key: &str| {
+            key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.issues.iter().any(|issue| beneath(&issue.key))
     }
 
     /// Notes a fault at `path`.
@@ -146,7 +163,7 @@ impl Sections {
         for (below, message) in found {
             let path = undotted(&format!("{section}.{below}"));
             // A value that was not readable was taken out: what its absence causes is no news.
-            if !self.issues.iter().any(|issue| issue.key.starts_with(&dotted(&path))) {
+            if !self.is_broken(&path) {
                 self.fault(&path, message, None);
             }
         }

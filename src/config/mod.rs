@@ -36,11 +36,12 @@ use load::Sections;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc, Tls};
 use crate::receive::OtlpConfig;
 use crate::telemetry::admin::AdminConfig;
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields, default)]
 pub struct Config {
     /// Where telemetry comes in.
@@ -49,6 +50,9 @@ pub struct Config {
     pub verdict: Verdict,
     /// How much may be held.
     pub memory: Memory,
+    /// Where telemetry goes, by id. Default: `otlp_grpc` to 127.0.0.1:14317 without TLS. Given
+    /// any, that one is not there unless it is written.
+    pub exporters: ExporterConfigs,
     /// Health, readiness and metrics of this process.
     pub admin: AdminConfig,
     /// What holds for the process as a whole.
@@ -63,17 +67,68 @@ pub struct Receivers {
     pub otlp: OtlpConfig,
 }
 
+/// Where the Collector's own receiver would stand, moved up by 10000, so that both fit on a machine.
+const DESTINATION: &str = "127.0.0.1:14317";
+
+impl Default for Config {
+    fn default() -> Config {
+        let local = OtlpGrpc {
+            endpoint: DESTINATION.to_owned(),
+            tls: Tls { insecure: true, ..Tls::default() },
+            ..OtlpGrpc::default()
+        };
+        let exporters = ExporterConfigs([("otlp_grpc".to_owned(), ExporterConfig::Grpc(local))].into());
+        let mut service = Service::default();
+        service.exporters = exporters.0.keys().cloned().collect();
+        Config {
+            receivers: Receivers::default(),
+            verdict: Verdict::default(),
+            memory: Memory::default(),
+            exporters,
+            admin: AdminConfig::default(),
+            service,
+        }
+    }
+}
+
 impl Config {
     fn read(sections: &mut Sections) -> Config {
-        let config = Config {
+        let default = Config::default();
+        let mut config = Config {
             receivers: sections.section("receivers"),
             verdict: sections.section("verdict"),
             memory: sections.section("memory"),
+            exporters: sections.section_or("exporters", default.exporters),
             admin: sections.section("admin"),
             service: sections.section("service"),
         };
+        if config.service.exporters.is_empty() {
+            config.service.exporters = config.exporters.0.keys().cloned().collect();
+        }
         sections.problems("verdict", config.verdict.problems());
         sections.problems("service", config.service.problems());
+        let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));
+        sections.problems("exporters", of_exporters.collect());
+        config.exporters_are_there(sections);
         config
+    }
+
+    fn exporters_are_there(&self, sections: &mut Sections) {
+        let defined = || self.exporters.0.keys().map(String::as_str);
+        if self.service.exporters.is_empty() {
+            let message = "no exporter is defined, so that telemetry would go nowhere".to_owned();
+            sections.fault(&[load::key("exporters")], message, None);
+        }
+        for (i, id) in self.service.exporters.iter().enumerate() {
+            let path = [load::key("service"), load::key("exporters"), node::Step::Item(i)];
+            if !self.exporters.0.contains_key(id)
+                && !sections.is_broken(&[load::key("exporters"), load::key(id)])
+            {
+                let message = format!("'{id}' is not defined under exporters");
+                sections.fault(&path, message, issue::nearest(id, defined()));
+            } else if self.service.exporters.iter().take(i).any(|before| before == id) {
+                sections.fault(&path, format!("'{id}' is named twice"), None);
+            }
+        }
     }
 }

@@ -87,3 +87,46 @@ fn values_that_make_no_sense_together_are_faults() {
     assert!(found[2].starts_with("0.yaml:5:21: verdict.metrics.completeness.threshold"), "{found:?}");
     assert_eq!(faults("- a list").len(), 1);
 }
+
+#[test]
+fn an_exporter_that_is_named_must_be_defined() {
+    let found = faults(
+        "exporters: { console: {}, otlp_grpc/b: { endpoint: 'a:1' } }\nservice: { exporters: [consol, otlp_grpc, console, console] }",
+    );
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(
+        found[0].contains("service.exporters[0]: 'consol' is not defined") && found[0].contains("console")
+    );
+    assert!(found[2].starts_with("0.yaml:2:") && found[2].contains("named twice"), "{found:?}");
+    let config = load("exporters: { console: {}, file/a: { path: x } }").unwrap();
+    assert_eq!(config.service.exporters, ["console", "file/a"]);
+    assert_eq!(load("").unwrap().service.exporters, ["otlp_grpc"]);
+}
+
+#[test]
+fn faults_of_exporters_are_told_by_exporter() {
+    let found = faults(
+        "exporters:\n  kafka: {}\n  otlp_htp/a: { endpoint: x }\n  otlp_grpc:\n    endpiont: a:1\n    tls: { insecure: perhaps }\n  file: {}\nservice: { exporters: [kafka, otlp_grpc] }",
+    );
+    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let expected = [
+        "exporters.kafka",
+        "exporters.otlp_htp/a",
+        "exporters.otlp_grpc.endpoint",
+        "exporters.otlp_grpc.endpiont",
+        "exporters.otlp_grpc.tls.insecure",
+        "exporters.file.path",
+    ];
+    assert_eq!(keys, expected, "{found:#?}");
+}
+
+#[test]
+fn a_password_of_digits_stays_text() {
+    let yaml = "exporters: { otlp_http: { endpoint: 'http://a:1', headers: { x-token: 0123, x-other: \"${env:BUDGET}\" } } }";
+    let config = load(yaml).unwrap();
+    let ExporterConfig::Http(http) = &config.exporters.0["otlp_http"] else { panic!("not http") };
+    assert_eq!(http.headers["x-token"].expose(), "0123");
+    assert_eq!(http.headers["x-other"].expose(), "4096");
+    let shown = config.to_yaml().unwrap();
+    assert!(!shown.contains("0123") && !shown.contains("4096") && shown.contains("[redacted]"), "{shown}");
+}
