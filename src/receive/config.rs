@@ -180,8 +180,56 @@ pub struct HttpConfig {
     pub max_connections: u32,
     /// Requests that one HTTP/2 connection may have open at once. Default 128.
     pub max_concurrent_streams: u32,
-    /// Largest list of request headers. Default 16KiB. A request with more is refused (431).
+    /// Largest list of request headers. Default 64KiB. A request with more is refused (431). Over
+    /// HTTP/1.1 bodies are read in steps of this size too.
     pub max_header_size: Size,
+}
+
+impl OtlpConfig {
+    /// What is wrong with the values, as (key below `receivers.otlp`, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut problems = Vec::new();
+        let mut positive = |key: &str, value: u64| {
+            if value == 0 {
+                problems.push((key.to_owned(), "must be at least 1: nothing could be received".to_owned()));
+            }
+        };
+        positive("admission.request_limit_mib", self.admission.request_limit_mib);
+        if let Some(grpc) = &self.protocols.grpc {
+            positive("protocols.grpc.max_recv_msg_size_mib", grpc.max_recv_msg_size_mib);
+            positive("protocols.grpc.max_concurrent_streams", grpc.max_concurrent_streams.into());
+            positive("protocols.grpc.max_connections", grpc.max_connections.into());
+            positive("protocols.grpc.max_header_size", grpc.max_header_size.0);
+        }
+        if let Some(http) = &self.protocols.http {
+            positive("protocols.http.max_request_body_size", http.max_request_body_size.0);
+            positive("protocols.http.max_concurrent_streams", http.max_concurrent_streams.into());
+            positive("protocols.http.max_connections", http.max_connections.into());
+            positive("protocols.http.max_header_size", http.max_header_size.0);
+            problems.extend(http.path_problems());
+        }
+        problems
+    }
+}
+
+impl HttpConfig {
+    fn path_problems(&self) -> Vec<(String, String)> {
+        let paths = [
+            ("traces_url_path", &self.traces_url_path),
+            ("logs_url_path", &self.logs_url_path),
+            ("metrics_url_path", &self.metrics_url_path),
+        ];
+        let mut problems = Vec::new();
+        for (i, (key, path)) in paths.into_iter().enumerate() {
+            let key = format!("protocols.http.{key}");
+            if !path.starts_with('/') {
+                problems.push((key, format!("{path:?} must begin with a slash")));
+            } else if let Some((other, _)) = paths.iter().take(i).find(|(_, taken)| *taken == path) {
+                problems.push((key, format!("{path:?} is {other} already")));
+            }
+        }
+        problems
+    }
 }
 
 impl Default for Protocols {
@@ -203,7 +251,7 @@ impl Default for GrpcConfig {
             max_recv_msg_size_mib: 64,
             max_concurrent_streams: 128,
             max_connections: 1024,
-            max_header_size: Size(16 << 10),
+            max_header_size: Size(64 << 10),
             keepalive: Keepalive::default(),
         }
     }
@@ -231,7 +279,7 @@ impl Default for HttpConfig {
             read_header_timeout: Period::secs(60),
             max_connections: 1024,
             max_concurrent_streams: 128,
-            max_header_size: Size(16 << 10),
+            max_header_size: Size(64 << 10),
         }
     }
 }
@@ -264,6 +312,22 @@ mod tests {
         config.protocols.grpc = None;
         let printed = serde_saphyr::to_string(&config).unwrap();
         assert_eq!(read(&printed).unwrap(), config, "{printed}");
+    }
+
+    #[test]
+    fn limits_of_zero_and_paths_that_cannot_be_reached_are_problems_each_named_by_its_key() {
+        assert_eq!(OtlpConfig::default().problems(), []);
+        let http = "http: { logs_url_path: /v1/traces, metrics_url_path: v1/metrics, max_connections: 0 }";
+        let yaml = format!("admission: {{ request_limit_mib: 0 }}\nprotocols: {{ {http} }}");
+        let problems = read(&yaml).unwrap().problems();
+        let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
+        let wanted = [
+            "admission.request_limit_mib",
+            "protocols.http.max_connections",
+            "protocols.http.logs_url_path",
+            "protocols.http.metrics_url_path",
+        ];
+        assert_eq!(keys, wanted, "{problems:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -66,6 +67,16 @@ pub(crate) fn router(desk: Desk, config: &HttpConfig) -> Router {
 
 async fn answer(desk: &Desk, paths: &Paths, request: Request) -> Response {
     let (parts, mut body) = request.into_parts();
+    let answer = respond(desk, paths, &parts, &mut body).await;
+    // Who waits for "100 Continue" sends no body to a refusal; HTTP/2 ends a stream by itself.
+    let unread = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
+    if unread && !matches!(answer.status(), StatusCode::OK | StatusCode::REQUEST_TIMEOUT) {
+        drain(&mut body).await;
+    }
+    answer
+}
+
+async fn respond(desk: &Desk, paths: &Paths, parts: &Parts, body: &mut Body) -> Response {
     let Some(signal) = paths.signal(parts.uri.path()) else {
         return plain(StatusCode::NOT_FOUND, "no such path");
     };
@@ -76,13 +87,11 @@ async fn answer(desk: &Desk, paths: &Paths, request: Request) -> Response {
     }
     let Some(format) = format(&parts.headers) else {
         desk.unsupported(signal);
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/x-protobuf or application/json");
+        let text = "send application/x-protobuf or application/json";
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     };
-    let answer = take(desk, signal, format, &parts.headers, &mut body).await;
+    let answer = take(desk, signal, format, &parts.headers, body).await;
     desk.count(signal, &answer);
-    if answer.is_err() && parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT) {
-        drain(&mut body, desk.limit).await;
-    }
     match answer {
         Ok(accepted) => success(signal, format, accepted),
         Err(rejection) => failure(format, &rejection),
@@ -159,17 +168,8 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
 
 /// Reads on, keeping nothing: over HTTP/1.1 a sender reads no answer before its body is out, and
 /// a connection closed under it would take the answer along.
-async fn drain(body: &mut Body, limit: usize) {
-    let reading = async {
-        let mut left = limit;
-        while let Some(Ok(frame)) = body.frame().await {
-            let length = frame.data_ref().map_or(0, Bytes::len);
-            match left.checked_sub(length) {
-                Some(rest) => left = rest,
-                None => return,
-            }
-        }
-    };
+async fn drain(body: &mut Body) {
+    let reading = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = timeout(DRAIN_TIME, reading).await;
 }
 

@@ -83,6 +83,8 @@ impl Listener {
         stop: CancellationToken,
         grace: Duration,
     ) {
+        // Resolves handlers once instead of for each request.
+        let router = router.with_state::<()>(());
         let slots = Arc::new(Semaphore::new(limits.connections.max(1) as usize));
         let builder = builder(&limits);
         let tasks = TaskTracker::new();
@@ -149,7 +151,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
-        // hyper wants at least 8 KiB here; it answers 431 to more.
+        // Bounds the headers (431) and the steps in which bodies are read; hyper wants 8 KiB.
         .max_buf_size(limits.header_bytes.max(8 << 10));
     builder
         .http2()
