@@ -1,0 +1,364 @@
+//! The conventions compiled for one pass: each key leads to what it says in one hash lookup.
+//!
+//! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`Table`].
+
+use std::collections::HashMap;
+
+use super::overrides::{EventRule, Field, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+use crate::trace::Kind;
+
+/// The built-in conventions in their order of precedence for fields (conventions, sections 1-5).
+const BUILT_IN: [(&str, &str); 13] = [
+    ("otel_genai", include_str!("convention/otel_genai.yaml")),
+    ("openinference", include_str!("convention/openinference.yaml")),
+    ("vercel_ai", include_str!("convention/vercel_ai.yaml")),
+    ("openllmetry", include_str!("convention/openllmetry.yaml")),
+    ("google_adk", include_str!("convention/google_adk.yaml")),
+    ("langfuse", include_str!("convention/langfuse.yaml")),
+    ("mlflow", include_str!("convention/mlflow.yaml")),
+    ("pydantic_ai", include_str!("convention/pydantic_ai.yaml")),
+    ("trulens", include_str!("convention/trulens.yaml")),
+    ("langsmith", include_str!("convention/langsmith.yaml")),
+    ("traceai", include_str!("convention/traceai.yaml")),
+    ("others", include_str!("convention/others.yaml")),
+    ("generic", include_str!("convention/generic.yaml")),
+];
+
+/// Why the tables could not be compiled. Built-in tables are tested, so it is the user's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableError {
+    /// A name in `precedence` is no built-in convention.
+    #[error("no convention is called '{name}'; there are: {known}")]
+    UnknownConvention {
+        /// As configured.
+        name: String,
+        /// The built-in names.
+        known: String,
+    },
+    /// A flattened list without its leaves.
+    #[error("field {field:?} reads '{key}', but 'flattened' does not say what its leaves hold")]
+    UnknownList {
+        /// The field.
+        field: Field,
+        /// The list.
+        key: String,
+    },
+    /// A built-in table does not parse.
+    #[error("built-in convention '{name}': {why}")]
+    BuiltIn {
+        /// The convention.
+        name: &'static str,
+        /// The parser's message.
+        why: String,
+    },
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    convention: String,
+    #[serde(rename = "version")]
+    _version: String,
+    table: Overrides,
+}
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// How a candidate for a field ranks: lower is asked first.
+pub(crate) type Order = u16;
+
+/// A statement about a kind.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct KindSays {
+    pub(crate) rank: Rank,
+    pub(crate) order: Order,
+    pub(crate) kind: Kind,
+    pub(crate) lifecycle: bool,
+}
+
+#[derive(Debug)]
+struct KindRule {
+    rank: Rank,
+    order: Order,
+    values: Map<Box<str>, (Kind, bool)>,
+    beginnings: Vec<(Box<str>, Kind)>,
+    otherwise: Option<Kind>,
+}
+
+/// All that one key can say.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) fields: Vec<(Field, Order)>,
+    kinds: Vec<KindRule>,
+    flags: Vec<(Meaning, Vec<String>)>,
+}
+
+/// All that the keys of one flattened list can say.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) entry: Entry,
+    leaves: Map<Box<str>, Piece>,
+    nested: Map<Box<str>, Map<Box<str>, Piece>>,
+}
+
+/// One leaf of a flattened key: indexes and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) n: u32,
+    pub(crate) m: u32,
+    pub(crate) piece: Piece,
+}
+
+/// The compiled tables.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    exact: Map<Box<str>, Entry>,
+    groups: Map<Box<str>, Group>,
+    open: Vec<(Box<str>, Field, Order)>,
+    names: Vec<(NameRule, Order)>,
+    pub(crate) events: Map<Box<str>, EventRule>,
+    /// By convention, since `{}` is a value in one and nothing in another.
+    absent: Vec<Vec<String>>,
+    redacted: Vec<String>,
+    pub(crate) planning_tools: Vec<String>,
+    pub(crate) plan_markers: Vec<PlanMarker>,
+    pub(crate) final_answer_tools: Vec<String>,
+    pub(crate) not_failures: Vec<String>,
+    pub(crate) plan_heuristic: bool,
+}
+
+/// Candidates that one convention can have for one field.
+const PER_CONVENTION: Order = 64;
+
+impl Table {
+    pub(crate) fn new(user: &Overrides) -> Result<Table, TableError> {
+        let mut built_in = Vec::new();
+        for (name, text) in BUILT_IN {
+            let file: File = serde_saphyr::from_str(text)
+                .map_err(|e| TableError::BuiltIn { name, why: e.to_string() })?;
+            built_in.push((file.convention, file.table));
+        }
+        for name in &user.precedence {
+            if !built_in.iter().any(|(n, _)| n == name) {
+                let known: Vec<_> = BUILT_IN.iter().map(|(n, _)| *n).collect();
+                return Err(TableError::UnknownConvention { name: name.clone(), known: known.join(", ") });
+            }
+        }
+        let place = |name: &String| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
+        built_in.sort_by_key(|(name, _)| place(name));
+        let mut table = Table { plan_heuristic: user.plan_heuristic, ..Table::default() };
+        table.add(0, user);
+        for (i, (_, built_in)) in built_in.iter().enumerate() {
+            table.add(i as Order + 1, built_in);
+        }
+        table.check()?;
+        Ok(table)
+    }
+
+    fn add(&mut self, convention: Order, from: &Overrides) {
+        let base = convention * PER_CONVENTION;
+        for (list, leaves) in &from.flattened {
+            let group = self.groups.entry(prefix(list)).or_default();
+            for (tail, piece) in leaves {
+                match tail.split_once("#.") {
+                    Some((head, rest)) => {
+                        group.nested.entry(head.into()).or_default().insert(rest.into(), *piece);
+                    }
+                    None => {
+                        group.leaves.insert(tail.as_str().into(), *piece);
+                    }
+                }
+            }
+        }
+        for (field, keys) in &from.fields {
+            for (i, key) in keys.iter().enumerate() {
+                let order = base + (i as Order).min(PER_CONVENTION - 1);
+                match key.strip_suffix('*') {
+                    Some(open) => self.open.push((open.into(), *field, order)),
+                    None => self.entry(key).fields.push((*field, order)),
+                }
+            }
+        }
+        for kind in &from.kinds {
+            let mut rule = KindRule {
+                rank: kind.rank,
+                order: base,
+                values: Map::default(),
+                beginnings: Vec::new(),
+                otherwise: kind.otherwise,
+            };
+            for (value, says) in &kind.values {
+                let value = value.to_ascii_lowercase();
+                let lifecycle = kind.lifecycle.iter().any(|l| l.eq_ignore_ascii_case(&value));
+                match value.strip_suffix('*') {
+                    Some(begin) => rule.beginnings.push((begin.into(), *says)),
+                    None => {
+                        rule.values.insert(value.into(), (*says, lifecycle));
+                    }
+                }
+            }
+            self.entry(&kind.key).kinds.push(rule);
+        }
+        for flag in &from.flags {
+            self.entry(&flag.key).flags.push((flag.means, flag.values.clone()));
+        }
+        self.names.extend(from.names.iter().map(|rule| (rule.clone(), base)));
+        for (name, rule) in &from.events {
+            self.events.entry(name.as_str().into()).or_insert(*rule);
+        }
+        self.absent.push(from.absent.clone());
+        self.redacted.extend(from.redacted.iter().cloned());
+        self.planning_tools.extend(from.planning_tools.iter().cloned());
+        self.plan_markers.extend(from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }));
+        self.final_answer_tools.extend(from.final_answer_tools.iter().cloned());
+        self.not_failures.extend(from.not_failures.iter().cloned());
+    }
+
+    fn entry(&mut self, key: &str) -> &mut Entry {
+        match key.ends_with(".#") {
+            true => &mut self.groups.entry(prefix(key)).or_default().entry,
+            false => self.exact.entry(key.into()).or_default(),
+        }
+    }
+
+    fn check(&self) -> Result<(), TableError> {
+        for (key, group) in &self.groups {
+            if let Some((field, _)) = group.entry.fields.first()
+                && group.leaves.is_empty()
+                && group.nested.is_empty()
+            {
+                return Err(TableError::UnknownList { field: *field, key: format!("{key}#") });
+            }
+        }
+        Ok(())
+    }
+
+    /// What `key` says as a whole.
+    pub(crate) fn exact(&self, key: &str) -> Option<&Entry> {
+        self.exact.get(key)
+    }
+
+    /// The flattened list that `key` belongs to, and what remains of the key after the prefix.
+    pub(crate) fn group<'t, 'k>(&'t self, key: &'k str) -> Option<(&'t Group, &'k str)> {
+        let at = first_index(key)?;
+        let (head, tail) = key.split_at_checked(at)?;
+        self.groups.get(head).map(|g| (g, tail))
+    }
+
+    /// The flattened map that `key` belongs to: field, order, and the entry's own key.
+    pub(crate) fn open<'k>(&self, key: &'k str) -> Option<(Field, Order, &'k str)> {
+        self.open.iter().find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_ref())?)))
+    }
+
+    /// What the span's name says of its kind.
+    pub(crate) fn by_name(&self, scope: &str, name: &str) -> Option<KindSays> {
+        self.names
+            .iter()
+            .filter(|(rule, _)| scope.starts_with(&rule.scope) && matches(&rule.name, name))
+            .map(|(rule, order)| KindSays { rank: rule.rank, order: *order, kind: rule.kind, lifecycle: false })
+            .min_by_key(|says| (says.rank, says.order))
+    }
+
+    /// The value is one that its convention writes for "not recorded".
+    pub(crate) fn is_absent(&self, order: Order, value: &str) -> bool {
+        value.is_empty()
+            || self
+                .absent
+                .get(usize::from(order % EVENT_ORDER / PER_CONVENTION))
+                .is_some_and(|words| words.iter().any(|w| w == value))
+            || self.absent.first().is_some_and(|words| words.iter().any(|w| w == value))
+    }
+
+    /// The value stands in place of content that was taken out.
+    pub(crate) fn is_redacted(&self, value: &str) -> bool {
+        let value = value.trim_matches('"');
+        self.redacted.iter().any(|word| match word.ends_with([']', '>', '_']) {
+            true => value == word,
+            false => value.starts_with(word.as_str()),
+        })
+    }
+}
+
+/// Attributes of events rank after those of the span: this is added to their order.
+pub(crate) const EVENT_ORDER: Order = 1 << 14;
+
+impl Entry {
+    /// What `value` says of the kind.
+    pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindSays> {
+        self.kinds.iter().filter_map(move |rule| {
+            let mut lower = [0u8; 64];
+            let value = value.trim_matches('"').trim();
+            let found = lower.get_mut(..value.len()).and_then(|buffer| {
+                buffer.copy_from_slice(value.as_bytes());
+                buffer.make_ascii_lowercase();
+                let value = std::str::from_utf8(buffer).ok()?;
+                rule.values.get(value).copied().or_else(|| {
+                    rule.beginnings.iter().find(|(b, _)| value.starts_with(b.as_ref())).map(|(_, k)| (*k, false))
+                })
+            });
+            let (kind, lifecycle) = found.or(rule.otherwise.filter(|_| !value.is_empty()).map(|k| (k, false)))?;
+            Some(KindSays { rank: rule.rank, order: rule.order, kind, lifecycle })
+        })
+    }
+
+    pub(crate) fn says_kind(&self) -> bool {
+        !self.kinds.is_empty()
+    }
+
+    /// What `value` flags.
+    pub(crate) fn flags<'e>(&'e self, value: &'e str) -> impl Iterator<Item = Meaning> + 'e {
+        self.flags
+            .iter()
+            .filter(move |(_, values)| match values.is_empty() {
+                true => !value.is_empty() && value != "false",
+                false => values.iter().any(|v| v.eq_ignore_ascii_case(value.trim_matches('"'))),
+            })
+            .map(|(means, _)| *means)
+    }
+
+    pub(crate) fn says_flag(&self) -> bool {
+        !self.flags.is_empty()
+    }
+}
+
+impl Group {
+    /// The indexes in `tail` (what follows the prefix) and what the leaf holds.
+    pub(crate) fn leaf(&self, tail: &str) -> Option<Leaf> {
+        let (n, tail) = index(tail)?;
+        let tail = tail.strip_prefix('.').unwrap_or(tail);
+        if let Some(piece) = self.leaves.get(tail) {
+            return Some(Leaf { n, m: 0, piece: *piece });
+        }
+        let at = first_index(tail)?;
+        let (head, rest) = tail.split_at_checked(at)?;
+        let (m, rest) = index(rest)?;
+        let piece = self.nested.get(head)?.get(rest.strip_prefix('.')?)?;
+        Some(Leaf { n, m, piece: *piece })
+    }
+}
+
+fn prefix(list: &str) -> Box<str> {
+    list.strip_suffix('#').unwrap_or(list).into()
+}
+
+/// Where the first index stands: after a dot, before digits.
+fn first_index(key: &str) -> Option<usize> {
+    let bytes = key.as_bytes();
+    bytes.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
+}
+
+fn index(text: &str) -> Option<(u32, &str)> {
+    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at_checked(end)?;
+    Some((digits.parse().ok()?, rest))
+}
+
+/// `*` at either end, or once inside, matches anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((begin, end)) => {
+            name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
+        }
+    }
+}

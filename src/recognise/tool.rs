@@ -1,0 +1,214 @@
+//! Tool arguments, results and definitions out of their wrappings (conventions, section 2).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::message::{Text, ToolDefinition};
+use super::node::Node;
+use super::part;
+use super::repr;
+use super::texts::Texts;
+
+/// Tools read of one definition list.
+const MAX_TOOLS: usize = 1_000;
+/// A schema larger than this is kept as a name only.
+const MAX_SCHEMA: usize = 1 << 20;
+
+/// The call's arguments as JSON or, where they are no object, as they stand.
+///
+/// `names` are the tool's parameters in order, to name positional arguments by.
+pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> {
+    match unwrap_arguments(node, names) {
+        Some(node) => Cow::Owned(node.to_json()),
+        None => node.text(),
+    }
+}
+
+fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
+    let Node::Map(entries) = node else { return None };
+    // OpenLLMetry's LangChain handler: the arguments among the run's settings.
+    if let Some(written) = node.get("input_str") {
+        return node.get("inputs").filter(|i| matches!(i, Node::Map(_)) && !i.is_empty()).cloned().or_else(|| {
+            let written = written.as_str()?;
+            match repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
+                Some(map @ Node::Map(_)) => Some(map),
+                _ => Some(named(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
+            }
+        });
+    }
+    // A decorated function: `{"args": [], "kwargs": {}}`, perhaps with settings of the decorator.
+    if let (Some(Node::List(args)), Some(Node::Map(kwargs))) = (node.get("args"), node.get("kwargs")) {
+        let Node::Map(mut all) = named(args.clone(), names) else {
+            return Some(Node::List(args.clone()));
+        };
+        all.extend(kwargs.iter().cloned());
+        return Some(Node::Map(all));
+    }
+    // LangChain's tool node: a tool call in place of its arguments.
+    if let Some(args @ Node::Map(_)) = node.get("args")
+        && node.has("name")
+        && entries.len() <= 4
+    {
+        return Some(args.clone());
+    }
+    match entries.as_slice() {
+        [(key, inner @ Node::Map(_))] if matches!(key.as_ref(), "inputs" | "kwargs" | "arguments") => Some(inner.clone()),
+        _ => None,
+    }
+}
+
+/// Positional arguments under the parameters' names; a bare list where there are too few names.
+fn named<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
+    if args.len() > names.len() {
+        return Node::List(args);
+    }
+    Node::Map(names.iter().map(|n| Cow::Owned((*n).to_owned())).zip(args).collect())
+}
+
+/// What the tool said, and whether the result itself is marked as failed.
+pub(crate) fn result(node: &Node<'_>) -> (String, bool) {
+    result_within(node, 6)
+}
+
+fn result_within(node: &Node<'_>, depth: usize) -> (String, bool) {
+    let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
+    let failed = part::failed(node);
+    // A LangChain message in place of the result; a run's output among its settings.
+    let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
+    let inner = match node.entries() {
+        [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => Some(inner),
+        [(a, inner), (b, _)] if a == "output" && b == "kwargs" => Some(inner),
+        _ if message.is_some() => return within_message(message.unwrap_or(node), failed),
+        _ if node.has("tool_call_id") && node.has("content") => return within_message(node, failed),
+        _ => None,
+    };
+    match inner {
+        Some(inner) => {
+            let (text, inside) = result_within(inner, depth);
+            (text, failed || inside)
+        }
+        None => (part::plain(node).into_owned(), failed || node.items().iter().any(part::failed)),
+    }
+}
+
+fn within_message(message: &Node<'_>, failed: bool) -> (String, bool) {
+    let said = message.get("content").map(part::plain).unwrap_or_default();
+    (said.into_owned(), failed || part::failed(message))
+}
+
+/// The tools in a definition list of any provider's form; names alone make bare definitions.
+pub(crate) fn definitions(node: &Node<'_>, texts: &mut Texts) -> Vec<ToolDefinition> {
+    let mut out = Vec::new();
+    collect(node, texts, &mut out, 5);
+    out
+}
+
+fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, depth: usize) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    match node {
+        Node::Str(s) if s.trim_start().starts_with(['{', '[']) => {
+            if let Some(inner) = Node::json(s) {
+                collect(&inner, texts, out, depth);
+            }
+        }
+        Node::Str(s) if !s.is_empty() && s.len() <= 200 && out.len() < MAX_TOOLS => {
+            out.push(ToolDefinition { name: texts.intern(s), description: None, parameters: None });
+        }
+        Node::List(items) => {
+            for item in items {
+                if out.len() >= MAX_TOOLS {
+                    return;
+                }
+                collect(item, texts, out, depth);
+            }
+        }
+        Node::Map(_) => match definition(node, texts) {
+            Some(definition) => out.push(definition),
+            None => {
+                for key in ["tools", "function_tools", "output_tools", "function_declarations", "functionDeclarations", "functions"] {
+                    if let Some(inner) = node.get(key) {
+                        collect(inner, texts, out, depth);
+                    }
+                }
+                if let Some(config) = node.get("config") {
+                    collect(config, texts, out, depth);
+                }
+            }
+        },
+        _ => {}
+    }
+}
+
+fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
+    let body = node.any(&["function", "toolSpec"]).filter(|f| matches!(f, Node::Map(_))).unwrap_or(node);
+    let name = body.str_at("name").or_else(|| node.str_at("name"))?;
+    let schema = body.any(&["parameters", "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema", "schema", "args_schema"]);
+    let schema = schema.map(|s| s.get("json").or_else(|| s.get("jsonSchema")).unwrap_or(s));
+    Some(ToolDefinition {
+        name: texts.intern(name),
+        description: body.str_at("description").and_then(|d| texts.some(d)),
+        parameters: schema.and_then(parameters),
+    })
+}
+
+/// A JSON schema of parameters. A bare map of parameters (smolagents) is made one.
+pub(crate) fn parameters(node: &Node<'_>) -> Option<Arc<serde_json::Value>> {
+    let node = match node {
+        Node::Str(s) if s.len() <= MAX_SCHEMA => &Node::json(s)?,
+        other => other,
+    };
+    let Node::Map(entries) = node else { return None };
+    let text = node.to_json();
+    if text.len() > MAX_SCHEMA {
+        return None;
+    }
+    let schema: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let is_schema = ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"].iter().any(|k| node.has(k))
+        || node.str_at("type").is_some();
+    if is_schema {
+        return Some(Arc::new(schema));
+    }
+    if entries.iter().all(|(_, v)| v.has("type") || v.has("description")) {
+        return Some(Arc::new(serde_json::json!({ "type": "object", "properties": schema })));
+    }
+    None
+}
+
+/// Names of a schema's parameters, in order.
+pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
+    let properties = schema.and_then(|s| s.get("properties")).and_then(|p| p.as_object());
+    properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
+}
+
+/// Definitions in `raw`, parsed once a scene: every prompt of a run repeats them.
+pub(crate) fn cached(raw: &str, texts: &mut Texts) -> Arc<[ToolDefinition]> {
+    if let Some(known) = texts.definitions.get(raw) {
+        return known.clone();
+    }
+    let node = Node::Str(Cow::Borrowed(raw));
+    let read: Arc<[ToolDefinition]> = definitions(&node, texts).into();
+    texts.definitions.insert(Arc::from(raw), read.clone());
+    read
+}
+
+/// `arguments` as a JSON object: as they are, or under the tool's only parameter.
+pub(crate) fn parse(arguments: &Text, schema: Option<&serde_json::Value>) -> Option<serde_json::Value> {
+    match serde_json::from_str(arguments) {
+        Ok(object @ serde_json::Value::Object(_)) => Some(object),
+        parsed => {
+            let names = parameter_names(schema);
+            match (names.as_slice(), parsed) {
+                // A tool of one parameter, called with the bare value.
+                ([only], parsed) => {
+                    let bare = arguments.trim_start();
+                    if bare.starts_with('{') {
+                        return None;
+                    }
+                    let value = parsed.unwrap_or_else(|_| serde_json::Value::String(arguments.to_string()));
+                    Some(serde_json::json!({ *only: value }))
+                }
+                (_, parsed) => parsed.ok(),
+            }
+        }
+    }
+}
