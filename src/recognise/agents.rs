@@ -95,7 +95,15 @@ fn implicit(tree: &Tree, readings: &[Reading], agents: &mut Vec<Agent>, owner: &
 }
 
 /// Fills in what each agent was asked, answered, planned and shown.
-pub(crate) fn describe(table: &Table, texts: &mut Texts, tree: &Tree, readings: &mut [Reading], agents: &mut [Agent], owner: &[Option<usize>], calls: &[Draft]) {
+pub(crate) fn describe(
+    table: &Table,
+    texts: &mut Texts,
+    tree: &Tree,
+    readings: &mut [Reading],
+    agents: &mut [Agent],
+    owner: &[Option<usize>],
+    calls: &[Draft],
+) {
     for &at in tree.order() {
         let Some(a) = owner[at] else { continue };
         if readings[at].kind == Kind::Llm && !readings[at].wrapper {
@@ -116,7 +124,9 @@ fn shown(readings: &[Reading], agent: &Agent) -> Vec<super::ToolDefinition> {
     for &at in agent.llms.iter().chain([&agent.at]) {
         for definition in &readings[at].tools {
             match out.iter_mut().find(|d| d.name == definition.name) {
-                Some(known) if known.parameters.is_none() && definition.parameters.is_some() => *known = definition.clone(),
+                Some(known) if known.parameters.is_none() && definition.parameters.is_some() => {
+                    *known = definition.clone()
+                }
                 Some(_) => {}
                 None => out.push(definition.clone()),
             }
@@ -129,11 +139,10 @@ fn shown(readings: &[Reading], agent: &Agent) -> Vec<super::ToolDefinition> {
 fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<Text> {
     let own = asked(&readings[agent.at].input, texts);
     let first = || agent.llms.first().map(|&at| &readings[at].input);
-    own.or_else(|| first().and_then(|input| asked(input, &mut *texts)))
-        .or_else(|| match agent.parent {
-            None => tree.ancestors(agent.at).skip(1).find_map(|up| asked(&readings[up].input, texts)),
-            Some(_) => None,
-        })
+    own.or_else(|| first().and_then(|input| asked(input, &mut *texts))).or_else(|| match agent.parent {
+        None => tree.ancestors(agent.at).skip(1).find_map(|up| asked(&readings[up].input, texts)),
+        Some(_) => None,
+    })
 }
 
 /// The user's words after the last answer in a conversation; in one without, all of the user's.
@@ -142,7 +151,9 @@ fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
     };
-    let turn = messages.iter().rposition(|m| m.role == Role::Assistant && m.parts.iter().all(|p| !matches!(p, Part::Call(_))));
+    let turn = messages
+        .iter()
+        .rposition(|m| m.role == Role::Assistant && m.parts.iter().all(|p| !matches!(p, Part::Call(_))));
     let after = users(messages.get(turn.map_or(0, |t| t + 1)..).unwrap_or(&[]));
     let all = if after.is_empty() { users(messages) } else { after };
     match all.as_slice() {
@@ -156,7 +167,13 @@ fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
 }
 
 /// What was finally answered, and where.
-fn answer<'c>(table: &Table, readings: &[Reading], agent: &mut Agent, calls: impl Iterator<Item = &'c Draft>, texts: &mut Texts) {
+fn answer<'c>(
+    table: &Table,
+    readings: &[Reading],
+    agent: &mut Agent,
+    calls: impl Iterator<Item = &'c Draft>,
+    texts: &mut Texts,
+) {
     let own = &readings[agent.at];
     let last = agent.llms.last().copied();
     let is_final = |name: &str| table.final_answer_tools.iter().any(|t| t.eq_ignore_ascii_case(name));
@@ -198,9 +215,10 @@ fn answer<'c>(table: &Table, readings: &[Reading], agent: &mut Agent, calls: imp
 fn handed_over(call: &Draft) -> Option<String> {
     let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
     if let Some(serde_json::Value::Object(map)) = &arguments {
-        let value = ["answer", "final_answer", "result", "response", "output", "text"].iter().find_map(|k| map.get(*k)).or_else(|| {
-            if map.len() == 1 { map.values().next() } else { None }
-        });
+        let value = ["answer", "final_answer", "result", "response", "output", "text"]
+            .iter()
+            .find_map(|k| map.get(*k))
+            .or_else(|| if map.len() == 1 { map.values().next() } else { None });
         match value {
             Some(serde_json::Value::String(s)) => return Some(s.clone()),
             Some(other) => return Some(other.to_string()),
@@ -216,15 +234,30 @@ fn handed_over(call: &Draft) -> Option<String> {
 fn said(output: &[Message]) -> String {
     let last = output.iter().rev().find(|m| m.role == Role::Assistant && !m.parts.is_empty());
     match last {
-        Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => super::plain(std::slice::from_ref(m)),
+        Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => {
+            super::plain(std::slice::from_ref(m))
+        }
         _ => String::new(),
     }
 }
 
 /// Plans of an agent in order: of plan spans and attributes, else of its models' outputs. The
 /// same plan seen again on the way is no replan.
-fn planned(table: &Table, texts: &mut Texts, tree: &Tree, readings: &mut [Reading], owner: &[Option<usize>], a: usize, agent: &Agent) -> Vec<(Idx, super::Plan)> {
-    for &at in tree.order().iter().filter(|&&at| owner[at] == Some(a) && readings[at].kind == Kind::Plan).collect::<Vec<_>>() {
+fn planned(
+    table: &Table,
+    texts: &mut Texts,
+    tree: &Tree,
+    readings: &mut [Reading],
+    owner: &[Option<usize>],
+    a: usize,
+    agent: &Agent,
+) -> Vec<(Idx, super::Plan)> {
+    for &at in tree
+        .order()
+        .iter()
+        .filter(|&&at| owner[at] == Some(a) && readings[at].kind == Kind::Plan)
+        .collect::<Vec<_>>()
+    {
         if readings[at].plans.is_empty() {
             let inner = tree.subtree(at).filter(|&i| readings[i].kind == Kind::Llm || i == at);
             let text = inner.map(|i| said(&readings[i].output)).filter(|t| !t.is_empty()).last();
@@ -250,7 +283,9 @@ fn planned(table: &Table, texts: &mut Texts, tree: &Tree, readings: &mut [Readin
     spans.sort_unstable();
     for at in spans {
         for plan in &mut readings[at].plans {
-            if out.iter().any(|(_, known)| known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)) {
+            if out.iter().any(|(_, known)| {
+                known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
+            }) {
                 continue;
             }
             plan.replan |= !out.is_empty();

@@ -46,7 +46,13 @@ pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     assemble(table, interpreter.texts, tree, readings, incomplete)
 }
 
-fn assemble(table: &Table, mut texts: Texts, tree: Tree, mut readings: Vec<Reading>, incomplete: bool) -> Scene {
+fn assemble(
+    table: &Table,
+    mut texts: Texts,
+    tree: Tree,
+    mut readings: Vec<Reading>,
+    incomplete: bool,
+) -> Scene {
     let (mut agents, owner) = agents::find(&tree, &readings);
     let mut calls = calls::find(&tree, &readings, &agents, &owner);
     agents::describe(table, &mut texts, &tree, &mut readings, &mut agents, &owner, &calls);
@@ -58,7 +64,11 @@ fn assemble(table: &Table, mut texts: Texts, tree: Tree, mut readings: Vec<Readi
             && (known.parameters.is_some() || call.definition.is_none())
         {
             call.definition = Some(known.clone());
-            call.parsed = call.arguments.as_ref().and_then(|a| super::tool::parse(a, known.parameters.as_deref())).map(Arc::new);
+            call.parsed = call
+                .arguments
+                .as_ref()
+                .and_then(|a| super::tool::parse(a, known.parameters.as_deref()))
+                .map(Arc::new);
         }
     }
     Scene { tree, readings, agents, owner, calls, incomplete }

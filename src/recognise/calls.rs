@@ -22,7 +22,12 @@ struct Asked<'r> {
 }
 
 /// Every call, in order; and the calls of each agent.
-pub(crate) fn find(tree: &Tree, readings: &[Reading], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Draft> {
+pub(crate) fn find(
+    tree: &Tree,
+    readings: &[Reading],
+    agents: &[Agent],
+    owner: &[Option<usize>],
+) -> Vec<Draft> {
     let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
     for (at, reading) in readings.iter().enumerate() {
         if matches!(reading.kind, Kind::Llm | Kind::Tool) && !reading.wrapper {
@@ -43,12 +48,25 @@ pub(crate) fn find(tree: &Tree, readings: &[Reading], agents: &[Agent], owner: &
     drafts.into_iter().map(|(_, _, draft)| draft).collect()
 }
 
-fn of_one_agent(tree: &Tree, readings: &[Reading], agent: Option<usize>, spans: &[Idx], out: &mut Vec<(u64, usize, Draft)>) {
+fn of_one_agent(
+    tree: &Tree,
+    readings: &[Reading],
+    agent: Option<usize>,
+    spans: &[Idx],
+    out: &mut Vec<(u64, usize, Draft)>,
+) {
     let talks = |at: &&Idx| readings[**at].kind != Kind::Tool;
     let mut asked: Vec<Asked<'_>> = spans
         .iter()
         .filter(talks)
-        .flat_map(|&llm| readings[llm].requests().enumerate().map(move |(place, request)| Asked { llm, place, request, tool: None }))
+        .flat_map(|&llm| {
+            readings[llm].requests().enumerate().map(move |(place, request)| Asked {
+                llm,
+                place,
+                request,
+                tool: None,
+            })
+        })
         .collect();
     let tools: Vec<Idx> = spans.iter().copied().filter(|&at| readings[at].kind == Kind::Tool).collect();
     let linked = link(tree, readings, &mut asked, &tools);
@@ -56,13 +74,20 @@ fn of_one_agent(tree: &Tree, readings: &[Reading], agent: Option<usize>, spans: 
     for (tool, ask) in tools.iter().zip(linked) {
         let Some(call) = readings[*tool].call.as_ref() else { continue };
         let asked = ask.and_then(|i| asked.get(i));
-        let before = || spans.iter().copied().filter(|&at| readings[at].kind != Kind::Tool && tree.spans[at].start <= tree.spans[*tool].start).last();
+        let before = || {
+            let earlier = |at: &Idx| tree.spans[*at].start <= tree.spans[*tool].start;
+            spans.iter().copied().rfind(|at| readings[*at].kind != Kind::Tool && earlier(at))
+        };
         let llm = asked.map(|a| a.llm).or_else(before);
         let reading = &readings[*tool];
         let definition = definition(readings, llm, &call.name).or_else(|| reading.tools.first().cloned());
         let arguments = match (&call.arguments, asked.and_then(|a| a.request.arguments.as_ref())) {
             // A bare value on the span, the whole object in the request.
-            (Some(own), Some(written)) if !own.trim_start().starts_with('{') && written.trim_start().starts_with('{') => Some(written),
+            (Some(own), Some(written))
+                if !own.trim_start().starts_with('{') && written.trim_start().starts_with('{') =>
+            {
+                Some(written)
+            }
             (own, written) => own.as_ref().or(written),
         };
         let id = call.id.clone().or_else(|| asked.and_then(|a| a.request.id.clone()));
@@ -76,7 +101,9 @@ fn of_one_agent(tree: &Tree, readings: &[Reading], agent: Option<usize>, spans: 
             parsed: parsed(arguments, definition.as_ref()),
             arguments: arguments.cloned(),
             result: reading.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
-            failed: !reading.errors.is_empty() || !reading.inherited_errors.is_empty() || message.is_some_and(|(_, failed)| failed),
+            failed: !reading.errors.is_empty()
+                || !reading.inherited_errors.is_empty()
+                || message.is_some_and(|(_, failed)| failed),
             definition,
             at: *tool,
             start: tree.spans[*tool].start,
@@ -115,7 +142,11 @@ fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx
             let fits = |a: &Asked<'_>| match pass {
                 0 => own.id.is_some() && own.id == a.request.id,
                 // An id that belongs to nobody else does not stand in the way of the name.
-                1 => own.name == a.request.name && same(own.arguments.as_ref(), a.request.arguments.as_ref()) && began(tree, a, tool),
+                1 => {
+                    own.name == a.request.name
+                        && same(own.arguments.as_ref(), a.request.arguments.as_ref())
+                        && began(tree, a, tool)
+                }
                 _ => own.name == a.request.name && began(tree, a, tool),
             };
             let at = asked.iter().position(|a| a.tool.is_none() && fits(a));

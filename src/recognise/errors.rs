@@ -111,7 +111,10 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
     if !signs.iter().any(|s| telling(&s)) {
         return true;
     }
-    signs.iter().filter(telling).any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
+    signs
+        .iter()
+        .filter(telling)
+        .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
 }
 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {

@@ -41,7 +41,13 @@ impl<T> Seen<T> {
 
 impl Interpreter<'_> {
     /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
-    pub(crate) fn reading(&mut self, found: &mut Found<'_>, kind: Kind, lifecycle: bool, content: bool) -> Reading {
+    pub(crate) fn reading(
+        &mut self,
+        found: &mut Found<'_>,
+        kind: Kind,
+        lifecycle: bool,
+        content: bool,
+    ) -> Reading {
         found.sort();
         let mut reading = Reading { kind, wrapper: lifecycle, ..Reading::default() };
         reading.name = self.texts.some(found.name);
@@ -113,12 +119,16 @@ impl Interpreter<'_> {
             let usage = Node::decoded(value);
             let of = |keys: &[&str]| usage.any(keys).and_then(Node::count);
             tokens.input = tokens.input.or(of(&["input_tokens", "input", "prompt_tokens", "inputTokens"]));
-            tokens.output = tokens.output.or(of(&["output_tokens", "output", "completion_tokens", "outputTokens"]));
+            tokens.output =
+                tokens.output.or(of(&["output_tokens", "output", "completion_tokens", "outputTokens"]));
             tokens.total = tokens.total.or(of(&["total_tokens", "total", "totalTokens"]));
-            tokens.cached = tokens.cached.or(of(&["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"]));
+            tokens.cached =
+                tokens.cached.or(of(&["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"]));
             tokens.reasoning = tokens.reasoning.or(of(&["reasoning_tokens", "output_reasoning_tokens"]));
         }
-        if tokens.total.is_none() && let (Some(i), Some(o)) = (tokens.input, tokens.output) {
+        if tokens.total.is_none()
+            && let (Some(i), Some(o)) = (tokens.input, tokens.output)
+        {
             tokens.total = i.checked_add(o);
         }
         reading.tokens = tokens;
@@ -129,7 +139,9 @@ impl Interpreter<'_> {
         }
         if let Seen::Read((_, value)) = self.value(found, Field::Finish) {
             match Node::decoded(value) {
-                Node::List(reasons) => reading.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text()))),
+                Node::List(reasons) => {
+                    reading.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
+                }
                 one => reading.finish.extend(self.texts.some(&one.text())),
             }
         }
@@ -146,7 +158,10 @@ impl Interpreter<'_> {
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
             };
             // Names alone are the poorest form: a later candidate may have the schemas.
-            if best.is_empty() || (best.iter().all(|d| d.parameters.is_none()) && read.iter().any(|d| d.parameters.is_some())) {
+            if best.is_empty()
+                || (best.iter().all(|d| d.parameters.is_none())
+                    && read.iter().any(|d| d.parameters.is_some()))
+            {
                 best = read;
             }
         }
@@ -166,7 +181,9 @@ impl Interpreter<'_> {
             } else if let Some(name) = of(Piece::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),
-                    description: of(Piece::Description).and_then(|v| v.as_str()).and_then(|d| self.texts.some(d)),
+                    description: of(Piece::Description)
+                        .and_then(|v| v.as_str())
+                        .and_then(|d| self.texts.some(d)),
                     parameters: of(Piece::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
                 });
             }
@@ -193,7 +210,8 @@ impl Interpreter<'_> {
         let id = self.text(found, Field::CallId);
         reading.call = Some(ToolRequest { id, name, arguments });
         self.result(found, reading);
-        if let (None, Some(call)) = (reading.call.as_ref().and_then(|c| c.id.clone()), reading.call.as_mut()) {
+        if let (None, Some(call)) = (reading.call.as_ref().and_then(|c| c.id.clone()), reading.call.as_mut())
+        {
             call.id = found.events.iter().find_map(|e| event_id(e)).and_then(|id| self.texts.some(id));
         }
     }
@@ -307,7 +325,13 @@ impl Interpreter<'_> {
     }
 
     /// Messages from the candidates of `field`, flattened lists among them, most telling first.
-    fn conversation(&mut self, found: &Found<'_>, field: Field, role: Role, reading: &mut Reading) -> (Vec<Message>, Content) {
+    fn conversation(
+        &mut self,
+        found: &Found<'_>,
+        field: Field,
+        role: Role,
+        reading: &mut Reading,
+    ) -> (Vec<Message>, Content) {
         let whole = self.value(found, field);
         let lists = found.leaves(field);
         let first_list = lists.first().map_or(Order::MAX, |f| f.order);
@@ -370,7 +394,9 @@ impl Interpreter<'_> {
             }
             for leaf in leaves {
                 match (leaf.leaf.piece, leaf.value) {
-                    (Piece::PartReasoning, Value::Str(s)) => parts.extend(self.texts.some(s).map(Part::Reasoning)),
+                    (Piece::PartReasoning, Value::Str(s)) => {
+                        parts.extend(self.texts.some(s).map(Part::Reasoning))
+                    }
                     (Piece::PartMedia, _) => parts.push(Part::Media),
                     (Piece::Finish, Value::Str(s)) if role == Role::Assistant && !s.is_empty() => {
                         reading.finish.extend(self.texts.some(s));
@@ -394,8 +420,9 @@ impl Interpreter<'_> {
     }
 
     fn flat_requests(&mut self, leaves: &[Flat<'_>], parts: &mut Vec<Part>) {
-        let is_request =
-            |f: &&Flat<'_>| matches!(f.leaf.piece, Piece::RequestId | Piece::RequestName | Piece::RequestArguments);
+        let is_request = |f: &&Flat<'_>| {
+            matches!(f.leaf.piece, Piece::RequestId | Piece::RequestName | Piece::RequestArguments)
+        };
         let requests: Vec<&Flat<'_>> = leaves.iter().filter(is_request).collect();
         for request in requests.chunk_by(|a, b| a.leaf.m == b.leaf.m) {
             let of = |piece: Piece| request.iter().find(|f| f.leaf.piece == piece).map(|f| f.value);
@@ -409,7 +436,13 @@ impl Interpreter<'_> {
     }
 
     /// Tool calls and thinking that stand apart from the output's text.
-    fn apart(&mut self, found: &Found<'_>, reading: &mut Reading, output: &mut Vec<Message>, seen: &mut Content) {
+    fn apart(
+        &mut self,
+        found: &Found<'_>,
+        reading: &mut Reading,
+        output: &mut Vec<Message>,
+        seen: &mut Content,
+    ) {
         let mut parts = Vec::new();
         if let Seen::Read((_, value)) = self.value(found, Field::OutputReasoning) {
             parts.extend(self.texts.some(&Node::of(value).text()).map(Part::Reasoning));
@@ -430,7 +463,13 @@ impl Interpreter<'_> {
     }
 
     /// A whole conversation in one attribute: what precedes the model's first word is input.
-    fn whole(&mut self, found: &Found<'_>, reading: &mut Reading, input: &mut Vec<Message>, output: &mut Vec<Message>) {
+    fn whole(
+        &mut self,
+        found: &Found<'_>,
+        reading: &mut Reading,
+        input: &mut Vec<Message>,
+        output: &mut Vec<Message>,
+    ) {
         let mut messages = Vec::new();
         if let Seen::Read((_, value)) = self.value(found, Field::Conversation) {
             messages = self.shaped(value, Role::User, reading);
@@ -449,7 +488,8 @@ impl Interpreter<'_> {
         if messages.is_empty() {
             return;
         }
-        let from = self.count(found, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let from =
+            self.count(found, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         let is_agent = reading.kind != Kind::Llm;
         let turn = messages.iter().enumerate().position(|(i, m)| i >= from && m.role == Role::Assistant);
         let split = if is_agent { turn.unwrap_or(messages.len()) } else { messages.len() };
@@ -463,7 +503,13 @@ impl Interpreter<'_> {
     }
 
     /// Messages in span events and log records.
-    fn events(&mut self, found: &Found<'_>, reading: &mut Reading, input: &mut Vec<Message>, output: &mut Vec<Message>) {
+    fn events(
+        &mut self,
+        found: &Found<'_>,
+        reading: &mut Reading,
+        input: &mut Vec<Message>,
+        output: &mut Vec<Message>,
+    ) {
         let (no_input, no_output) = (input.is_empty(), output.is_empty());
         for event in &found.events {
             let role = match event.rule {
@@ -506,7 +552,9 @@ impl Interpreter<'_> {
             let explanation = self.text(found, Field::EvaluationExplanation);
             reading.evaluations.push(Evaluation { name, score, label, explanation });
         }
-        for leaves in found.leaves(Field::Evaluations).chunk_by(|a, b| (a.order, a.leaf.n) == (b.order, b.leaf.n)) {
+        for leaves in
+            found.leaves(Field::Evaluations).chunk_by(|a, b| (a.order, a.leaf.n) == (b.order, b.leaf.n))
+        {
             let of = |piece: Piece| leaves.iter().find(|f| f.leaf.piece == piece).map(|f| Node::of(f.value));
             let mut text = |piece: Piece| of(piece).and_then(|n| self.texts.some(&n.text()));
             let Some(name) = text(Piece::Name) else { continue };
@@ -529,7 +577,8 @@ impl Interpreter<'_> {
 
 /// The tool that a span's name names, where no attribute does.
 fn tool_of_name(name: &str) -> &str {
-    let begins = ["execute_tool ", "tools/call ", "running tool: ", "running tool ", "running output function: "];
+    let begins =
+        ["execute_tool ", "tools/call ", "running tool: ", "running tool ", "running output function: "];
     let name = begins.iter().find_map(|b| name.strip_prefix(b)).unwrap_or(name);
     name.strip_suffix(".tool").unwrap_or(name)
 }

@@ -34,9 +34,7 @@ mod wrappers;
 use bytes::Bytes;
 
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
-pub use overrides::{
-    EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank,
-};
+pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 pub use reading::{Content, ErrorSign, ErrorSource, Evaluation, Plan, Reading, Tokens};
 pub use scene::{Agent, Call, Scene};
 pub use table::TableError;
@@ -79,3 +77,6 @@ impl Recogniser {
         build::scene(&self.table, tree, logs, incomplete)
     }
 }
+
+#[cfg(test)]
+mod tests;

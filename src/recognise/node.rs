@@ -86,7 +86,9 @@ impl<'a> Node<'a> {
     /// The member `key` of a map, where it says anything.
     pub(crate) fn get(&self, key: &str) -> Option<&Node<'a>> {
         match self {
-            Node::Map(m) => m.iter().find(|(k, _)| k == key).map(|(_, v)| v).filter(|v| !matches!(v, Node::Null)),
+            Node::Map(m) => {
+                m.iter().find(|(k, _)| k == key).map(|(_, v)| v).filter(|v| !matches!(v, Node::Null))
+            }
             _ => None,
         }
     }

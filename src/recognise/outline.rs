@@ -28,10 +28,21 @@ impl Scene {
             let task = agent.task.as_ref().map_or("-".into(), |t| short(t));
             let answer = agent.answer.as_ref().map_or("-".into(), |t| short(t));
             let name = agent.name.as_ref().map_or("-", |n| &**n);
-            let _ = writeln!(out, "agent {name} parent={:?} llms={} calls={}", agent.parent, agent.llms.len(), agent.calls.len());
+            let _ = writeln!(
+                out,
+                "agent {name} parent={:?} llms={} calls={}",
+                agent.parent,
+                agent.llms.len(),
+                agent.calls.len()
+            );
             let _ = writeln!(out, "  task: {task}\n  answer ({}): {answer}", content(agent.answer_content));
             for (_, plan) in &agent.plans {
-                let _ = writeln!(out, "  plan{}: {} steps", if plan.replan { " (replan)" } else { "" }, plan.steps.len());
+                let _ = writeln!(
+                    out,
+                    "  plan{}: {} steps",
+                    if plan.replan { " (replan)" } else { "" },
+                    plan.steps.len()
+                );
             }
         }
         for call in &self.calls {
@@ -40,7 +51,8 @@ impl Scene {
             let _ = write!(out, "call {}({arguments}) -> {result}", call.name);
             let virtual_ = if call.tool.is_none() { " virtual" } else { "" };
             let failed = if call.failed { " failed" } else { "" };
-            let schema = if call.definition.as_ref().is_some_and(|d| d.parameters.is_some()) { " schema" } else { "" };
+            let schema =
+                if call.definition.as_ref().is_some_and(|d| d.parameters.is_some()) { " schema" } else { "" };
             let _ = writeln!(out, "{virtual_}{failed}{schema}");
         }
         out
@@ -83,7 +95,12 @@ fn said(out: &mut String, pad: &str, arrow: &str, message: &Message) {
             Part::Text(text) => write!(out, " {}", short(text)),
             Part::Reasoning(text) => write!(out, " ({})", short(text)),
             Part::Call(call) => {
-                write!(out, " call {}({})", &*call.name, call.arguments.as_ref().map_or(String::new(), |a| short(a)))
+                write!(
+                    out,
+                    " call {}({})",
+                    &*call.name,
+                    call.arguments.as_ref().map_or(String::new(), |a| short(a))
+                )
             }
             Part::Result { content, failed, .. } => {
                 write!(out, " result{} {}", if *failed { "!" } else { "" }, short(content))

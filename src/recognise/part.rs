@@ -35,12 +35,16 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
             Some(Part::Reasoning(texts.intern(&plain(said))))
         }
         "tool_call_response" | "server_tool_call_response" => Some(result(node, texts)),
-        _ if kind.ends_with("_output") || kind.ends_with("tool_result") || kind == "tool-result" || kind == "tool-return" => {
+        _ if kind.ends_with("_output")
+            || kind.ends_with("tool_result")
+            || kind == "tool-result"
+            || kind == "tool-return" =>
+        {
             Some(result(node, texts))
         }
         "function" if node.has("parameters") && !node.has("arguments") => None,
-        "tool_call" | "tool-call" | "tool_use" | "function" | "function_call" | "server_tool_call" | "server_tool_use"
-        | "mcp_call" | "mcp_tool_use" | "toolCall" => call(node, texts).map(Part::Call),
+        "tool_call" | "tool-call" | "tool_use" | "function" | "function_call" | "server_tool_call"
+        | "server_tool_use" | "mcp_call" | "mcp_tool_use" | "toolCall" => call(node, texts).map(Part::Call),
         // Server-side tools of the Responses API: `web_search_call`, `code_interpreter_call`, ...
         _ if kind.ends_with("_call") => {
             let name = node.any(&NAMES).and_then(Node::as_str).unwrap_or(kind.trim_end_matches("_call"));
@@ -50,8 +54,8 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
                 arguments: node.any(&ARGUMENTS).and_then(|a| texts.some(&a.text())),
             }))
         }
-        "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file" | "audio"
-        | "input_audio" | "video" | "media" | "document" | "file-data" => Some(Part::Media),
+        "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file"
+        | "audio" | "input_audio" | "video" | "media" | "document" | "file-data" => Some(Part::Media),
         _ => None,
     }
 }
@@ -76,7 +80,11 @@ fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
         && entries.len() <= 3
     {
         let text = texts.intern(text);
-        return Some(if node.get("thought") == Some(&Node::Bool(true)) { Part::Reasoning(text) } else { Part::Text(text) });
+        return Some(if node.get("thought") == Some(&Node::Bool(true)) {
+            Part::Reasoning(text)
+        } else {
+            Part::Text(text)
+        });
     }
     let media = ["image", "inlineData", "inline_data", "fileData", "file_data", "document", "video"];
     (entries.len() <= 2 && media.iter().any(|k| node.has(k))).then_some(Part::Media)
@@ -85,9 +93,15 @@ fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
 /// A block of a content list, as against any other map.
 pub(crate) fn is_block(node: &Node<'_>) -> bool {
     let typed = node.str_at("type").is_some_and(|t| {
-        t.contains("text") || t.contains("tool") || t.contains("function_call") || t.contains("thinking") || t == "reasoning" || t.contains("image")
+        t.contains("text")
+            || t.contains("tool")
+            || t.contains("function_call")
+            || t.contains("thinking")
+            || t == "reasoning"
+            || t.contains("image")
     });
-    typed || ["toolUse", "toolResult", "functionCall", "reasoningContent"].iter().any(|k| node.has(k))
+    typed
+        || ["toolUse", "toolResult", "functionCall", "reasoningContent"].iter().any(|k| node.has(k))
         || matches!(node.entries(), [(k, Node::Str(_))] if k == "text")
 }
 
@@ -97,7 +111,10 @@ pub(crate) fn is_result(node: &Node<'_>) -> bool {
         || node.has("functionResponse")
         || node.has("function_response")
         || node.str_at("type").is_some_and(|t| {
-            t.ends_with("response") || t.ends_with("tool_result") || t.ends_with("_output") || t == "tool-result"
+            t.ends_with("response")
+                || t.ends_with("tool_result")
+                || t.ends_with("_output")
+                || t == "tool-result"
         })
 }
 
@@ -130,7 +147,9 @@ fn result(node: &Node<'_>, texts: &mut Texts) -> Part {
 pub(crate) fn failed(node: &Node<'_>) -> bool {
     node.any(&["is_error", "isError", "failed"]) == Some(&Node::Bool(true))
         || node.str_at("status").is_some_and(|s| matches!(s, "error" | "failed" | "failure"))
-        || node.str_at("type").is_some_and(|t| matches!(t, "error-text" | "error-json" | "execution-denied" | "tool_result_error"))
+        || node.str_at("type").is_some_and(|t| {
+            matches!(t, "error-text" | "error-json" | "execution-denied" | "tool_result_error")
+        })
 }
 
 /// What a result or a content list says, as one text: blocks joined, wrappers off, anything else
@@ -144,7 +163,9 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
     match node {
         Node::Null => Cow::Borrowed(""),
         Node::Str(s) => Cow::Borrowed(s),
-        Node::List(items) if !items.is_empty() && items.iter().all(|i| is_block(i) || matches!(i, Node::Str(_))) => {
+        Node::List(items)
+            if !items.is_empty() && items.iter().all(|i| is_block(i) || matches!(i, Node::Str(_))) =>
+        {
             match items.as_slice() {
                 [only] => plain_within(only, depth),
                 many => {
@@ -155,7 +176,14 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
         }
         Node::Map(entries) => {
             let inner = match entries.as_slice() {
-                [(k, v)] if matches!(k.as_ref(), "result" | "output" | "text" | "content" | "json" | "value" | "toolResult") => Some(v),
+                [(k, v)]
+                    if matches!(
+                        k.as_ref(),
+                        "result" | "output" | "text" | "content" | "json" | "value" | "toolResult"
+                    ) =>
+                {
+                    Some(v)
+                }
                 _ if is_block(node) || node.has("isError") || node.has("is_error") => {
                     node.any(&["text", "content", "value", "toolResult", "output"])
                 }

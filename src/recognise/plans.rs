@@ -19,11 +19,31 @@ const MAX_HEADING: usize = 80;
 const MIN_STEPS: usize = 2;
 
 /// Keys under which a JSON plan keeps its steps.
-const LISTS: [&str; 9] =
-    ["steps", "plan", "todos", "tasks", "list_of_plans_per_task", "execution_plan", "actions", "items", "subtasks"];
+const LISTS: [&str; 9] = [
+    "steps",
+    "plan",
+    "todos",
+    "tasks",
+    "list_of_plans_per_task",
+    "execution_plan",
+    "actions",
+    "items",
+    "subtasks",
+];
 /// Keys under which a JSON step says what it is.
 const SAYS: [&str; 13] = [
-    "step", "content", "description", "task", "title", "prompt", "action", "text", "name", "instruction", "goal", "plan",
+    "step",
+    "content",
+    "description",
+    "task",
+    "title",
+    "prompt",
+    "action",
+    "text",
+    "name",
+    "instruction",
+    "goal",
+    "plan",
     "activeForm",
 ];
 /// Keys in which an agent's input, output or state carries its plan.
@@ -108,7 +128,9 @@ fn heading(lower: &str, word: &str) -> Option<usize> {
         let bare = line.trim().trim_start_matches(['#', '*', ' ', '_']);
         let alone = bare.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
         let goes_on = bare.len() <= MAX_HEADING
-            && bare.strip_prefix(word).is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
+            && bare
+                .strip_prefix(word)
+                .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
         if alone || goes_on {
             return Some(at + line.len());
         }
@@ -132,7 +154,12 @@ fn steps(text: &str) -> Vec<String> {
             return of_json;
         }
         // A planning tool's only argument may be the plan as text.
-        return node.any(&KEYS).or_else(|| node.any(&SAYS)).and_then(Node::as_str).map(lines).unwrap_or_default();
+        return node
+            .any(&KEYS)
+            .or_else(|| node.any(&SAYS))
+            .and_then(Node::as_str)
+            .map(lines)
+            .unwrap_or_default();
     }
     lines(text)
 }

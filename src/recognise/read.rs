@@ -58,7 +58,9 @@ impl<'a> Found<'a> {
             match field.number {
                 5 => found.name = text(b),
                 9 => {
-                    if let Some((key, value)) = Attributes::new(bytes.get(field.start..field.end).unwrap_or(&[]), 9).next() {
+                    if let Some((key, value)) =
+                        Attributes::new(bytes.get(field.start..field.end).unwrap_or(&[]), 9).next()
+                    {
                         found.attribute(table, key, value, 0);
                     }
                 }
@@ -152,7 +154,11 @@ impl<'a> Found<'a> {
             let text = short(value);
             self.flags.extend(entry.flags(text).map(|means| (means, key, value)));
         }
-        if entry.fields.iter().any(|(f, _)| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage)) {
+        if entry
+            .fields
+            .iter()
+            .any(|(f, _)| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage))
+        {
             self.used_tokens |= match value {
                 Value::Int(n) => n > 0,
                 Value::Double(n) => n > 0.0,
@@ -179,7 +185,8 @@ impl<'a> Found<'a> {
 
     /// True when only a model's name on the span says that it is a model's call.
     pub(crate) fn is_weak(&self, table: &Table, scope: &str) -> bool {
-        self.model_key.is_some() && self.kind.or(table.by_name(scope, self.name)).is_none_or(|k| k.rank > Rank::ModelKey)
+        self.model_key.is_some()
+            && self.kind.or(table.by_name(scope, self.name)).is_none_or(|k| k.rank > Rank::ModelKey)
     }
 
     pub(crate) fn has(&self, meaning: Meaning) -> bool {

@@ -149,7 +149,15 @@ mod tests {
 
     #[test]
     fn what_is_not_a_plain_value_is_left_alone() {
-        for text in ["ActionStep(step_number=1)", "{'a': <object>}", "{'a' 1}", "['a'", "plain words", "", "{'a': 1} x"] {
+        for text in [
+            "ActionStep(step_number=1)",
+            "{'a': <object>}",
+            "{'a' 1}",
+            "['a'",
+            "plain words",
+            "",
+            "{'a': 1} x",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(parse(&"[".repeat(10_000)), None);

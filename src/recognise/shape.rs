@@ -15,19 +15,63 @@ const MAX_MESSAGES: usize = 5_000;
 const MAX_DEPTH: usize = 12;
 
 /// Keys that hold the instructions beside a conversation.
-const SYSTEM: [&str; 6] =
-    ["system", "system_instruction", "systemInstruction", "system_prompt", "instructions", "system_instructions"];
+const SYSTEM: [&str; 6] = [
+    "system",
+    "system_instruction",
+    "systemInstruction",
+    "system_prompt",
+    "instructions",
+    "system_instructions",
+];
 /// Keys that hold a conversation, most telling first.
 const INSIDE: [&str; 22] = [
-    "messages", "all_messages", "new_messages", "contents", "choices", "generations", "candidates", "message", "output",
-    "outputs", "inputs", "input", "update", "prompt", "prompts", "content", "data", "value", "response", "request",
-    "return_values", "raw_output",
+    "messages",
+    "all_messages",
+    "new_messages",
+    "contents",
+    "choices",
+    "generations",
+    "candidates",
+    "message",
+    "output",
+    "outputs",
+    "inputs",
+    "input",
+    "update",
+    "prompt",
+    "prompts",
+    "content",
+    "data",
+    "value",
+    "response",
+    "request",
+    "return_values",
+    "raw_output",
 ];
 /// Keys that hold what was asked or answered, in calls of plain functions.
 const SAID: [&str; 22] = [
-    "question", "query", "task", "user_input", "user_message", "user_query", "user_prompt", "prompt", "input", "text",
-    "answer", "final_answer", "final_output", "output", "result", "response", "reply", "completion", "message",
-    "instruction", "topic", "objective",
+    "question",
+    "query",
+    "task",
+    "user_input",
+    "user_message",
+    "user_query",
+    "user_prompt",
+    "prompt",
+    "input",
+    "text",
+    "answer",
+    "final_answer",
+    "final_output",
+    "output",
+    "result",
+    "response",
+    "reply",
+    "completion",
+    "message",
+    "instruction",
+    "topic",
+    "objective",
 ];
 
 /// Reads messages into one scene's texts.
@@ -182,7 +226,8 @@ impl Shaper<'_> {
         }
         let content = body.any(&["parts", "content", "contents", "text"]);
         if role == Role::Tool && !content.is_some_and(holds_results) {
-            let id = body.str_at("tool_call_id").or_else(|| body.str_at("call_id")).or_else(|| body.str_at("id"));
+            let id =
+                body.str_at("tool_call_id").or_else(|| body.str_at("call_id")).or_else(|| body.str_at("id"));
             parts.push(Part::Result {
                 id: id.and_then(|s| self.texts.some(s)),
                 name: body.str_at("name").and_then(|s| self.texts.some(s)),
@@ -216,7 +261,11 @@ impl Shaper<'_> {
         for call in calls.into_iter().flatten().flat_map(Node::items).chain(one) {
             let Some(new) = part::call(call, self.texts) else { continue };
             let known = parts.iter().any(|p| match p {
-                Part::Call(c) => c.name == new.name && (c.id.is_some() && c.id == new.id || c.arguments == new.arguments && new.id.is_none()),
+                Part::Call(c) => {
+                    c.name == new.name
+                        && (c.id.is_some() && c.id == new.id
+                            || c.arguments == new.arguments && new.id.is_none())
+                }
                 _ => false,
             });
             if !known {
@@ -274,7 +323,9 @@ pub(crate) fn role_word(word: &str) -> Option<Role> {
     Some(match word {
         "system" | "developer" | "SystemMessage" => Role::System,
         "user" | "human" | "HumanMessage" | "HumanMessageChunk" | "USER" => Role::User,
-        "assistant" | "ai" | "model" | "AIMessage" | "AIMessageChunk" | "ASSISTANT" | "tool-call" => Role::Assistant,
+        "assistant" | "ai" | "model" | "AIMessage" | "AIMessageChunk" | "ASSISTANT" | "tool-call" => {
+            Role::Assistant
+        }
         "tool" | "function" | "ToolMessage" | "FunctionMessage" | "tool-response" | "TOOL" => Role::Tool,
         _ => return None,
     })

@@ -134,8 +134,8 @@ impl Table {
     pub(crate) fn new(user: &Overrides) -> Result<Table, TableError> {
         let mut built_in = Vec::new();
         for (name, text) in BUILT_IN {
-            let file: File = serde_saphyr::from_str(text)
-                .map_err(|e| TableError::BuiltIn { name, why: e.to_string() })?;
+            let file: File =
+                serde_saphyr::from_str(text).map_err(|e| TableError::BuiltIn { name, why: e.to_string() })?;
             built_in.push((file.convention, file.table));
         }
         for name in &user.precedence {
@@ -209,7 +209,9 @@ impl Table {
         self.absent.push(from.absent.clone());
         self.redacted.extend(from.redacted.iter().cloned());
         self.planning_tools.extend(from.planning_tools.iter().cloned());
-        self.plan_markers.extend(from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }));
+        self.plan_markers.extend(
+            from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
+        );
         self.final_answer_tools.extend(from.final_answer_tools.iter().cloned());
         self.not_failures.extend(from.not_failures.iter().cloned());
     }
@@ -247,7 +249,9 @@ impl Table {
 
     /// The flattened map that `key` belongs to: field, order, and the entry's own key.
     pub(crate) fn open<'k>(&self, key: &'k str) -> Option<(Field, Order, &'k str)> {
-        self.open.iter().find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_ref())?)))
+        self.open
+            .iter()
+            .find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_ref())?)))
     }
 
     /// What the span's name says of its kind.
@@ -255,7 +259,12 @@ impl Table {
         self.names
             .iter()
             .filter(|(rule, _)| scope.starts_with(&rule.scope) && matches(&rule.name, name))
-            .map(|(rule, order)| KindSays { rank: rule.rank, order: *order, kind: rule.kind, lifecycle: false })
+            .map(|(rule, order)| KindSays {
+                rank: rule.rank,
+                order: *order,
+                kind: rule.kind,
+                lifecycle: false,
+            })
             .min_by_key(|says| (says.rank, says.order))
     }
 
@@ -293,10 +302,14 @@ impl Entry {
                 buffer.make_ascii_lowercase();
                 let value = std::str::from_utf8(buffer).ok()?;
                 rule.values.get(value).copied().or_else(|| {
-                    rule.beginnings.iter().find(|(b, _)| value.starts_with(b.as_ref())).map(|(_, k)| (*k, false))
+                    rule.beginnings
+                        .iter()
+                        .find(|(b, _)| value.starts_with(b.as_ref()))
+                        .map(|(_, k)| (*k, false))
                 })
             });
-            let (kind, lifecycle) = found.or(rule.otherwise.filter(|_| !value.is_empty()).map(|k| (k, false)))?;
+            let (kind, lifecycle) =
+                found.or(rule.otherwise.filter(|_| !value.is_empty()).map(|k| (k, false)))?;
             Some(KindSays { rank: rule.rank, order: rule.order, kind, lifecycle })
         })
     }

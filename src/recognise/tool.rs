@@ -28,13 +28,15 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
     let Node::Map(entries) = node else { return None };
     // OpenLLMetry's LangChain handler: the arguments among the run's settings.
     if let Some(written) = node.get("input_str") {
-        return node.get("inputs").filter(|i| matches!(i, Node::Map(_)) && !i.is_empty()).cloned().or_else(|| {
-            let written = written.as_str()?;
-            match repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
-                Some(map @ Node::Map(_)) => Some(map),
-                _ => Some(named(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
-            }
-        });
+        return node.get("inputs").filter(|i| matches!(i, Node::Map(_)) && !i.is_empty()).cloned().or_else(
+            || {
+                let written = written.as_str()?;
+                match repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
+                    Some(map @ Node::Map(_)) => Some(map),
+                    _ => Some(named(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
+                }
+            },
+        );
     }
     // A decorated function: `{"args": [], "kwargs": {}}`, perhaps with settings of the decorator.
     if let (Some(Node::List(args)), Some(Node::Map(kwargs))) = (node.get("args"), node.get("kwargs")) {
@@ -52,7 +54,9 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
         return Some(args.clone());
     }
     match entries.as_slice() {
-        [(key, inner @ Node::Map(_))] if matches!(key.as_ref(), "inputs" | "kwargs" | "arguments") => Some(inner.clone()),
+        [(key, inner @ Node::Map(_))] if matches!(key.as_ref(), "inputs" | "kwargs" | "arguments") => {
+            Some(inner.clone())
+        }
         _ => None,
     }
 }
@@ -76,7 +80,9 @@ fn result_within(node: &Node<'_>, depth: usize) -> (String, bool) {
     // A LangChain message in place of the result; a run's output among its settings.
     let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
     let inner = match node.entries() {
-        [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => Some(inner),
+        [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => {
+            Some(inner)
+        }
         [(a, inner), (b, _)] if a == "output" && b == "kwargs" => Some(inner),
         _ if message.is_some() => return within_message(message.unwrap_or(node), failed),
         _ if node.has("tool_call_id") && node.has("content") => return within_message(node, failed),
@@ -125,7 +131,14 @@ fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, de
         Node::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
-                for key in ["tools", "function_tools", "output_tools", "function_declarations", "functionDeclarations", "functions"] {
+                for key in [
+                    "tools",
+                    "function_tools",
+                    "output_tools",
+                    "function_declarations",
+                    "functionDeclarations",
+                    "functions",
+                ] {
                     if let Some(inner) = node.get(key) {
                         collect(inner, texts, out, depth);
                     }
@@ -142,7 +155,15 @@ fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, de
 fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
     let body = node.any(&["function", "toolSpec"]).filter(|f| matches!(f, Node::Map(_))).unwrap_or(node);
     let name = body.str_at("name").or_else(|| node.str_at("name"))?;
-    let schema = body.any(&["parameters", "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema", "schema", "args_schema"]);
+    let schema = body.any(&[
+        "parameters",
+        "input_schema",
+        "inputSchema",
+        "parameters_json_schema",
+        "parametersJsonSchema",
+        "schema",
+        "args_schema",
+    ]);
     let schema = schema.map(|s| s.get("json").or_else(|| s.get("jsonSchema")).unwrap_or(s));
     Some(ToolDefinition {
         name: texts.intern(name),
@@ -163,8 +184,9 @@ pub(crate) fn parameters(node: &Node<'_>) -> Option<Arc<serde_json::Value>> {
         return None;
     }
     let schema: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let is_schema = ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"].iter().any(|k| node.has(k))
-        || node.str_at("type").is_some();
+    let is_schema =
+        ["properties", "$ref", "$schema", "anyOf", "oneOf", "allOf", "required"].iter().any(|k| node.has(k))
+            || node.str_at("type").is_some();
     if is_schema {
         return Some(Arc::new(schema));
     }

@@ -21,7 +21,9 @@ pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
         match readings[at].kind {
             Kind::Llm => {
                 let inner = beneath(tree, readings, at, Kind::Llm);
-                if weak.get(at) == Some(&true) && inner.len() + beneath(tree, readings, at, Kind::Tool).len() > 1 {
+                if weak.get(at) == Some(&true)
+                    && inner.len() + beneath(tree, readings, at, Kind::Tool).len() > 1
+                {
                     // A model is named on it, but what it did, it did through others.
                     readings[at].kind = if readings[at].agent.is_some() { Kind::Agent } else { Kind::Chain };
                 } else if inner.iter().any(|&i| same_call(&readings[at], &readings[i])) {
@@ -44,7 +46,10 @@ pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
         }
     }
     for &at in tree.order() {
-        if readings[at].kind == Kind::Agent && !readings[at].wrapper && only_holds_an_agent(tree, readings, at) {
+        if readings[at].kind == Kind::Agent
+            && !readings[at].wrapper
+            && only_holds_an_agent(tree, readings, at)
+        {
             readings[at].wrapper = true;
         }
     }
@@ -59,7 +64,9 @@ fn beneath(tree: &Tree, readings: &[Reading], at: Idx, kind: Kind) -> Vec<Idx> {
         if reading.kind == kind && !reading.wrapper {
             out.push(i);
         }
-        if !matches!(reading.kind, Kind::Agent | Kind::Evaluator) && !(kind == Kind::Llm && reading.kind == Kind::Tool) {
+        let other = matches!(reading.kind, Kind::Agent | Kind::Evaluator);
+        let inside_tool = kind == Kind::Llm && reading.kind == Kind::Tool;
+        if !(other || inside_tool) {
             stack.extend(tree.children(i));
         }
     }
