@@ -146,15 +146,33 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Keys and names are short and ASCII: those are told by eight bytes at a time without a call.
-const SHORT: usize = 32;
-
+/// Checks a string. Keys and names are short and ASCII, which is told here without a loop; a call
+/// to the vectorised check pays off on what is longer.
 #[inline]
 pub(super) fn utf8(bytes: &[u8]) -> Result<(), Malformed> {
-    if bytes.len() <= SHORT && bytes.is_ascii() {
+    if is_short_ascii(bytes) {
         return Ok(());
     }
     simdutf8::basic::from_utf8(bytes).map(drop).map_err(|_| Malformed::Utf8)
+}
+
+/// True for ASCII of up to 32 bytes: two words, overlapping or not, from start and end cover it.
+#[inline]
+fn is_short_ascii(bytes: &[u8]) -> bool {
+    const HIGH: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
+    if bytes.len() > 32 {
+        return false;
+    }
+    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return (u128::from_le_bytes(*start) | u128::from_le_bytes(*end)) & HIGH == 0;
+    }
+    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return (u64::from_le_bytes(*start) | u64::from_le_bytes(*end)) & HIGH as u64 == 0;
+    }
+    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return (u32::from_le_bytes(*start) | u32::from_le_bytes(*end)) & HIGH as u32 == 0;
+    }
+    bytes.is_ascii()
 }
 
 /// An id that may be absent: empty or exactly `N` bytes.

@@ -18,8 +18,8 @@ use crate::trace::Envelope;
 /// Bytes that `value` takes as a varint: 1-10.
 #[inline]
 pub const fn varint_size(value: u64) -> usize {
-    // Seven bits a byte; zero takes one as well.
-    ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
+    // Seven bits a byte; zero takes one as well. (9 n + 64) / 64 is n / 7 rounded up, for n of 1-64.
+    ((64 - (value | 1).leading_zeros()) as usize * 9 + 64) / 64
 }
 
 /// Bytes that a length-delimited field takes with `len` bytes of content.
@@ -41,6 +41,9 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
 /// Appends tag and length of a length-delimited field; its content is to follow.
 #[inline]
 pub fn open(out: &mut Vec<u8>, number: u32, len: usize) {
+    if number < 16 && len < 0x80 {
+        return out.extend_from_slice(&[(number << 3) as u8 | 2, len as u8]);
+    }
     varint(out, u64::from(number) << 3 | 2);
     varint(out, len as u64);
 }
@@ -54,6 +57,9 @@ pub fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
 
 /// Appends a varint field: an integer, enum or bool. Negative numbers go as their two's complement.
 pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
+    if number < 16 && value < 0x80 {
+        return out.extend_from_slice(&[(number << 3) as u8, value as u8]);
+    }
     varint(out, u64::from(number) << 3);
     varint(out, value);
 }
@@ -127,9 +133,19 @@ pub fn value(out: &mut Vec<u8>, number: u32, value: Plain<'_>) {
 /// Appends a `KeyValue` as field `number` of a message: [`SPAN_ATTRIBUTES`],
 /// [`super::value::EVENT_ATTRIBUTES`], [`super::value::LOG_ATTRIBUTES`].
 pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Plain<'_>) {
-    open(out, number, field_size(1, key.len()) + field_size(2, of.size()));
-    bytes(out, 1, key.as_bytes());
-    value(out, 2, of);
+    let of_size = of.size();
+    let size = field_size(1, key.len()) + field_size(2, of_size);
+    out.reserve(field_size(number, size));
+    if number < 16 && size < 0x80 {
+        // Most of what we write; the lengths within are smaller still.
+        out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
+    } else {
+        open(out, number, size);
+        open(out, 1, key.len());
+    }
+    out.extend_from_slice(key.as_bytes());
+    open(out, 2, of_size);
+    of.write(out);
 }
 
 /// The span without its attributes whose keys begin with `prefix`, every other byte as it was;
@@ -192,32 +208,35 @@ impl Item<'_> {
 ///
 /// Serves spans and log records: `ExportLogsServiceRequest` has the same fields at all its levels.
 pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
-    let (order, envelopes) = group(items);
-    let mut pieces = Vec::new();
-    let mut draft = Draft::default();
-    for index in order {
-        let Some((item, &at)) = items.get(index).zip(envelopes.get(index)) else { continue };
-        if draft.items > 0 && draft.size + draft.cost(item, at) > max_size {
-            pieces.push(std::mem::take(&mut draft).write());
+    let placed = place(items);
+    let mut pieces = Vec::with_capacity(1);
+    let mut rest = &placed[..];
+    while let Some((now, later)) = rest.split_at_checked(fitting(rest, max_size)) {
+        if now.is_empty() {
+            break;
         }
-        draft.add(item, at);
-    }
-    if draft.items > 0 {
-        pieces.push(draft.write());
+        pieces.push(write(now));
+        rest = later;
     }
     pieces
 }
 
-/// Where an item belongs: number of its resource, number of its envelope.
-type At = (usize, usize);
+/// An item and where it belongs: number of its resource, number of its envelope.
+struct Placed<'a> {
+    at: (usize, usize),
+    item: &'a Item<'a>,
+}
 
-/// The order to write items in, and where each belongs.
-fn group(items: &[Item<'_>]) -> (Vec<usize>, Vec<At>) {
-    let mut distinct: Vec<(&Arc<Envelope>, At)> = Vec::new();
+/// This many envelopes of a trace are found by comparing pointers before contents are hashed.
+const FEW: usize = 8;
+
+/// The items in the order in which to write them.
+fn place<'a>(items: &'a [Item<'a>]) -> Vec<Placed<'a>> {
+    let mut distinct: Vec<(&Arc<Envelope>, (usize, usize))> = Vec::with_capacity(1);
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&[u8], usize> = HashMap::new();
     let mut last = 0;
-    let mut all = Vec::with_capacity(items.len());
+    let mut placed = Vec::with_capacity(items.len());
     for item in items {
         // Pointers first: spans of one scope mostly follow each other, and envelopes are interned.
         let same = |i: &usize| distinct.get(*i).is_some_and(|(known, _)| Arc::ptr_eq(known, item.envelope));
@@ -232,96 +251,75 @@ fn group(items: &[Item<'_>]) -> (Vec<usize>, Vec<At>) {
             }
             index
         });
-        all.push(distinct.get(last).map_or((0, 0), |(_, at)| *at));
+        placed.push(Placed { at: distinct.get(last).map_or((0, 0), |(_, at)| *at), item });
     }
-    let mut order: Vec<usize> = (0..items.len()).collect();
     if distinct.len() > 1 {
-        order.sort_by_key(|&i| all.get(i));
+        placed.sort_by_key(|placed| placed.at);
     }
-    (order, all)
-}
-
-/// This many envelopes of a trace are found by comparing pointers before contents are hashed.
-const FEW: usize = 8;
-
-/// One scope's items in a request.
-struct Run<'a> {
-    envelope: &'a Envelope,
-    at: At,
-    items: Vec<Item<'a>>,
-    /// Bytes of the encoded items, with their tags and lengths.
-    size: usize,
-}
-
-impl Run<'_> {
-    fn scope_size(&self) -> usize {
-        self.envelope.scope.len() + self.size
-    }
-}
-
-/// A request being put together.
-#[derive(Default)]
-struct Draft<'a> {
-    runs: Vec<Run<'a>>,
-    items: u64,
-    /// An upper bound of its bytes.
-    size: usize,
+    placed
 }
 
 /// Tag and longest possible length of a field that wraps others.
 const WRAP: usize = 11;
 
-impl<'a> Draft<'a> {
-    /// By how much, at most, `item` would make the request larger.
-    fn cost(&self, item: &Item<'_>, at: At) -> usize {
-        let last = self.runs.last().map(|run| run.at);
-        let mut cost = field_size(2, item.size());
-        if last != Some(at) {
-            cost += WRAP + item.envelope.scope.len();
+/// How many of the first items go into a request of `max_size`; at least one, if there is one.
+fn fitting(placed: &[Placed<'_>], max_size: usize) -> usize {
+    let mut size = 0usize;
+    let mut before = None;
+    for (i, Placed { at, item }) in placed.iter().enumerate() {
+        size += field_size(2, item.size());
+        if before != Some(*at) {
+            size += WRAP + item.envelope.scope.len();
         }
-        if last.map(|last| last.0) != Some(at.0) {
-            cost += WRAP + item.envelope.resource.len();
+        if before.map(|(resource, _)| resource) != Some(at.0) {
+            size += WRAP + item.envelope.resource.len();
         }
-        cost
+        if size > max_size && i > 0 {
+            return i;
+        }
+        before = Some(*at);
     }
+    placed.len()
+}
 
-    fn add(&mut self, item: &Item<'a>, at: At) {
-        self.size += self.cost(item, at);
-        self.items += 1;
-        if self.runs.last().is_none_or(|run| run.at != at) {
-            self.runs.push(Run { envelope: item.envelope, at, items: Vec::new(), size: 0 });
+/// One request of all of `placed`.
+fn write(placed: &[Placed<'_>]) -> Piece {
+    let by_resource = || placed.chunk_by(|a, b| a.at.0 == b.at.0);
+    // Sizes of the scopes' and the resources' messages, in the order in which they are met.
+    let mut scopes: Vec<usize> = Vec::with_capacity(1);
+    let mut resources: Vec<usize> = Vec::with_capacity(1);
+    let mut total = 0;
+    for resource in by_resource() {
+        let mut resource_size = resource.first().map_or(0, |p| p.item.envelope.resource.len());
+        for scope in resource.chunk_by(|a, b| a.at == b.at) {
+            let items: usize = scope.iter().map(|p| field_size(2, p.item.size())).sum();
+            let size = scope.first().map_or(0, |p| p.item.envelope.scope.len()) + items;
+            resource_size += field_size(2, size);
+            scopes.push(size);
         }
-        if let Some(run) = self.runs.last_mut() {
-            run.size += field_size(2, item.size());
-            run.items.push(*item);
+        total += field_size(1, resource_size);
+        resources.push(resource_size);
+    }
+    let mut out = Vec::with_capacity(total);
+    let mut scopes = scopes.into_iter();
+    for (resource, size) in by_resource().zip(resources) {
+        open(&mut out, 1, size);
+        if let Some(first) = resource.first() {
+            out.extend_from_slice(&first.item.envelope.resource);
+        }
+        for (scope, size) in resource.chunk_by(|a, b| a.at == b.at).zip(&mut scopes) {
+            open(&mut out, 2, size);
+            if let Some(first) = scope.first() {
+                out.extend_from_slice(&first.item.envelope.scope);
+            }
+            for Placed { item, .. } in scope {
+                open(&mut out, 2, item.size());
+                out.extend_from_slice(item.bytes);
+                out.extend_from_slice(item.appended);
+            }
         }
     }
-
-    fn write(self) -> Piece {
-        let by_resource = || self.runs.chunk_by(|a, b| a.at.0 == b.at.0);
-        let resource_size = |runs: &[Run<'_>]| {
-            let scopes: usize = runs.iter().map(|run| field_size(2, run.scope_size())).sum();
-            runs.first().map_or(0, |run| run.envelope.resource.len()) + scopes
-        };
-        let size = by_resource().map(|runs| field_size(1, resource_size(runs))).sum();
-        let mut out = Vec::with_capacity(size);
-        for runs in by_resource() {
-            open(&mut out, 1, resource_size(runs));
-            if let Some(run) = runs.first() {
-                out.extend_from_slice(&run.envelope.resource);
-            }
-            for run in runs {
-                open(&mut out, 2, run.scope_size());
-                out.extend_from_slice(&run.envelope.scope);
-                for item in &run.items {
-                    open(&mut out, 2, item.size());
-                    out.extend_from_slice(item.bytes);
-                    out.extend_from_slice(item.appended);
-                }
-            }
-        }
-        Piece { bytes: Bytes::from(out), items: self.items }
-    }
+    Piece { bytes: Bytes::from(out), items: placed.len() as u64 }
 }
 
 #[cfg(test)]
