@@ -1,1 +1,673 @@
+//! Exporters against real destinations over loopback: what is sent, what is sent again, and that
+//! every item ends in exactly one outcome.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::*;
+use crate::outcome::Outcome;
+
+mod sink;
+use sink::{Say, Sink, self_signed};
+
+const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];
+
+/// A parcel of one trace with spans of these names and `padding` bytes each.
+fn padded(names: &[&str], padding: usize) -> Parcel {
+    let span = |(i, name): (usize, &&str)| Span {
+        trace_id: vec![7; 16],
+        span_id: vec![1, 0, 0, 0, 0, 0, 0, u8::try_from(i % 256).unwrap()],
+        name: (*name).into(),
+        trace_state: "p".repeat(padding),
+        ..Span::default()
+    };
+    let spans = names.iter().enumerate().map(span).collect();
+    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+    let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+    let bytes = ExportTraceServiceRequest { resource_spans }.encode_to_vec().into();
+    let pieces = vec![Piece { bytes, items: names.len() as u64 }];
+    Parcel { signal: Signal::Traces, pieces, trace: None }
+}
+
+fn parcel(names: &[&str]) -> Parcel {
+    padded(names, 0)
+}
+
+fn logs(records: usize) -> Parcel {
+    let scope_logs =
+        vec![ScopeLogs { log_records: vec![LogRecord::default(); records], ..Default::default() }];
+    let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
+    let bytes = ExportLogsServiceRequest { resource_logs }.encode_to_vec().into();
+    Parcel { signal: Signal::Logs, pieces: vec![Piece { bytes, items: records as u64 }], trace: None }
+}
+
+fn look() -> Look {
+    Look { kind_of: Arc::new(|_, _| Kind::Llm), prefix: "verdict.".into() }
+}
+
+fn read(yaml: &str) -> ExporterConfigs {
+    let configs: ExporterConfigs = serde_saphyr::from_str(yaml).unwrap();
+    assert_eq!(configs.problems(), []);
+    configs
+}
+
+/// Starts every exporter in `yaml`.
+fn start(yaml: &str) -> Exporters {
+    let configs = read(yaml);
+    let ids: Vec<String> = configs.0.keys().cloned().collect();
+    Exporters::start(&configs, &ids, &look()).unwrap_or_else(|(id, e)| panic!("{id}: {e}"))
+}
+
+/// One exporter to `addr` with quick retries, one consumer, and whatever `more` says.
+fn one(protocol: &str, sink: &Sink, more: &str) -> Exporters {
+    start(&yaml(protocol, "http", &sink.addr.to_string(), more))
+}
+
+fn yaml(protocol: &str, scheme: &str, host: &str, more: &str) -> String {
+    let retry = if more.contains("retry_on_failure") {
+        ""
+    } else {
+        "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 0 },"
+    };
+    let queue = if more.contains("sending_queue") { "" } else { "sending_queue: { num_consumers: 1 }," };
+    format!("{protocol}: {{ endpoint: '{scheme}://{host}', {retry} {queue} {more} }}\n")
+}
+
+async fn drain(exporters: &Exporters) {
+    exporters.drain(Instant::now() + Duration::from_secs(20)).await;
+}
+
+/// (exported, dropped); every other outcome must be none.
+fn ended(exporter: &Exporter) -> (u64, u64) {
+    let ledger = exporter.ledger();
+    assert_eq!((ledger.count(Outcome::Lost), ledger.count(Outcome::DeadLettered)), (0, 0));
+    assert_eq!(exporter.queued_bytes(), 0, "all room is given back");
+    let reasons: u64 = Dropped::ALL.iter().map(|why| exporter.dropped(*why)).sum();
+    assert_eq!(reasons, ledger.count(Outcome::Dropped), "every drop has its reason");
+    (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped))
+}
+
+fn only(exporters: &Exporters) -> &Exporter {
+    let all: Vec<_> = exporters.iter().collect();
+    assert_eq!(all.len(), 1);
+    all[0]
+}
+
+/// google.rpc.Status with a RetryInfo of `millis`, encoded.
+fn with_retry_info(code: Code, millis: u32) -> Status {
+    let nanos = u64::from(millis) * 1_000_000;
+    let mut duration = vec![0x10];
+    prost::encoding::encode_varint(nanos, &mut duration);
+    let mut any = vec![0x0a, 40];
+    any.extend(b"type.googleapis.com/google.rpc.RetryInfo");
+    any.extend([
+        0x12,
+        u8::try_from(duration.len() + 2).unwrap(),
+        0x0a,
+        u8::try_from(duration.len()).unwrap(),
+    ]);
+    any.extend(duration);
+    let mut details = vec![0x1a, u8::try_from(any.len()).unwrap()];
+    details.extend(any);
+    Status::with_details(code, "wait", details.into())
+}
+
+#[tokio::test]
+async fn grpc_codes_are_retried_as_the_specification_says() {
+    for code in (1..=16).map(Code::from_i32) {
+        let sink = Sink::start(move |nth, _| if nth == 0 { Say::code(code) } else { Say::Ok(vec![]) }).await;
+        let exporters = one("otlp_grpc", &sink, "");
+        exporters.send(parcel(&["a", "b"])).await;
+        drain(&exporters).await;
+        let exporter = only(&exporters);
+        match code {
+            Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unavailable
+            | Code::DataLoss => {
+                assert_eq!(ended(exporter), (2, 0), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.retries()), (2, 1), "{code:?}");
+            }
+            // Two spans too large for one request are sent as one each.
+            Code::ResourceExhausted => {
+                assert_eq!(ended(exporter), (2, 0), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.retries()), (3, 0), "{code:?}");
+            }
+            _ => {
+                assert_eq!(ended(exporter), (0, 2), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.dropped(Dropped::Refused)), (1, 2), "{code:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn http_statuses_are_retried_as_the_specification_says() {
+    for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
+        let sink =
+            Sink::start(move |nth, _| if nth == 0 { Say::Http(status, None) } else { Say::Ok(vec![]) }).await;
+        let exporters = one("otlp_http", &sink, "");
+        exporters.send(parcel(&["a", "b"])).await;
+        drain(&exporters).await;
+        let expected = match status {
+            429 | 502 | 503 | 504 => (2, 0, 2),
+            413 => (2, 0, 3),
+            _ => (0, 2, 1),
+        };
+        let (exported, dropped) = ended(only(&exporters));
+        assert_eq!((exported, dropped, only(&exporters).requests()), expected, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_wait_that_a_destination_asks_for_is_kept() {
+    for code in [Code::Unavailable, Code::ResourceExhausted] {
+        let busy =
+            move |nth, _: &_| if nth == 0 { Say::Grpc(with_retry_info(code, 150)) } else { Say::Ok(vec![]) };
+        let sink = Sink::start(busy).await;
+        let exporters = one("otlp_grpc", &sink, "");
+        let started = Instant::now();
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
+    }
+    let sink = Sink::start(|nth, _| if nth == 0 { Say::Http(429, Some("1")) } else { Say::Ok(vec![]) }).await;
+    let exporters = one("otlp_http", &sink, "");
+    let started = Instant::now();
+    exporters.send(parcel(&["a"])).await;
+    drain(&exporters).await;
+    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!(ended(only(&exporters)), (1, 0));
+}
+
+#[tokio::test]
+async fn retries_end_and_are_off_when_configured_so() {
+    for (policy, requests) in [
+        ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
+        ("retry_on_failure: { enabled: false }", 1..2),
+    ] {
+        let sink = Sink::start(|_, _| Say::code(Code::Unavailable)).await;
+        let exporters = one("otlp_grpc", &sink, policy);
+        exporters.send(parcel(&["a", "b", "c"])).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (0, 3));
+        assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 3);
+        assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
+    }
+}
+
+#[tokio::test]
+async fn a_flapping_destination_gets_every_span() {
+    for protocol in PROTOCOLS {
+        let grpc = protocol == "otlp_grpc";
+        let sink = Sink::start(move |nth, _| match nth % 4 {
+            0 if grpc => Say::code(Code::Unavailable),
+            0 => Say::Http(503, None),
+            1 => Say::Cut,
+            _ => Say::Ok(vec![]),
+        })
+        .await;
+        let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
+        for i in 0..60 {
+            exporters.send(parcel(&[&format!("s{i}")])).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (60, 0), "{protocol}");
+        let names: BTreeSet<String> = sink.names().into_iter().collect();
+        assert_eq!(names.len(), 60, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_comes_late_gets_what_waited() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    for protocol in PROTOCOLS {
+        let exporters = start(&yaml(
+            protocol,
+            "http",
+            &addr.to_string(),
+            "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 40ms }",
+        ));
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!(
+            ended(only(&exporters)),
+            (0, 1),
+            "{protocol}: refused connections are retried, then dropped"
+        );
+        assert!(only(&exporters).retries() > 1, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_hangs_times_out_and_is_tried_again_on_a_new_connection() {
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|nth, _| if nth < 3 { Say::Hang } else { Say::Ok(vec![]) }).await;
+        let exporters = one(protocol, &sink, "timeout: 50ms");
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_while_a_request_is_in_flight_goes_together_in_the_next() {
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        sink.gate.forget_permits(1_000_000);
+        let exporters = one(protocol, &sink, "");
+        exporters.send(parcel(&["first"])).await;
+        while sink.seen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for i in 0..30 {
+            exporters.send(parcel(&[&format!("s{i}")])).await;
+        }
+        sink.gate.add_permits(1_000_000);
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (31, 0));
+        assert_eq!(sink.seen().iter().map(|s| s.names().len()).collect::<Vec<_>>(), [1, 30], "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_far_larger_than_the_destination_takes_is_split_and_whole() {
+    let names: Vec<String> = (0..400).map(|i| format!("s{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let big = padded(&names, 40_000);
+    assert!(big.size() > 15 << 20);
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        let exporters = one(protocol, &sink, "");
+        exporters.send(big.clone()).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (400, 0));
+        assert!(sink.seen().iter().all(|s| s.message.len() <= 4 << 20), "{protocol}");
+        assert!(sink.seen().len() < 6, "{protocol}: {} requests", sink.seen().len());
+        assert_eq!(sink.names(), names, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_destination_calls_too_large_is_halved_until_it_fits() {
+    for protocol in PROTOCOLS {
+        let grpc = protocol == "otlp_grpc";
+        let sink = Sink::start(move |_, seen| match seen.message.len() {
+            0..3000 => Say::Ok(vec![]),
+            _ if grpc => Say::code(Code::ResourceExhausted),
+            _ => Say::Http(413, None),
+        })
+        .await;
+        let exporters = one(protocol, &sink, "");
+        let mut whole = padded(&["a", "b", "c", "d", "e", "f", "g"], 1000);
+        let alone_too_large = padded(&["x"], 4000);
+        whole.pieces.extend(alone_too_large.pieces);
+        exporters.send(whole).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (7, 1), "{protocol}");
+        let taken = sink.seen().into_iter().filter(|s| s.message.len() < 3000);
+        assert_eq!(taken.flat_map(|s| s.names()).collect::<String>(), "abcdefg", "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn one_bad_parcel_does_not_take_others_down_and_is_sent_alone_once() {
+    for protocol in PROTOCOLS {
+        let grpc = protocol == "otlp_grpc";
+        let sink = Sink::start(move |_, seen| match seen.names().iter().any(|n| n == "bad") {
+            false => Say::Ok(vec![]),
+            true if grpc => Say::code(Code::InvalidArgument),
+            true => Say::Http(400, None),
+        })
+        .await;
+        sink.gate.forget_permits(1_000_000);
+        let exporters = one(protocol, &sink, "");
+        exporters.send(parcel(&["first"])).await;
+        while sink.seen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for names in [["a", "b"], ["bad", "c"], ["d", "e"]] {
+            exporters.send(parcel(&names)).await;
+        }
+        sink.gate.add_permits(1_000_000);
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (5, 2), "{protocol}");
+        let seen: Vec<String> = sink.seen().iter().map(|s| s.names().concat()).collect();
+        assert_eq!(seen, ["first", "abbadcde", "ab", "badc", "de"], "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn rejected_items_of_a_partial_success_are_counted_and_the_rest_is_exported() {
+    // partial_success { rejected: 2, error_message: "no" }
+    let partial = vec![0x0a, 6, 0x08, 2, 0x12, 2, b'n', b'o'];
+    for protocol in PROTOCOLS {
+        let answer = partial.clone();
+        let sink = Sink::start(move |_, _| Say::Ok(answer.clone())).await;
+        let exporters = one(protocol, &sink, "");
+        exporters.send(parcel(&["a", "b", "c", "d", "e"])).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (3, 2), "{protocol}");
+        assert_eq!(only(&exporters).dropped(Dropped::Rejected), 2);
+    }
+}
+
+#[tokio::test]
+async fn compression_works_each_way() {
+    for protocol in PROTOCOLS {
+        for compression in ["gzip", "zstd"] {
+            let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+            let exporters = one(protocol, &sink, &format!("compression: {compression}"));
+            exporters.send(padded(&["a", "b"], 5000)).await;
+            exporters.send(padded(&["c"], 300_000)).await;
+            drain(&exporters).await;
+            assert_eq!(ended(only(&exporters)), (3, 0));
+            assert_eq!(sink.names().concat(), "abc", "{protocol} {compression}");
+            assert!(sink.seen().iter().all(|s| s.wire * 10 < s.message.len()), "{protocol} {compression}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_name_us_carry_the_headers_and_go_to_the_signals_own_path() {
+    let paths = [
+        ["/opentelemetry.proto.collector.trace.v1.TraceService/Export", "/v1/traces"],
+        ["/opentelemetry.proto.collector.logs.v1.LogsService/Export", "/v1/logs"],
+    ];
+    for (p, protocol) in PROTOCOLS.into_iter().enumerate() {
+        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        let exporters = one(protocol, &sink, "headers: { authorization: Bearer x }");
+        for (s, parcel) in [parcel(&["a"]), logs(3)].into_iter().enumerate() {
+            exporters.send(parcel).await;
+            while sink.seen().len() <= s {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let seen = &sink.seen()[s];
+            assert_eq!(seen.path, paths[s][p]);
+            assert_eq!(seen.headers["authorization"], "Bearer x");
+            assert!(seen.headers["user-agent"].to_str().unwrap().starts_with("otel-verdict/"));
+        }
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (4, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_destination_without_logs_gets_no_more_of_them_and_all_of_the_spans() {
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|_, seen| match seen.path.as_str() {
+            "/v1/logs" => Say::Http(404, None),
+            path if path.contains("Logs") => Say::code(Code::Unimplemented),
+            _ => Say::Ok(vec![]),
+        })
+        .await;
+        let exporters = one(protocol, &sink, "");
+        for _ in 0..4 {
+            exporters.send(logs(2)).await;
+            exporters.send(parcel(&["a"])).await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (4, 8), "{protocol}");
+        assert_eq!(only(&exporters).dropped(Dropped::Unsupported), 8);
+        assert_eq!(sink.seen().iter().filter(|s| s.path.to_lowercase().contains("logs")).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_destination_fills_the_queue_which_presses_back_until_there_is_room() {
+    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+    sink.gate.forget_permits(1_000_000);
+    let exporters = Arc::new(one(
+        "otlp_grpc",
+        &sink,
+        "sending_queue: { queue_size: 10000, num_consumers: 1 }, timeout: 60s",
+    ));
+    assert_eq!(exporters.pressure(), None);
+    for _ in 0..3 {
+        exporters.send(padded(&["a"], 3000)).await;
+    }
+    let waiting = tokio::spawn({
+        let exporters = Arc::clone(&exporters);
+        async move { exporters.send(padded(&["b"], 3000)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waiting.is_finished());
+    assert!(exporters.pressure().is_some());
+    assert!(only(&exporters).queued_bytes() > 9000);
+    assert_eq!(only(&exporters).queue_capacity(), 10_000);
+    sink.gate.add_permits(1_000_000);
+    assert_eq!(waiting.await.unwrap(), 1);
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (4, 0));
+    assert_eq!(exporters.pressure(), None);
+}
+
+#[tokio::test]
+async fn a_sender_that_gives_up_waiting_loses_nothing() {
+    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+    sink.gate.forget_permits(1_000_000);
+    let exporters =
+        one("otlp_grpc", &sink, "sending_queue: { enabled: false, num_consumers: 1 }, timeout: 60s");
+    exporters.send(parcel(&["a"])).await;
+    let gave_up = tokio::time::timeout(Duration::from_millis(20), exporters.send(parcel(&["b"]))).await;
+    assert!(gave_up.is_err());
+    sink.gate.add_permits(1_000_000);
+    while sink.seen().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (2, 0));
+}
+
+#[tokio::test]
+async fn a_dead_exporter_that_is_not_required_holds_nobody_up() {
+    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+    let dead = Sink::start(|_, _| Say::Hang).await;
+    let exporters = start(&format!(
+        "{}{}",
+        yaml("otlp_grpc", "http", &sink.addr.to_string(), ""),
+        yaml(
+            "otlp_http/archive",
+            "http",
+            &dead.addr.to_string(),
+            "required: false, sending_queue: { queue_size: 2000, num_consumers: 1 }"
+        ),
+    ));
+    for _ in 0..50 {
+        assert_eq!(exporters.send(padded(&["a"], 500)).await, 2);
+        assert_eq!(exporters.pressure(), None);
+    }
+    exporters.drain(Instant::now() + Duration::from_millis(300)).await;
+    let all: Vec<_> = exporters.iter().collect();
+    assert_eq!(ended(all[0]), (50, 0));
+    assert_eq!(ended(all[1]), (0, 50));
+    assert!(all[1].dropped(Dropped::QueueFull) >= 45, "{}", all[1].dropped(Dropped::QueueFull));
+    assert!(all[1].dropped(Dropped::Shutdown) > 0);
+}
+
+#[tokio::test]
+async fn draining_sends_what_it_can_and_accounts_for_the_rest() {
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|nth, _| if nth < 2 { Say::Ok(vec![]) } else { Say::Hang }).await;
+        let exporters = one(protocol, &sink, "max_request_size: 1KiB");
+        for _ in 0..20 {
+            exporters.send(padded(&["a"], 900)).await;
+        }
+        let started = Instant::now();
+        exporters.drain(Instant::now() + Duration::from_millis(300)).await;
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert_eq!(ended(only(&exporters)), (2, 18), "{protocol}");
+        assert_eq!(only(&exporters).dropped(Dropped::Shutdown), 18);
+        exporters.send(parcel(&["late"])).await;
+        assert_eq!(ended(only(&exporters)), (2, 19), "what comes after is dropped, not forgotten");
+    }
+}
+
+#[tokio::test]
+async fn tls_trusts_the_given_authority_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, host) in [("localhost", "localhost"), ("sink.example", "127.0.0.1")] {
+        let (cert, server) = self_signed(name);
+        let ca = folder.path().join(format!("{name}.pem"));
+        std::fs::write(&ca, cert).unwrap();
+        let trust = format!("ca_file: {}, server_name_override: {name}", ca.display());
+        for protocol in PROTOCOLS {
+            for (tls, taken) in [
+                (trust.as_str(), true),
+                ("insecure_skip_verify: true", true),
+                ("server_name_override: localhost", false),
+            ] {
+                let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+                let host = format!("{host}:{}", sink.addr.port());
+                let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
+                let configs = read(&yaml(protocol, "https", &host, &more));
+                let started = Exporters::start(&configs, &[protocol.to_owned()], &look());
+                let exporters = match started {
+                    Ok(exporters) => exporters,
+                    // A machine without any certificate authority.
+                    Err((_, StartError::Tls(TlsError::NoAuthorities))) if !taken => continue,
+                    Err((id, error)) => panic!("{id}: {error}"),
+                };
+                exporters.send(parcel(&["a"])).await;
+                drain(&exporters).await;
+                let expected = if taken { (1, 0) } else { (0, 1) };
+                assert_eq!(ended(only(&exporters)), expected, "{protocol} {name} {tls}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, server) = self_signed("somebody.else");
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, cert).unwrap();
+    for protocol in PROTOCOLS {
+        let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+        let more = format!("tls: {{ ca_file: {} }}, retry_on_failure: {{ enabled: false }}", ca.display());
+        let exporters = start(&yaml(protocol, "https", &sink.addr.to_string(), &more));
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((0, 1), 0), "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_the_reference_implementation_takes_it() {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+    use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+        TraceService, TraceServiceServer,
+    };
+    struct Counts(Arc<std::sync::atomic::AtomicUsize>);
+    #[tonic::async_trait]
+    impl TraceService for Counts {
+        async fn export(
+            &self,
+            request: tonic::Request<ExportTraceServiceRequest>,
+        ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
+            let scopes = request.into_inner().resource_spans.into_iter().flat_map(|r| r.scope_spans);
+            let spans = scopes.map(|s| s.spans.len()).sum();
+            self.0.fetch_add(spans, std::sync::atomic::Ordering::SeqCst);
+            Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+        }
+    }
+    let count: Arc<std::sync::atomic::AtomicUsize> = Arc::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server =
+        tonic::transport::Server::builder().add_service(TraceServiceServer::new(Counts(Arc::clone(&count))));
+    tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
+    let exporters = start(&yaml("otlp_grpc", "http", &addr.to_string(), ""));
+    for _ in 0..10 {
+        exporters.send(padded(&["a", "b", "c"], 10_000)).await;
+    }
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (30, 0));
+    assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 30);
+}
+
+#[tokio::test]
+async fn whoever_watches_is_told_of_every_request() {
+    #[derive(Default)]
+    struct Heard(std::sync::Mutex<Vec<&'static str>>);
+    impl Watch for Heard {
+        fn request(&self, status: &'static str, _: Duration) {
+            self.0.lock().unwrap().push(status);
+        }
+        fn retry(&self) {
+            self.0.lock().unwrap().push("again");
+        }
+    }
+    let sink =
+        Sink::start(|nth, _| [Say::code(Code::Unavailable), Say::Cut, Say::Ok(vec![])][nth].clone()).await;
+    let exporters = one("otlp_grpc", &sink, "");
+    let heard = Arc::new(Heard::default());
+    only(&exporters).watch(Arc::clone(&heard) as Arc<dyn Watch>);
+    exporters.send(parcel(&["a"])).await;
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (1, 0));
+    assert_eq!(*heard.0.lock().unwrap(), ["unavailable", "again", "connection", "again", "ok"]);
+}
+
+#[tokio::test]
+async fn the_file_exporter_writes_one_request_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let exporters = start(&format!("file: {{ path: {} }}", path.display()));
+    exporters.send(parcel(&["a", "b"])).await;
+    exporters.send(logs(1)).await;
+    let mut two_pieces = parcel(&["c"]);
+    two_pieces.pieces.extend(parcel(&["d"]).pieces);
+    exporters.send(two_pieces).await;
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (5, 0));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    lines.sort_by_key(|line| line.get("resourceLogs").is_some());
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0]["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["name"], "b");
+    assert_eq!(lines[1]["resourceSpans"].as_array().unwrap().len(), 2);
+    assert!(lines[2]["resourceLogs"].is_array());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_is_tried_again_until_retries_end() {
+    let exporters = start(
+        "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 1ms, max_elapsed_time: 30ms } }",
+    );
+    exporters.send(parcel(&["a"])).await;
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (0, 1));
+    assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 1);
+    assert!(only(&exporters).retries() > 1);
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_which_and_why() {
+    let configs = read(
+        "file: { path: /no/such/folder/out }\notlp_grpc: { endpoint: 'h:1', tls: { ca_file: /no/such } }",
+    );
+    for (id, says) in
+        [("file", "/no/such/folder/out"), ("otlp_grpc", "/no/such"), ("gone", "no exporter 'gone'")]
+    {
+        let (failed, error) = Exporters::start(&configs, &[id.to_owned()], &look()).unwrap_err();
+        assert_eq!(failed, id);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}

@@ -1,1 +1,225 @@
+//! The drawn tree, on spans annotated by hand, and on whatever bytes a sender may make.
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use proptest::prelude::*;
+use prost::Message;
+
+use super::*;
+
+fn wrap(value: Any) -> AnyValue {
+    AnyValue { value: Some(value) }
+}
+
+fn text(s: &str) -> Any {
+    Any::StringValue(s.into())
+}
+
+fn list(items: &[&str]) -> Any {
+    Any::ArrayValue(ArrayValue { values: items.iter().map(|s| wrap(text(s))).collect() })
+}
+
+/// A span numbered `id` below `parent` (0: a root), with annotations.
+fn span(id: u8, parent: u8, name: &str, ms: u64, attributes: &[(&str, Any)]) -> Span {
+    let id8 = |n: u8| if n == 0 { vec![] } else { vec![0, 0, 0, 0, 0, 0, 0, n] };
+    let start = 1_000_000_000 + u64::from(id) * 1_000;
+    Span {
+        trace_id: vec![0xab; 16],
+        span_id: id8(id),
+        parent_span_id: id8(parent),
+        name: name.into(),
+        start_time_unix_nano: start,
+        end_time_unix_nano: start + ms * 1_000_000,
+        attributes: attributes
+            .iter()
+            .map(|(k, v)| KeyValue {
+                key: format!("verdict.{k}"),
+                value: Some(wrap(v.clone())),
+                ..Default::default()
+            })
+            .collect(),
+        ..Span::default()
+    }
+}
+
+fn piece(spans: Vec<Span>) -> Bytes {
+    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+    let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+    ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
+}
+
+/// Kinds by the first letter of the name.
+fn kind_of(span: &[u8], _: &Envelope) -> Kind {
+    let name = Span::decode(span).map(|s| s.name).unwrap_or_default();
+    match name.as_bytes().first() {
+        Some(b'a') => Kind::Agent,
+        Some(b'c') => Kind::Llm,
+        Some(b'g') => Kind::Tool,
+        _ => Kind::Unknown,
+    }
+}
+
+fn style(width: usize, color: bool) -> Style {
+    Style { color, width, prefix: "verdict.".into() }
+}
+
+fn failing_trace() -> Vec<Span> {
+    vec![
+        span(
+            1,
+            0,
+            "agent travel",
+            4_200,
+            &[
+                ("result", text("fail")),
+                ("cause", text("children")),
+                ("trace.result", text("fail")),
+                ("trace.close_reason", text("root_ended")),
+                ("trace.failed_metrics", list(&["error_detection", "tool_completeness"])),
+                ("trace.failure_chain", list(&["0000000000000001", "0000000000000003", "0000000000000004"])),
+            ],
+        ),
+        span(
+            2,
+            1,
+            "chat gpt-x",
+            812,
+            &[
+                ("result", text("pass")),
+                ("instruction_following.score", Any::DoubleValue(5.0)),
+                ("instruction_following.result", text("pass")),
+            ],
+        ),
+        span(3, 1, "agent search", 3_100, &[("result", text("fail")), ("cause", text("children"))]),
+        span(
+            4,
+            3,
+            "get_page",
+            12,
+            &[
+                ("result", text("fail")),
+                ("cause", text("self")),
+                ("severity", text("high")),
+                ("category", list(&["Resource Not Found"])),
+                ("error_detection.label", text("api_error")),
+                ("error_detection.result", text("fail")),
+                (
+                    "error_detection.explanation",
+                    text("The page was not found.\nSeen: \"404 page not found\"\nthird\nfourth\nfifth"),
+                ),
+                ("tool_completeness.score", Any::DoubleValue(1.5)),
+                ("tool_completeness.result", text("fail")),
+                ("latency.result", text("unmeasured")),
+            ],
+        ),
+        span(5, 1, "http GET", 0, &[]),
+    ]
+}
+
+#[test]
+fn a_failing_trace_shows_what_failed_where_and_why() {
+    // Pieces in any order: the tree does not care.
+    let mut spans = failing_trace();
+    let tail = spans.split_off(3);
+    let drawn = render(&[piece(tail), piece(spans)], &kind_of, &style(100, false));
+    insta::assert_snapshot!(drawn, @r#"
+    ✗ fail  trace abababababababababababababababab  5 spans · 1 failing · 4.2 s · closed by root_ended
+      failed error_detection, tool_completeness
+      chain  agent travel ▸ agent search ▸ get_page
+      ✗ agent     agent travel       4.2 s  by what is below
+      ├─ ✓ llm       chat gpt-x     812 ms
+      ├─ ✗ agent     agent search    3.1 s  by what is below
+      │  └─ ✗ tool      get_page     12 ms  high · Resource Not Found
+      │         error_detection api_error  The page was not found.
+      │           Seen: "404 page not found"
+      │           third
+      │           … and 2 more
+      │         tool_completeness 1.5
+      └─ – unknown   http GET         0 µs
+    "#);
+}
+
+#[test]
+fn colour_only_where_asked_for() {
+    let plain = render(&[piece(failing_trace())], &kind_of, &style(100, false));
+    let colored = render(&[piece(failing_trace())], &kind_of, &style(100, true));
+    assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;31m✗\x1b[0m"));
+    let mut stripped = colored;
+    for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"] {
+        stripped = stripped.replace(code, "");
+    }
+    let trimmed: String = stripped.lines().map(|l| format!("{}\n", l.trim_end())).collect();
+    assert_eq!(trimmed, plain);
+}
+
+#[test]
+fn spans_without_annotations_and_several_traces_are_drawn_too() {
+    let mut other = span(1, 0, "chat", 5, &[]);
+    other.trace_id = vec![1; 16];
+    let drawn =
+        render(&[piece(vec![span(1, 9, "agent orphan", 5, &[]), other])], &kind_of, &style(80, false));
+    insta::assert_snapshot!(drawn, @r#"
+    – no verdict  trace abababababababababababababababab  1 span · 5 ms
+      – agent     agent orphan     5 ms
+
+    – no verdict  trace 01010101010101010101010101010101  1 span · 5 ms
+      – llm       chat       5 ms
+    "#);
+}
+
+#[test]
+fn text_of_spans_cannot_steer_the_terminal() {
+    let hostile = "chat\x1b[2J\x1b]0;owned\x07\r\nfake ✓ line\u{202e}evil\u{9b}31m";
+    let attributes = [
+        ("result", text("fail")),
+        ("x\x1b[0m.result", text("fail")),
+        ("x\x1b[0m.explanation", text(hostile)),
+        ("severity", text(hostile)),
+        ("category", list(&[hostile])),
+    ];
+    let drawn = render(&[piece(vec![span(1, 0, hostile, 1, &attributes)])], &kind_of, &style(100, false));
+    assert!(!drawn.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{drawn:?}");
+    // The summary, the span, and two lines of explanation: its own line break is layout.
+    assert_eq!(drawn.lines().count(), 4, "{drawn}");
+}
+
+#[test]
+fn a_chain_of_many_spans_takes_bounded_space() {
+    let spans: Vec<Span> = (0..20_000u64)
+        .map(|i| Span {
+            trace_id: vec![1; 16],
+            span_id: (i + 1).to_be_bytes().into(),
+            parent_span_id: if i == 0 { vec![] } else { i.to_be_bytes().into() },
+            name: "deep".into(),
+            ..Span::default()
+        })
+        .collect();
+    let drawn = render(&[piece(spans)], &kind_of, &style(120, false));
+    assert!(drawn.ends_with("  … and 18000 more spans\n"), "{}", &drawn[drawn.len() - 60..]);
+    assert!(drawn.len() < 2_100 * 300, "{}", drawn.len());
+}
+
+proptest! {
+    #[test]
+    fn every_line_fits_whatever_spans_say(
+        names in proptest::collection::vec((any::<String>(), 0u8..8), 1..8),
+        width in 0usize..200,
+    ) {
+        let spans = names.iter().enumerate().map(|(i, (name, parent))| {
+            let attributes = [("result", text("fail")), ("m.result", text("fail")), ("m.explanation", text(name))];
+            span(u8::try_from(i).unwrap() + 1, *parent, name, 1, &attributes)
+        });
+        let drawn = render(&[piece(spans.collect())], &kind_of, &style(width, false));
+        for line in drawn.lines() {
+            prop_assert!(paint::width(line) <= width.max(40), "{line}");
+        }
+        prop_assert_eq!(drawn.lines().count(), 1 + 2 * names.len());
+    }
+
+    #[test]
+    fn any_bytes_draw_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = render(&[bytes.into()], &kind_of, &style(80, true));
+    }
+}

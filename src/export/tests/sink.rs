@@ -1,0 +1,186 @@
+//! A destination for tests: speaks gRPC and HTTP on one port, says what it is told to say, and
+//! remembers what it was sent.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::http::{HeaderMap, Request, Response, StatusCode};
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
+use tonic::{Code, Status};
+
+/// One request, as it came.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub path: String,
+    pub headers: HeaderMap,
+    /// Bytes on the wire, without gRPC's prefix.
+    pub wire: usize,
+    /// The message, decompressed.
+    pub message: Vec<u8>,
+}
+
+impl Seen {
+    /// Names of the spans in it.
+    pub fn names(&self) -> Vec<String> {
+        let request = ExportTraceServiceRequest::decode(&self.message[..]).unwrap();
+        let scopes = request.resource_spans.into_iter().flat_map(|r| r.scope_spans);
+        scopes.flat_map(|s| s.spans).map(|s| s.name).collect()
+    }
+}
+
+/// What to answer.
+#[derive(Clone, Debug)]
+pub enum Say {
+    /// Success, with this message.
+    Ok(Vec<u8>),
+    /// A gRPC status.
+    Grpc(Status),
+    /// An HTTP status, with a `Retry-After`.
+    Http(u16, Option<&'static str>),
+    /// gRPC: end without a status. HTTP: the connection breaks.
+    Cut,
+    /// Nothing, for ever.
+    Hang,
+}
+
+impl Say {
+    pub fn code(code: Code) -> Say {
+        Say::Grpc(Status::new(code, "as told"))
+    }
+}
+
+type Answers = Arc<dyn Fn(usize, &Seen) -> Say + Send + Sync>;
+
+/// A running destination; stops with the test's runtime.
+pub struct Sink {
+    pub addr: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// Each request needs a permit; tests that want to hold answers back take them away.
+    pub gate: Arc<tokio::sync::Semaphore>,
+}
+
+impl Sink {
+    /// Answers each request (numbered from 0) as `answers` says.
+    pub async fn start(answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static) -> Sink {
+        Sink::start_tls(answers, None).await
+    }
+
+    pub async fn start_tls(
+        answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static,
+        tls: Option<ServerTlsConfig>,
+    ) -> Sink {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let gate = Arc::new(tokio::sync::Semaphore::new(1_000_000));
+        let (answers, all, permits): (Answers, _, _) =
+            (Arc::new(answers), Arc::clone(&seen), Arc::clone(&gate));
+        let router = axum::Router::new().fallback(move |request: Request<Body>| {
+            let (answers, all, permits) = (Arc::clone(&answers), Arc::clone(&all), Arc::clone(&permits));
+            async move {
+                let seen = read(request).await;
+                let nth = {
+                    let mut all = all.lock().unwrap();
+                    all.push(seen.clone());
+                    all.len() - 1
+                };
+                permits.acquire().await.unwrap().forget();
+                respond(answers(nth, &seen), seen.path.starts_with("/opentelemetry")).await
+            }
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        match tls {
+            None => {
+                tokio::spawn(async move { axum::serve(listener, router).await });
+            }
+            Some(tls) => {
+                let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+                let routes = tonic::service::Routes::from(router);
+                let server = Server::builder().tls_config(tls).unwrap().add_routes(routes);
+                tokio::spawn(server.serve_with_incoming(incoming));
+            }
+        }
+        Sink { addr, seen, gate }
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Names of all spans it was sent, in order of requests.
+    pub fn names(&self) -> Vec<String> {
+        self.seen().iter().flat_map(Seen::names).collect()
+    }
+}
+
+async fn read(request: Request<Body>) -> Seen {
+    let (head, body) = request.into_parts();
+    let mut bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+    let encoding = |name: &str| head.headers.get(name).map(|v| v.to_str().unwrap().to_owned());
+    let grpc = head.uri.path().starts_with("/opentelemetry");
+    let encoding = if grpc {
+        let prefix = bytes.split_to(5);
+        let len = u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize;
+        assert_eq!(len, bytes.len(), "one message, of the length that its prefix says");
+        let encoding = encoding("grpc-encoding");
+        assert_eq!(prefix[0] == 1, encoding.is_some(), "the flag says whether it is compressed");
+        encoding
+    } else {
+        encoding("content-encoding")
+    };
+    let mut message = Vec::new();
+    match encoding.as_deref() {
+        None => message.extend_from_slice(&bytes),
+        Some("gzip") => {
+            flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut message).unwrap();
+        }
+        Some("zstd") => message = zstd::decode_all(&bytes[..]).unwrap(),
+        Some(other) => panic!("unexpected encoding {other}"),
+    }
+    Seen { path: head.uri.path().to_owned(), headers: head.headers, wire: bytes.len(), message }
+}
+
+async fn respond(say: Say, grpc: bool) -> Response<Body> {
+    match say {
+        Say::Ok(message) if grpc => {
+            let mut framed = vec![0];
+            framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+            framed.extend(message);
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", "0".parse().unwrap());
+            let body = Full::new(Bytes::from(framed)).with_trailers(std::future::ready(Some(Ok(trailers))));
+            Response::builder().header("content-type", "application/grpc").body(Body::new(body)).unwrap()
+        }
+        Say::Ok(message) => {
+            Response::builder().header("content-type", "application/x-protobuf").body(message.into()).unwrap()
+        }
+        Say::Grpc(status) => status.into_http(),
+        Say::Http(status, after) => {
+            let mut response = Response::new(Body::from("as told"));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            if let Some(after) = after {
+                response.headers_mut().insert("retry-after", after.parse().unwrap());
+            }
+            response
+        }
+        Say::Cut if grpc => Response::new(Body::empty()),
+        Say::Cut => panic!("the sink was told to break the connection"),
+        Say::Hang => {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            Response::new(Body::empty())
+        }
+    }
+}
+
+/// A certificate for `name`, signed by nobody but itself, and the server that shows it.
+pub fn self_signed(name: &str) -> (String, ServerTlsConfig) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    (cert.clone(), ServerTlsConfig::new().identity(Identity::from_pem(cert, key)))
+}
