@@ -78,8 +78,7 @@ impl Default for Config {
             ..OtlpGrpc::default()
         };
         let exporters = ExporterConfigs([("otlp_grpc".to_owned(), ExporterConfig::Grpc(local))].into());
-        let mut service = Service::default();
-        service.exporters = exporters.0.keys().cloned().collect();
+        let service = Service { exporters: exporters.0.keys().cloned().collect(), ..Service::default() };
         Config {
             receivers: Receivers::default(),
             verdict: Verdict::default(),

@@ -199,9 +199,15 @@ pub(super) fn parse(file: usize, text: &str) -> Result<Node, Fault> {
     options.set_emit_comments(false);
     let mut builder = Builder { file, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|e| Fault {
-            at: Mark { file, line: e.marker().line().max(1), column: e.marker().col() + 1 },
-            message: format!("not YAML: {}", e.info()),
+        let (event, span) = event.map_err(|e| {
+            let line = e.marker().line().max(1);
+            // The commonest cause: braces have a meaning of their own between braces.
+            let variable = text.lines().nth(line - 1).is_some_and(|l| l.contains("${"));
+            let hint = if variable { "; between braces, put quotes around \"${...}\"" } else { "" };
+            Fault {
+                at: Mark { file, line, column: e.marker().col() + 1 },
+                message: format!("not YAML: {}{hint}", e.info()),
+            }
         })?;
         builder.take(event, span)?;
     }
@@ -333,6 +339,7 @@ mod tests {
         }
         assert_eq!(parse(0, &bomb).unwrap_err().message, "too many values");
         assert!(parse(0, &"[".repeat(200)).is_err());
+        assert!(parse(0, "a: { b: ${env:X} }").unwrap_err().message.contains("quotes"));
         assert!(parse(0, "a: *nowhere").is_err());
         assert!(parse(0, "a: &x [*x]").is_err());
     }

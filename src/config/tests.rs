@@ -130,3 +130,62 @@ fn a_password_of_digits_stays_text() {
     let shown = config.to_yaml().unwrap();
     assert!(!shown.contains("0123") && !shown.contains("4096") && shown.contains("[redacted]"), "{shown}");
 }
+
+fn shipped(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+#[test]
+fn the_reference_equals_the_defaults() {
+    let json = |c: Config| serde_json::to_value(c).unwrap();
+    assert_eq!(json(load(&shipped("reference.yaml")).unwrap()), json(Config::default()));
+    load(&shipped("quickstart.yaml")).unwrap();
+}
+
+#[test]
+fn the_reference_still_validates_with_its_optional_sections() {
+    // Lines such as `#  endpoint: ...`: a comment sign right before a key.
+    let text: String = shipped("reference.yaml")
+        .lines()
+        .map(|line| {
+            let indent = line.len() - line.trim_start().len();
+            let rest = line.trim_start();
+            let key = rest.strip_prefix('#').filter(|r| {
+                let spaces = r.len() - r.trim_start().len();
+                indent > 0 && (spaces == 0 || spaces == 2) && r.contains(':')
+            });
+            key.map_or(format!("{line}\n"), |key| format!("{}{key}\n", &line[..indent]))
+        })
+        .collect();
+    let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
+    assert!(config.exporters.0.len() == 4, "the optional exporters were not uncommented");
+}
+
+#[test]
+fn the_reference_names_every_key_of_the_schema() {
+    let reference = shipped("reference.yaml");
+    let schema = Config::schema();
+    let mut keys = Vec::new();
+    properties(&schema, &mut keys);
+    keys.sort_unstable();
+    keys.dedup();
+    assert!(keys.len() > 80, "the schema was not walked: {keys:?}");
+    let missing: Vec<&&str> = keys.iter().filter(|key| !reference.contains(&format!("{key}:"))).collect();
+    assert!(missing.is_empty(), "config/reference.yaml does not name {missing:?}");
+}
+
+/// Every property name anywhere in a schema.
+fn properties<'a>(schema: &'a serde_json::Value, keys: &mut Vec<&'a str>) {
+    match schema {
+        serde_json::Value::Object(entries) => {
+            for (name, inner) in entries {
+                if let (true, Some(named)) = (name == "properties", inner.as_object()) {
+                    keys.extend(named.keys().map(String::as_str));
+                }
+                properties(inner, keys);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| properties(item, keys)),
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Commands by their exit codes and what they print.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.env_remove("OTEL_VERDICT_CASES").env("NO_COLOR", "1");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    binary().args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn validate_accepts_nothing_and_what_is_shipped() {
+    assert_eq!(run(&["validate"]).status.code(), Some(0));
+    for shipped in ["config/reference.yaml", "config/quickstart.yaml", "deploy/otel-verdict.yaml"] {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
+        let output = run(&["validate", "--config", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{shipped}: {}", err(&output));
+    }
+}
+
+#[test]
+fn the_configuration_in_the_kubernetes_manifest_is_valid() {
+    let manifest =
+        std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes.yaml"));
+    let manifest = manifest.unwrap();
+    let (_, text) = manifest.split_once("config.yaml: |\n").unwrap();
+    let (text, _) = text.split_once("\n---").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(&folder, "config.yaml", text);
+    let output = binary()
+        .env("OTLP_DESTINATION", "collector:4317")
+        .args(["validate", "--config", config.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
+fn validate_tells_every_fault_of_every_file_and_exits_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let one =
+        file(&folder, "one.yaml", "verdict:\n  mode: anotate\nmemory:\n  budget: ${env:NOT_SET_ANYWHERE}\n");
+    let two = file(&folder, "two.yaml", "service: { exporters: [nowhere] }\n");
+    let output =
+        run(&["validate", "-c", one.to_str().unwrap(), "-c", two.to_str().unwrap(), "-c", "/nowhere.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = err(&output);
+    for part in [
+        "one.yaml:2:9: verdict.mode",
+        "did you mean 'annotate'",
+        "NOT_SET_ANYWHERE is not set",
+        "two.yaml:1:",
+        "nowhere",
+        "/nowhere.yaml",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn print_config_shows_what_holds_without_secrets_and_can_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(
+        &folder,
+        "c.yaml",
+        "exporters:\n  otlp_http:\n    endpoint: https://me:sesame@collector.test\n    headers: { authorization: \"${env:TOKEN}\" }\nverdict: { close: { quiet: 3s } }\n",
+    );
+    let output = binary()
+        .env("TOKEN", "hunter2")
+        .args(["print-config", "-c", config.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains("quiet: 3s") && text.contains("[redacted]"), "{text}");
+    assert!(!text.contains("hunter2") && !text.contains("sesame"), "{text}");
+    let again = file(&folder, "again.yaml", text);
+    let output = run(&["print-config", "-c", again.to_str().unwrap()]);
+    assert_eq!(out(&output), text, "{}", err(&output));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let output = run(&["print-config", "--schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(schema["properties"]["verdict"].is_object());
+}
+
+#[test]
+fn wrong_usage_exits_2_and_help_and_completions_0() {
+    assert_eq!(run(&["no-such-command"]).status.code(), Some(2));
+    assert_eq!(run(&["validate", "--nonsense"]).status.code(), Some(2));
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(out(&output).contains("print-config"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_hangs_up_is_no_error() {
+    let mut child = binary()
+        .args(["print-config", "--schema"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
+}
