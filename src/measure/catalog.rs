@@ -15,6 +15,7 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
     vec![
         Box::new(super::error_detection::ErrorDetection),
         Box::new(super::avoidance::Avoidance),
+        Box::new(super::instruction_following::InstructionFollowing),
         Box::new(super::tool_completeness::ToolCompleteness),
         Box::new(super::latency::Latency),
         Box::new(super::tokens::Tokens),

@@ -5,7 +5,7 @@
 //! of any kind unless it only repeats what a span beneath it reported. LLM, TOOL and RETRIEVER
 //! spans without content and without error are unmeasured; other kinds are silent then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::anchors::{Defect, Findings, unmeasured};
@@ -283,6 +283,8 @@ pub struct CallsAt {
     pub by_llm: HashMap<Idx, Vec<usize>>,
     /// The call that a TOOL span carried out.
     pub by_tool: HashMap<Idx, usize>,
+    /// The tools that were called, each once.
+    pub names: BTreeSet<Text>,
 }
 
 impl CallsAt {
@@ -291,6 +293,7 @@ impl CallsAt {
         memo.scene(|| {
             let mut at = CallsAt::default();
             for (i, call) in scene.calls.iter().enumerate() {
+                at.names.insert(call.name.clone());
                 if let Some(llm) = call.llm {
                     at.by_llm.entry(llm).or_default().push(i);
                 }

@@ -265,6 +265,7 @@ pub mod catalog;
 pub mod error_detection;
 pub mod error_kind;
 pub mod error_text;
+pub mod instruction_following;
 pub mod latency;
 pub mod memo;
 #[cfg(test)]

@@ -1,0 +1,372 @@
+//! Verifiable instructions of a prompt: imperative, unconditional, and about the output itself.
+//!
+//! In: a system or user message. Out: [`Instruction`]s. When in doubt there is none: sentences
+//! with a condition, text in code fences and examples, and rules about tools' inputs are skipped.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
+
+/// Instructions kept per prompt.
+const MAX_INSTRUCTIONS: usize = 32;
+/// Matches looked at per pattern and prompt.
+const MAX_MATCHES: usize = 8;
+/// A system prompt is read so far; the rest is data.
+const SYSTEM_BYTES: usize = 32 * 1024;
+/// Of a long user message only both ends are read: between them stands what it is about.
+const USER_BYTES: usize = 2048;
+/// A sentence is looked for within so many bytes on both sides of a match.
+const SENTENCE_BYTES: usize = 300;
+
+/// What the output must be like.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// Ends with this marker.
+    EndsWith(String),
+    /// Starts with this.
+    StartsWith(String),
+    /// Stands between `<tag>` and `</tag>`.
+    Enclosed(String),
+    /// JSON and nothing else.
+    OnlyJson,
+    /// Yes or no and nothing else.
+    OnlyYesOrNo,
+    /// A number and nothing else.
+    OnlyNumber,
+    /// There is a number in it.
+    HasNumber,
+    /// At most so many units.
+    AtMost(usize, Unit),
+    /// Exactly so many bullet points.
+    Bullets(usize),
+    /// No code fences.
+    NoFence,
+    /// No markdown at all.
+    NoMarkdown,
+    /// A code fence, in this language where one is named.
+    Fence(Option<String>),
+    /// This text must not occur.
+    Forbidden(String),
+    /// This tool must be used in the run.
+    UseTool(String),
+    /// Some tool must be used in the run.
+    UseSomeTool,
+    /// One tool call in one step.
+    OneCall,
+}
+
+/// What a length is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words.
+    Words,
+    /// Sentences.
+    Sentences,
+    /// Characters.
+    Characters,
+}
+
+/// Which outputs an instruction is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every output of the model.
+    Every,
+    /// What it says when it is done, not steps on the way.
+    Answer,
+    /// An output that is a plan.
+    Plan,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// What it asks.
+    pub rule: Rule,
+    /// Of which outputs.
+    pub scope: Scope,
+    /// Its sentence, verbatim.
+    pub sentence: String,
+}
+
+/// The instructions of a system message.
+pub fn of_system(text: &str) -> Vec<Instruction> {
+    read(clip(text, SYSTEM_BYTES))
+}
+
+/// The instructions of a user message.
+pub fn of_user(text: &str) -> Vec<Instruction> {
+    if text.len() <= 2 * USER_BYTES {
+        return read(text);
+    }
+    let mut found = read(clip(text, USER_BYTES));
+    found.extend(read(clip_end(text, USER_BYTES)));
+    found
+}
+
+/// A pattern, and what a match of it means.
+struct Pattern {
+    regex: Regex,
+    make: fn(&Captures<'_>) -> Option<Rule>,
+    /// The prompt must hold one of these for the pattern to be tried (lower case).
+    cues: &'static [&'static str],
+}
+
+/// A quoted marker or a tag, in the group `mark`.
+const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase|string|line|text|sentence|keyword)s?\s*:?\s*)?(?:['"`“](?:\\n|\s)*(?P<mark>[^'"`”\n]{2,60}?)(?:\\n)?['"`”]|(?P<tag></?[a-z][\w-]{1,30}>|\[[A-Z_]{3,30}\]))"#;
+/// What the instruction is about: the model's own output.
+const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
+const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
+
+static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    let say = r"(?:answer|respond|reply|return|output)";
+    let sources: [(String, fn(&Captures<'_>) -> Option<Rule>, &'static [&'static str]); 19] = [
+        (
+            r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]{1,30}>|\[[A-Z_]{3,30}\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
+            |c| Some(Rule::EndsWith(mark(c)?)),
+            &["stop", "end"],
+        ),
+        (
+            format!(r"(?:end|finish|conclude|close)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
+            |c| Some(Rule::EndsWith(mark(c)?)),
+            &["with"],
+        ),
+        (
+            format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?end\s+with\s+{MARK}"),
+            |c| Some(Rule::EndsWith(mark(c)?)),
+            &["end with"],
+        ),
+        (
+            format!(r"(?:start|begin|prefix)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
+            |c| Some(Rule::StartsWith(mark(c)?)),
+            &["with"],
+        ),
+        (
+            format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?(?:start|begin)\s+with\s+{MARK}"),
+            |c| Some(Rule::StartsWith(mark(c)?)),
+            &["with"],
+        ),
+        (
+            format!(r#"{OUTPUT}\b[^.\n]{{0,60}}?\b(?:in|within|inside|between|with|using)\s+(?:the\s+)?['"`]?<(?P<tag>[a-z][\w-]{{1,30}})>(?:[^<\n]{{0,40}}</[a-z][\w-]{{1,30}}>)?['"`]?(?:\s+(?:xml\s+)?tags?)?"#),
+            |c| Some(Rule::Enclosed(c.name("tag")?.as_str().to_owned())),
+            &["<"],
+        ),
+        (
+            format!(r"{say}\b[^.\n]{{0,60}}?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]{{0,40}}?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]{{0,30}}?\bjson\b|{say}\b[^.\n]{{0,40}}?\bjson\b[^.\n]{{0,20}}?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
+            |_| Some(Rule::OnlyJson),
+            &["json"],
+        ),
+        (
+            format!(r#"{say}\b[^.\n]{{0,40}}?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]{{0,40}}?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
+            |_| Some(Rule::OnlyYesOrNo),
+            &["yes"],
+        ),
+        (
+            format!(r"{say}\b[^.\n]{{0,20}}?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
+            |c| c.name("of").is_none().then_some(Rule::OnlyNumber),
+            &["number", "integer", "numeric"],
+        ),
+        (
+            format!(r"{say}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
+            |_| Some(Rule::HasNumber),
+            &["number"],
+        ),
+        (
+            format!(r"\b(?:at\s+most|no\s+more\s+than|not\s+more\s+than|a\s+maximum\s+of|maximum|max\.?|under|less\s+than|fewer\s+than|within|not\s+exceed(?:ing)?|limit(?:ed)?\s+to)\s+{NUMBER}\s+(?P<u>words?|sentences?|characters?)\b"),
+            limit,
+            &["word", "sentence", "character"],
+        ),
+        (
+            format!(r"\b{NUMBER}\s+(?P<u>words?|sentences?|characters?)\s+(?:or\s+(?:less|fewer)|max(?:imum)?\b|at\s+most)"),
+            limit,
+            &["word", "sentence", "character"],
+        ),
+        (
+            format!(r"\b(?:in|with|using)\s+(?:exactly\s+|only\s+|just\s+)?(?P<n>a\s+single|one|1)\s+(?:short\s+)?(?P<u>words?|sentences?)\b"),
+            limit,
+            &["word", "sentence"],
+        ),
+        (
+            format!(r"\bexactly\s+{NUMBER}\s+bullet(?:\s+point)?s?\b"),
+            |c| Some(Rule::Bullets(number(c.name("n")?.as_str())?)),
+            &["bullet"],
+        ),
+        (
+            r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:\w+\s+){0,6}?(?:code\s*(?:block|fence)s?\b|backticks|```)".to_owned(),
+            |_| Some(Rule::NoFence),
+            &["code", "backtick", "```"],
+        ),
+        (
+            r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:us(?:e|ing)\s+|any\s+|include\s+|including\s+){1,2}markdown\b(?:\s+(?P<part>code|fences?|tables?|links?))?".to_owned(),
+            |c| c.name("part").is_none().then_some(Rule::NoMarkdown),
+            &["markdown"],
+        ),
+        (
+            r"(?:must|always|should)\b[^.\n]{0,60}?\b(?:in|within|inside|as)\s+(?:a|an)\s+(?:single\s+)?(?:(?P<lang>python|sql|bash|json|yaml|javascript|typescript|rust|java|html)\s+)?(?:markdown\s+)?(?:fenced\s+)?code\s*(?:block|fence)\b".to_owned(),
+            |c| Some(Rule::Fence(c.name("lang").map(|l| l.as_str().to_ascii_lowercase()))),
+            &["code block", "code fence", "codeblock"],
+        ),
+        (
+            r#"(?:never|do\s+not|don't|must\s+not|avoid)\s+(?:ever\s+)?(?:say|saying|use|using|mention|mentioning|include|including|write|writing|output)\s+the\s+(?:exact\s+)?(?:word|phrase|term|expression)s?\s+['"`“](?P<mark>[^'"`”\n]{2,60})['"`”]"#.to_owned(),
+            |c| Some(Rule::Forbidden(c.name("mark")?.as_str().to_owned())),
+            &["word", "phrase", "term", "expression"],
+        ),
+        (
+            r"(?P<one>(?:only|at\s+most|exactly|no\s+more\s+than)\s+(?:call\s+|use\s+|make\s+|invoke\s+)?(?:one|1|a\s+single)\s+(?:tool|function)s?\s*(?:calls?)?\s+(?:at\s+a\s+time|at\s+once|(?:per|in\s+each|in\s+one|in\s+a\s+single|in\s+every)\s+(?:step|turn|message|response|action|iteration|request|reply))|\bone\s+(?:tool|function)(?:\s+call)?\s+at\s+a\s+time|(?:do\s+not|don't|never)\s+(?:call|make|use|invoke)\s+(?:multiple|more\s+than\s+one|several|parallel)\s+(?:tools?|functions?)(?:\s+calls?)?)|(?:must|always|have\s+to|required\s+to)\s+(?:first\s+)?(?:use|call|invoke|consult|query)\s+(?:(?P<some>(?:the|your|one\s+of\s+the|at\s+least\s+one|one\s+of\s+your)\s+(?:available\s+|provided\s+|given\s+)?tools?\b|tools\b|a\s+tool\b)|(?:the\s+|your\s+)?['\x22`]?(?P<name>[A-Za-z][\w.-]{1,60}?)['\x22`]?\s+(?:tool|function|agent|team\s+member)\b)|(?P<memory>(?:never|do\s+not|don't)\s+(?:answer|respond|reply)\s+(?:\w+\s+)?from\s+(?:your\s+)?(?:own\s+)?(?:memory|knowledge))".to_owned(),
+            tool_rule,
+            &["tool", "function", "agent", "team member", "memory", "knowledge"],
+        ),
+    ];
+    let build = |(source, make, cues): (String, _, _)| {
+        Regex::new(&format!("(?i){source}")).ok().map(|regex| Pattern { regex, make, cues })
+    };
+    sources.into_iter().filter_map(build).collect()
+});
+
+fn mark(c: &Captures<'_>) -> Option<String> {
+    let found = c.name("mark").or_else(|| c.name("tag"))?;
+    Some(found.as_str().trim().to_owned()).filter(|m| !m.is_empty())
+}
+
+fn number(text: &str) -> Option<usize> {
+    const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    let text = text.to_ascii_lowercase();
+    match text.as_str() {
+        "a" => Some(1),
+        _ if text.ends_with("single") => Some(1),
+        _ => text.parse().ok().or_else(|| WORDS.iter().position(|w| *w == text).map(|i| i + 1)),
+    }
+    .filter(|n| *n > 0)
+}
+
+fn limit(c: &Captures<'_>) -> Option<Rule> {
+    let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
+        b'w' => Unit::Words,
+        b's' => Unit::Sentences,
+        _ => Unit::Characters,
+    };
+    Some(Rule::AtMost(number(c.name("n")?.as_str())?, unit))
+}
+
+fn tool_rule(c: &Captures<'_>) -> Option<Rule> {
+    if c.name("one").is_some() {
+        return Some(Rule::OneCall);
+    }
+    if c.name("some").is_some() || c.name("memory").is_some() {
+        return Some(Rule::UseSomeTool);
+    }
+    Some(Rule::UseTool(c.name("name")?.as_str().to_owned()))
+}
+
+/// Words that make an instruction depend on something, or an example of one.
+static CONDITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b").ok()
+});
+
+/// A length limit counts only where its sentence speaks of the output, not of a part of it.
+static ABOUT_OUTPUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b").ok()
+});
+static ABOUT_PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b").ok()
+});
+
+fn read(text: &str) -> Vec<Instruction> {
+    let text = unfenced(text);
+    let lower = text.to_ascii_lowercase();
+    let mut found: Vec<Instruction> = Vec::new();
+    for pattern in PATTERNS.iter() {
+        if !pattern.cues.iter().any(|cue| memchr::memmem::find(lower.as_bytes(), cue.as_bytes()).is_some()) {
+            continue;
+        }
+        for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {
+            let Some(whole) = captures.get(0) else { continue };
+            let sentence = sentence(&text, whole.start(), whole.end());
+            let Some(rule) = (pattern.make)(&captures) else { continue };
+            if let Some(instruction) = accept(rule, sentence)
+                && found.len() < MAX_INSTRUCTIONS
+                && !found.iter().any(|f| f.rule == instruction.rule)
+            {
+                found.push(instruction);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a sentence is an instruction for this output, and for which.
+fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
+    let is = |re: &LazyLock<Option<Regex>>| re.as_ref().is_none_or(|re| re.is_match(sentence));
+    if sentence.trim_end().ends_with('?') || is(&CONDITION) {
+        return None;
+    }
+    let lower = sentence.to_ascii_lowercase();
+    let part = is(&ABOUT_PART);
+    match &rule {
+        Rule::AtMost(..) if part || !is(&ABOUT_OUTPUT) => return None,
+        Rule::OnlyJson | Rule::OnlyNumber | Rule::OnlyYesOrNo | Rule::HasNumber | Rule::Bullets(_)
+            if ["tool", "function", "argument", "parameter", "input", "field"]
+                .iter()
+                .any(|w| lower.contains(w)) =>
+        {
+            return None;
+        }
+        // Thinking may be kept apart by the provider, which then takes the tags away.
+        Rule::Enclosed(tag)
+            if ["think", "thinking", "thought", "reasoning", "scratchpad"].contains(&tag.as_str()) =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    let every =
+        ["every response", "each response", "every message", "each message", "every reply", "every output"];
+    let scope = match &rule {
+        Rule::OneCall => Scope::Every,
+        Rule::EndsWith(_) | Rule::StartsWith(_) if lower.contains("plan") => Scope::Plan,
+        Rule::Forbidden(_) => Scope::Every,
+        _ if every.iter().any(|e| lower.contains(e)) => Scope::Every,
+        _ => Scope::Answer,
+    };
+    Some(Instruction { rule, scope, sentence: clip(sentence.trim(), QUOTE_BYTES).to_owned() })
+}
+
+/// The sentence around a match. A full stop inside the match does not end it.
+fn sentence(text: &str, start: usize, end: usize) -> &str {
+    let before = clip_end(text.get(..start).unwrap_or(""), SENTENCE_BYTES);
+    let after = clip(text.get(end..).unwrap_or(""), SENTENCE_BYTES);
+    let ends = |bytes: &[u8], i: usize| match bytes.get(i) {
+        Some(b'\n') => true,
+        Some(b'.' | b'!' | b'?' | b';') => bytes.get(i + 1).is_none_or(u8::is_ascii_whitespace),
+        _ => false,
+    };
+    let from = (0..before.len()).rev().find(|&i| ends(before.as_bytes(), i)).map_or(0, |i| i + 1);
+    let to = (0..after.len()).find(|&i| ends(after.as_bytes(), i)).map_or(after.len(), |i| i + 1);
+    text.get(start - (before.len() - from)..end + to).unwrap_or("")
+}
+
+/// The text without what stands in code fences or `<example>` tags: that is shown, not asked.
+fn unfenced(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (i, piece) in text.split("```").enumerate() {
+        if i % 2 == 0 {
+            out.push_str(piece);
+        } else {
+            // What names a fence inline ("in ```json") must stay readable as one.
+            out.push_str("```");
+        }
+    }
+    let mut rest = out.as_str();
+    let mut kept = String::with_capacity(out.len());
+    while let Some(at) = memchr::memmem::find(rest.as_bytes(), b"<example") {
+        kept.push_str(rest.get(..at).unwrap_or(""));
+        let tail = rest.get(at..).unwrap_or("");
+        match memchr::memmem::find(tail.as_bytes(), b"</example") {
+            Some(end) => rest = tail.get(end..).and_then(|t| t.get(t.find('>')? + 1..)).unwrap_or(""),
+            None => return kept,
+        }
+    }
+    kept.push_str(rest);
+    kept
+}

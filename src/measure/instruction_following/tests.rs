@@ -1,0 +1,170 @@
+use super::prompt::{Unit, of_system, of_user};
+use super::*;
+use crate::measure::Value;
+use crate::measure::sample::{Sample, asking, llm, measure as run, said};
+use crate::measure::testing::Script;
+use proptest::prelude::*;
+
+fn rules(text: &str) -> Vec<Rule> {
+    of_user(text).into_iter().map(|i| i.rule).collect()
+}
+
+/// The score of one model call with this system prompt and output.
+fn score(system: &str, output: &str) -> Option<f64> {
+    let mut sample = Sample::new();
+    let at = sample.span(None, llm(vec![said(Role::System, system), said(Role::User, "Go.")], output));
+    match run(&InstructionFollowing, &sample.scene(), at)[0].outcome.as_ref().ok()?.value {
+        Value::Score(score) => Some(score),
+        _ => None,
+    }
+}
+
+#[test]
+fn instructions_about_the_output_are_read() {
+    let cases: [(&str, Rule); 17] = [
+        (
+            "After writing the final step of the plan, write the '\n<end_plan>' tag and stop there.",
+            Rule::EndsWith("<end_plan>".into()),
+        ),
+        ("End your response with the phrase \"Over and out\".", Rule::EndsWith("Over and out".into())),
+        ("Your answer must start with 'ANSWER:'.", Rule::StartsWith("ANSWER:".into())),
+        ("Put your final answer inside <answer></answer> tags.", Rule::Enclosed("answer".into())),
+        ("Respond with valid JSON only, no prose.", Rule::OnlyJson),
+        ("Only output JSON.", Rule::OnlyJson),
+        ("Answer with only 'yes' or 'no'.", Rule::OnlyYesOrNo),
+        ("Reply with just a number.", Rule::OnlyNumber),
+        ("Answer with a number and the unit.", Rule::HasNumber),
+        ("Answer in at most 50 words.", Rule::AtMost(50, Unit::Words)),
+        ("Summarize the text in one sentence.", Rule::AtMost(1, Unit::Sentences)),
+        ("Keep your reply under 280 characters.", Rule::AtMost(280, Unit::Characters)),
+        ("Do not wrap the output in code fences.", Rule::NoFence),
+        ("Never use the word \"synergy\".", Rule::Forbidden("synergy".into())),
+        ("Only call one tool at a time.", Rule::OneCall),
+        ("You must call the lookup_order tool before you answer.", Rule::UseTool("lookup_order".into())),
+        ("Never answer from memory.", Rule::UseSomeTool),
+    ];
+    for (text, rule) in cases {
+        assert!(rules(text).contains(&rule), "{text}: {:?}", rules(text));
+    }
+}
+
+#[test]
+fn what_is_no_instruction_for_this_output_is_left_alone() {
+    for text in [
+        "If the user asks for data, respond with JSON only.",
+        "When the task is done, end your reply with \"TERMINATE\".",
+        "The tool returns JSON only.",
+        "For example, answer with only 'yes' or 'no'.",
+        "Could you answer in one sentence?",
+        "Each bullet should be at most 10 words.",
+        "The title of the report must be under 60 characters.",
+        "```\nRespond with valid JSON only.\n```",
+        "<example>Answer with only 'yes' or 'no'.</example>",
+        "The code sequence must end with '<end_code>' sequence.",
+        "Always use the right arguments for the tools.",
+        "You should only use this tool with a correct input.",
+        "The essay of 500 words was returned.",
+        "Which novel has the number of words in its title?",
+    ] {
+        assert_eq!(rules(text), [], "{text}");
+    }
+}
+
+#[test]
+fn a_missing_closing_tag_scores_three() {
+    let system = "After writing the final step of the plan, write the '\n<end_plan>' tag and stop there.";
+    assert_eq!(score(system, "1. Search.\n2. Answer.\n"), Some(3.0));
+    assert_eq!(score(system, "1. Search.\n2. Answer.\n<end_plan>"), Some(5.0));
+    // What is no plan is not bound by it.
+    assert_eq!(score(system, "I will search."), None);
+}
+
+#[test]
+fn formats_are_held_against_the_output() {
+    let json = "Respond with valid JSON only.";
+    assert_eq!(score(json, "{\"a\": [1, 2]}"), Some(5.0));
+    assert_eq!(score(json, "```json\n{\"a\": 1}\n```"), Some(5.0));
+    assert_eq!(score(json, "Here it is: {\"a\": 1}"), Some(3.0));
+    assert_eq!(score(json, "{\"a\": 1"), Some(3.0));
+    let words = "Answer in at most 10 words.";
+    assert_eq!(score(words, "It is 836 metres taller."), Some(5.0));
+    assert_eq!(score(words, &"word ".repeat(12)), Some(3.0));
+    assert_eq!(score("Answer with only yes or no.", "Yes."), Some(5.0));
+    assert_eq!(score("Answer with only yes or no.", "Yes, because it is."), Some(3.0));
+    assert_eq!(score("Do not use code fences.", "```py\n1\n```"), Some(3.0));
+    assert_eq!(score("Never use the word 'cheap'.", "It is cheaper."), Some(5.0));
+    assert_eq!(score("Never use the word 'cheap'.", "It is Cheap."), Some(3.0));
+    assert_eq!(score("Put the answer inside <answer></answer> tags.", "<answer>7</answer>"), Some(5.0));
+    assert_eq!(score("Put the answer inside <answer></answer> tags.", "<answer>7"), Some(3.0));
+}
+
+#[test]
+fn abbreviations_end_no_sentence() {
+    let rule = "Answer in one sentence.";
+    assert_eq!(
+        score(rule, "Mt. Elbrus (5642 m) is 836.5 m taller than Mt. Blanc, i.e. the U.S. figure."),
+        Some(5.0)
+    );
+    assert_eq!(score(rule, "It is taller. The difference is 836 m."), Some(3.0));
+}
+
+#[test]
+fn two_calls_where_one_is_allowed() {
+    let reading = llm(vec![said(Role::System, "Only call one tool at a time.")], "");
+    let mut sample = Sample::new();
+    let one = sample.span(None, asking(reading.clone(), "search", "{}"));
+    let two = sample.span(None, asking(asking(reading, "search", "{}"), "visit", "{}"));
+    let scene = sample.scene();
+    assert!(run(&InstructionFollowing, &scene, one)[0].outcome.as_ref().unwrap().passed);
+    let out = run(&InstructionFollowing, &scene, two);
+    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].quote, "search, visit");
+}
+
+#[test]
+fn an_answer_without_the_tool_that_had_to_be_used() {
+    let base = || {
+        Script::new("Where is order 7?")
+            .system("You must call the lookup_order tool.")
+            .tools(&["lookup_order"])
+    };
+    let without = base().answers("The order 7 left the warehouse yesterday.").build();
+    let at = without.agents[0].answer_at.unwrap();
+    assert!(!run(&InstructionFollowing, &without, at)[0].outcome.as_ref().unwrap().passed);
+    let with = base()
+        .calls("", &[("lookup_order", "{\"id\":7}")])
+        .returns("left the warehouse")
+        .answers("The order 7 left the warehouse yesterday.")
+        .build();
+    let at = with.agents[0].answer_at.unwrap();
+    assert!(run(&InstructionFollowing, &with, at)[0].outcome.as_ref().unwrap().passed);
+}
+
+#[test]
+fn an_instruction_about_the_answer_does_not_bind_a_step_on_the_way() {
+    let scene = Script::new("How tall?")
+        .system("Respond with valid JSON only.")
+        .says("I will think first.")
+        .answers("{\"height\": 5642}")
+        .build();
+    let answer = scene.agents[0].answer_at.unwrap();
+    assert!(run(&InstructionFollowing, &scene, answer)[0].outcome.as_ref().unwrap().passed);
+    assert_eq!(run(&InstructionFollowing, &scene, 1)[0].outcome, Err(Reason::NotApplicable));
+}
+
+#[test]
+fn without_content_it_is_unmeasured() {
+    let scene =
+        Script::new("How tall?").system("Respond with valid JSON only.").answers("x").build_without_content();
+    assert_eq!(run(&InstructionFollowing, &scene, 1)[0].outcome, Err(Reason::NoContent));
+}
+
+proptest! {
+    #[test]
+    fn any_prompt_and_output_is_read_without_panic(prompt in "\\PC{0,300}", output in "\\PC{0,100}") {
+        let _ = of_system(&prompt);
+        let wrapped = format!("Respond with JSON only. Answer in at most 2 words. End your reply with '{prompt}'.");
+        for instruction in of_user(&wrapped) {
+            let _ = check::broken(&instruction.rule, &output);
+        }
+    }
+}
