@@ -105,12 +105,15 @@ pub fn of_user(text: &str) -> Vec<Instruction> {
     found
 }
 
-/// A pattern, and what a match of it means.
+/// What a match of a pattern means.
+type Make = fn(&Captures<'_>) -> Option<Rule>;
+/// The prompt must hold one of these for a pattern to be tried (lower case).
+type Cues = &'static [&'static str];
+
 struct Pattern {
     regex: Regex,
-    make: fn(&Captures<'_>) -> Option<Rule>,
-    /// The prompt must hold one of these for the pattern to be tried (lower case).
-    cues: &'static [&'static str],
+    make: Make,
+    cues: Cues,
 }
 
 /// A quoted marker or a tag, in the group `mark`.
@@ -121,7 +124,7 @@ const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|se
 
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let say = r"(?:answer|respond|reply|return|output)";
-    let sources: [(String, fn(&Captures<'_>) -> Option<Rule>, &'static [&'static str]); 19] = [
+    let sources: [(String, Make, Cues); 19] = [
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]{1,30}>|\[[A-Z_]{3,30}\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
             |c| Some(Rule::EndsWith(mark(c)?)),
@@ -183,7 +186,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             &["word", "sentence", "character"],
         ),
         (
-            format!(r"\b(?:in|with|using)\s+(?:exactly\s+|only\s+|just\s+)?(?P<n>a\s+single|one|1)\s+(?:short\s+)?(?P<u>words?|sentences?)\b"),
+            r"\b(?:in|with|using)\s+(?:exactly\s+|only\s+|just\s+)?(?P<n>a\s+single|one|1)\s+(?:short\s+)?(?P<u>words?|sentences?)\b".to_owned(),
             limit,
             &["word", "sentence"],
         ),
