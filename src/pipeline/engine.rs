@@ -1,0 +1,113 @@
+//! One closed trace, judged and annotated. Pure work: no waiting, no runtime.
+
+use std::time::Instant;
+
+use crate::annotate::{self, Annotated, Emission, Note};
+use crate::assemble::{Closing, Reason, Remembered};
+use crate::config::Verdict;
+use crate::measure::{self, Measurement, Settings};
+use crate::propagate::{self, Policies, Verdicts};
+use crate::recognise::{Recogniser, Scene};
+use crate::trace::Tree;
+
+/// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
+/// join and split further by their own limits.
+const MAX_REQUEST: usize = 4 << 20;
+
+/// What judging needs, resolved once from the configuration.
+#[derive(Debug)]
+pub struct Engine {
+    recogniser: Recogniser,
+    settings: Settings,
+    policies: Policies,
+    emission: Emission,
+    annotates: bool,
+}
+
+/// A trace, judged.
+#[derive(Debug)]
+pub struct Judged {
+    /// The trace in the one vocabulary.
+    pub scene: Scene,
+    /// What was measured.
+    pub measurements: Vec<Measurement>,
+    /// What follows for spans and trace.
+    pub verdicts: Verdicts,
+    /// What is said of the trace beside them.
+    pub note: Note,
+}
+
+impl Engine {
+    /// From the `verdict` section.
+    ///
+    /// # Errors
+    /// The user's additions to the map of conventions do not fit together; says where.
+    pub fn new(config: &Verdict, annotates: bool) -> Result<Engine, String> {
+        Ok(Engine {
+            recogniser: Recogniser::new(&config.recognise).map_err(|e| e.to_string())?,
+            settings: config.metrics.clone(),
+            policies: config.propagation.clone(),
+            emission: config.emission(),
+            annotates,
+        })
+    }
+
+    /// What tells a span's kind; for rendering.
+    pub fn recogniser(&self) -> &Recogniser {
+        &self.recogniser
+    }
+
+    /// Judges a closed trace. `now` is in nanoseconds since 1970; `took` hears how long each
+    /// metric ran.
+    pub fn judge(
+        &self,
+        closing: Closing,
+        now: u64,
+        took: &mut dyn FnMut(&'static str, std::time::Duration),
+    ) -> Judged {
+        let tree = Tree::new(closing.trace, closing.spans);
+        let scene = self.recogniser.scene(tree, &closing.logs, closing.incomplete);
+        let mut since = Instant::now();
+        let measurements = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {
+            let done = Instant::now();
+            took(metric, done - since);
+            since = done;
+        });
+        let verdicts = propagate::propagate(&scene, &measurements, &self.policies);
+        let note = note(&closing.before, closing.reason, closing.incomplete, verdicts.trace.passed, now);
+        Judged { scene, measurements, verdicts, note }
+    }
+
+    /// Writes the verdicts: onto the spans, or, in shadow mode, into log events alone.
+    pub fn annotate(&self, judged: &Judged) -> Annotated {
+        let Judged { scene, measurements, verdicts, note } = judged;
+        if self.annotates {
+            annotate::annotate(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST)
+        } else {
+            let events =
+                annotate::log_events(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST);
+            Annotated { events, ..Annotated::default() }
+        }
+    }
+}
+
+/// For late spans, what the trace comes to together with what was there before: failing if
+/// either part fails. A recovery cannot be seen across the two; that is the price of not waiting.
+fn note(
+    before: &Option<Remembered>,
+    reason: Reason,
+    incomplete: bool,
+    passed: Option<bool>,
+    now: u64,
+) -> Note {
+    let Some(before) = before else {
+        return Note { reason, revision: 1, passed, changed: true, incomplete, now };
+    };
+    let together = match (before.passed, passed) {
+        (Some(a), Some(b)) => Some(a && b),
+        (a, b) => a.or(b),
+    };
+    let changed = together != before.passed;
+    let revision = before.revision.max(1) + u32::from(changed);
+    Note { reason, revision, passed: together, changed, incomplete, now }
+}

@@ -1,0 +1,83 @@
+//! What the pipeline counts about itself, with every cell resolved beforehand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::Judged;
+use crate::annotate::Annotated;
+use crate::assemble::{Reason, Tally};
+use crate::measure;
+use crate::telemetry::{self, MetricCells, Telemetry};
+
+#[derive(Debug)]
+pub(super) struct Meter {
+    telemetry: Arc<Telemetry>,
+    metrics: HashMap<&'static str, MetricCells>,
+}
+
+impl Meter {
+    pub fn new(telemetry: Arc<Telemetry>) -> Meter {
+        let metrics = measure::catalog::names().map(|name| (name, telemetry.verdicts.metric(name))).collect();
+        Meter { telemetry, metrics }
+    }
+
+    pub fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
+    pub fn tally(&self, tally: Tally) {
+        let traces = &self.telemetry.traces;
+        if tally.duplicates > 0 {
+            traces.duplicates.inc_by(tally.duplicates as u64);
+        }
+        if tally.late > 0 {
+            traces.late.inc_by(tally.late as u64);
+        }
+    }
+
+    pub fn took(&self, metric: &'static str, time: Duration) {
+        if let Some(cells) = self.metrics.get(metric) {
+            cells.took(time);
+        }
+    }
+
+    pub fn judged(&self, judged: &Judged, annotated: &Annotated) {
+        for m in &judged.measurements {
+            if let Some(cells) = self.metrics.get(m.metric) {
+                cells.count(result(m.outcome.as_ref().ok().map(|o| o.passed)));
+            }
+        }
+        if judged.note.reason != Reason::Late {
+            self.telemetry.verdicts.trace(result(judged.note.passed));
+        }
+        self.telemetry.traces.closed(judged.note.reason.as_str());
+        self.telemetry.traces.attributes_replaced.inc_by(annotated.existing as u64);
+    }
+
+    pub fn exported(&self, time: Duration) {
+        self.telemetry.verdicts.close_to_export(time);
+    }
+
+    /// Bytes of spans in open traces, over all shards.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.telemetry.traces.buffered_bytes.get().max(0) as u64
+    }
+
+    /// Traces, spans and bytes of one shard, before and now.
+    pub fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
+        let traces = &self.telemetry.traces;
+        let by = |before: usize, now: usize| now as i64 - before as i64;
+        traces.open.inc_by(by(before.0, now.0));
+        traces.buffered_spans.inc_by(by(before.1, now.1));
+        traces.buffered_bytes.inc_by(by(before.2, now.2));
+    }
+}
+
+fn result(passed: Option<bool>) -> telemetry::Judged {
+    match passed {
+        Some(true) => telemetry::Judged::Pass,
+        Some(false) => telemetry::Judged::Fail,
+        None => telemetry::Judged::Unmeasured,
+    }
+}

@@ -1,0 +1,248 @@
+//! The stages joined: requests in from `receive`, traces through `assemble` to `annotate`, parcels
+//! out to `export`.
+//!
+//! Requests are taken apart on the task that received them; spans then go to the shard that owns
+//! their trace, by a hash of the trace id. A request is acknowledged once its shards have it in
+//! their bounded inboxes. A shard waits while the exporters' queues are full, its inbox fills, and
+//! senders are told to come back later: pressure travels backwards and nothing is dropped on the way.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::assemble::{Assembler, Close};
+use crate::config::{Config, Mode, Select};
+use crate::export::{Exporters, Parcel, Piece};
+use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
+use crate::telemetry::Telemetry;
+use crate::trace::TraceId;
+use crate::wire::{logs, metrics};
+use crate::wire::request::{self, Group, Interner};
+use crate::wire::write::{self, Item};
+
+mod engine;
+mod meter;
+pub mod offline;
+mod select;
+pub mod service;
+mod shard;
+
+pub use engine::{Engine, Judged};
+use shard::{Shard, Shared, Work};
+
+/// Requests that may wait for one shard. Beyond it senders wait, and new ones are refused.
+const INBOX: usize = 256;
+/// When a refused sender should come back: long enough for a queue to drain, short enough that
+/// its own buffer does not overflow.
+const RETRY: Duration = Duration::from_secs(1);
+/// Largest request made of spans that pass straight through.
+const MAX_REQUEST: usize = 4 << 20;
+
+/// The running pipeline.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// Emptied at shutdown, which ends the shards.
+    inboxes: RwLock<Vec<mpsc::Sender<Work>>>,
+    shared: Arc<Shared>,
+    hasher: RandomState,
+    envelopes: Interner,
+    prefix: String,
+    select: Option<Select>,
+    /// Bytes that may be buffered before senders are told to wait.
+    budget: u64,
+    tasks: TaskTracker,
+}
+
+impl Pipeline {
+    /// Starts one shard a core.
+    ///
+    /// # Errors
+    /// The user's additions to the map of conventions do not fit together; says where.
+    pub fn start(
+        config: &Config,
+        telemetry: Arc<Telemetry>,
+        exporters: Arc<Exporters>,
+    ) -> Result<Arc<Pipeline>, String> {
+        let verdict = &config.verdict;
+        let shadow = verdict.mode == Mode::Shadow;
+        let engine = Engine::new(verdict, !shadow)?;
+        let shared =
+            Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), shadow });
+        let tasks = TaskTracker::new();
+        let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared, verdict.close.clone())).collect();
+        Ok(Arc::new(Pipeline {
+            inboxes: RwLock::new(inboxes),
+            shared,
+            hasher: RandomState::new(),
+            envelopes: Interner::default(),
+            prefix: verdict.prefix.clone(),
+            select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
+            budget: config.memory.budget.0,
+            tasks,
+        }))
+    }
+
+    /// Closes and exports every open trace, and returns when it is in the exporters' queues.
+    pub async fn flush(&self) {
+        let mut waiting = Vec::new();
+        for inbox in self.inboxes() {
+            let (done, wait) = oneshot::channel();
+            if inbox.send(Work::Flush(done)).await.is_ok() {
+                waiting.push(wait);
+            }
+        }
+        for wait in waiting {
+            // A shard that is gone has flushed on its way out.
+            let _ = wait.await;
+        }
+    }
+
+    /// Ends the shards: what is open is closed with what is known and handed to the exporters.
+    /// Call it after the receivers have stopped. False if that took longer than `within`.
+    pub async fn shutdown(&self, within: Duration) -> bool {
+        self.inboxes.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.tasks.close();
+        tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
+    }
+
+    fn inboxes(&self) -> Vec<mpsc::Sender<Work>> {
+        self.inboxes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn traces(&self, body: Bytes) -> Result<Accepted, Refused> {
+        let split = request::split(&body, &self.prefix, &self.envelopes)
+            .map_err(|error| Refused::Malformed(error.to_string()))?;
+        let accepted =
+            Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
+        let mut groups = split.groups;
+        if let Some(select) = &self.select {
+            let passed = pass(&mut groups, select);
+            if !passed.is_empty() {
+                self.shared.meter.telemetry().traces.passed_through.inc_by(count(&passed));
+                self.forward_groups(&passed).await;
+            }
+        }
+        if self.shared.shadow {
+            match accepted.rejected {
+                0 if self.select.is_none() => self.forward(Signal::Traces, body, count(&groups)).await,
+                _ => self.forward_groups(&groups).await,
+            }
+        }
+        self.deal(groups, |group| group.trace, Work::Spans).await?;
+        Ok(accepted)
+    }
+
+    async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
+        let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        self.deal(found.gen_ai, |record| record.trace, Work::Logs).await?;
+        self.forward(Signal::Logs, body, found.records).await;
+        Ok(Accepted::default())
+    }
+
+    async fn metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
+        let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        self.forward(Signal::Metrics, body, points).await;
+        Ok(Accepted::default())
+    }
+
+    /// Gives each shard its own. Most requests hold one trace, or few.
+    async fn deal<T>(
+        &self,
+        items: Vec<T>,
+        trace: impl Fn(&T) -> TraceId,
+        work: impl Fn(Vec<T>) -> Work,
+    ) -> Result<(), Refused> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let inboxes = self.inboxes();
+        if inboxes.is_empty() {
+            return Err(Refused::ShuttingDown);
+        }
+        let mut by_shard: Vec<Vec<T>> = (0..inboxes.len()).map(|_| Vec::new()).collect();
+        for item in items {
+            let shard = self.hasher.hash_one(trace(&item)) as usize % inboxes.len();
+            by_shard[shard].push(item);
+        }
+        // Room first, everywhere, so that a request is taken as a whole or not at all.
+        let mut places = Vec::with_capacity(inboxes.len());
+        for (inbox, items) in inboxes.iter().zip(by_shard).filter(|(_, items)| !items.is_empty()) {
+            let place = inbox.reserve().await.map_err(|_| Refused::ShuttingDown)?;
+            places.push((place, items));
+        }
+        places.into_iter().for_each(|(place, items)| place.send(work(items)));
+        Ok(())
+    }
+
+    async fn forward(&self, signal: Signal, body: Bytes, items: u64) {
+        if items > 0 {
+            let pieces = vec![Piece { bytes: body, items }];
+            self.shared.exporters.send(Parcel { signal, pieces, trace: None }).await;
+        }
+    }
+
+    /// Sends spans on as they are.
+    async fn forward_groups(&self, groups: &[Group]) {
+        let items: Vec<Item<'_>> = groups
+            .iter()
+            .flat_map(|group| &group.spans)
+            .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
+            .collect();
+        let pieces = write::requests(&items, MAX_REQUEST);
+        if !pieces.is_empty() {
+            self.shared.exporters.send(Parcel { signal: Signal::Traces, pieces, trace: None }).await;
+        }
+    }
+}
+
+impl Intake for Pipeline {
+    fn pressure(&self) -> Option<Duration> {
+        let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
+        let full = inboxes.iter().any(|inbox| inbox.capacity() == 0);
+        let over = self.shared.meter.buffered_bytes() > self.budget;
+        (full || over).then_some(RETRY).or_else(|| self.shared.exporters.pressure())
+    }
+
+    fn offer(&self, offer: Offer) -> Answer<'_> {
+        Box::pin(async move {
+            match offer.signal {
+                Signal::Traces => self.traces(offer.body).await,
+                Signal::Logs => self.logs(offer.body).await,
+                Signal::Metrics => self.metrics(offer.body).await,
+            }
+        })
+    }
+}
+
+fn shards() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>, close: Close) -> mpsc::Sender<Work> {
+    let (inbox, work) = mpsc::channel(INBOX);
+    tasks.spawn(Shard::new(Arc::clone(shared), Assembler::new(close)).run(work));
+    inbox
+}
+
+fn count(groups: &[Group]) -> u64 {
+    groups.iter().map(|group| group.spans.len() as u64).sum()
+}
+
+/// Takes the spans that are not selected out of `groups`.
+fn pass(groups: &mut Vec<Group>, wanted: &Select) -> Vec<Group> {
+    let mut passed = Vec::new();
+    for group in groups.iter_mut() {
+        let (keep, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut group.spans).into_iter().partition(|span| select::selects(wanted, span));
+        group.spans = keep;
+        if !rest.is_empty() {
+            passed.push(Group { trace: group.trace, size: rest.iter().map(|s| s.bytes.len()).sum(), spans: rest });
+        }
+    }
+    groups.retain(|group| !group.spans.is_empty());
+    passed
+}

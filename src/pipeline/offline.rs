@@ -1,0 +1,97 @@
+//! The same stages without a network: recorded requests in, judged traces out.
+
+use std::time::Instant;
+
+use super::engine::{Engine, Judged};
+use super::select;
+use crate::annotate::Annotated;
+use crate::assemble::{Assembler, Close, Closing, Reason};
+use crate::config::Config;
+use crate::receive::{Offer, Refused, Signal};
+use crate::trace::{Attached, Span};
+use crate::wire::logs::{self, GenAiRecord};
+use crate::wire::request::{self, Interner, Rejected};
+
+/// Gathers recorded requests; [`Evaluation::finish`] judges what came together.
+pub struct Evaluation {
+    engine: Engine,
+    assembler: Assembler,
+    envelopes: Interner,
+    prefix: String,
+    now: Instant,
+    unix_nanos: u64,
+}
+
+/// One trace's result.
+pub struct Evaluated {
+    /// Readings, measurements and verdicts.
+    pub judged: Judged,
+    /// The annotated spans and the evaluation events.
+    pub annotated: Annotated,
+}
+
+impl Evaluation {
+    /// With the verdict section of `config`. `unix_nanos` is what events say as observed time.
+    ///
+    /// # Errors
+    /// The user's additions to the map of conventions do not fit together; says where.
+    pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, String> {
+        // Recordings end by themselves: neither time nor late spans have a meaning here.
+        let close =
+            Close { max_spans: usize::MAX, max_bytes: crate::config::Size(u64::MAX), remember: 0, ..Close::default() };
+        Ok(Evaluation {
+            engine: Engine::new(&config.verdict, true)?,
+            assembler: Assembler::new(close),
+            envelopes: Interner::default(),
+            prefix: config.verdict.prefix.clone(),
+            now: Instant::now(),
+            unix_nanos,
+        })
+    }
+
+    /// What reads spans; for rendering.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Adds a recorded request. Metrics are no evidence and are left out.
+    ///
+    /// # Errors
+    /// The bytes are no such request. Spans that are bad by themselves are left out and returned.
+    pub fn add(&mut self, offer: &Offer) -> Result<Rejected, Refused> {
+        let malformed = |error: crate::wire::Malformed| Refused::Malformed(error.to_string());
+        match offer.signal {
+            Signal::Traces => {
+                let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
+                for group in split.groups {
+                    let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
+                    self.assembler.add(group.trace, group.spans, service, self.now);
+                }
+                Ok(split.rejected)
+            }
+            Signal::Logs => {
+                for GenAiRecord { trace, span, bytes } in logs::find(&offer.body).map_err(malformed)?.gen_ai {
+                    self.assembler.attach(trace, Attached { span, record: bytes }, self.now);
+                }
+                Ok(Rejected::default())
+            }
+            Signal::Metrics => Ok(Rejected::default()),
+        }
+    }
+
+    /// Traces gathered so far.
+    pub fn traces(&self) -> usize {
+        self.assembler.traces()
+    }
+
+    /// Judges every trace, in order of arrival and then id; `each` hears of one at a time, so that
+    /// only one is held in memory beyond its bytes.
+    pub fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
+        let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
+        for closing in closed {
+            let judged = self.engine.judge(closing, self.unix_nanos, &mut |_, _| ());
+            let annotated = self.engine.annotate(&judged);
+            each(Evaluated { judged, annotated });
+        }
+    }
+}

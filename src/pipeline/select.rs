@@ -1,0 +1,113 @@
+//! Which spans are judged: `verdict.select`.
+
+use crate::config::Select;
+use crate::trace::{Envelope, Span};
+use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+use crate::wire::{Attributes, Fields, Payload, Value};
+
+/// `service.name` of the resource that a span came under.
+pub fn service(envelope: &Envelope) -> Option<&str> {
+    resource_attributes(envelope).find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
+}
+
+/// Whether a span is selected: every key given must match.
+pub fn selects(select: &Select, span: &Span) -> bool {
+    let any = |list: &[String], value: Option<&str>| {
+        list.is_empty() || value.is_some_and(|value| list.iter().any(|entry| matches(entry, value)))
+    };
+    any(&select.service, service(&span.envelope))
+        && any(&select.scope, scope(&span.envelope))
+        && select.attribute.iter().all(|(key, wanted)| {
+            Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
+                .chain(resource_attributes(&span.envelope))
+                .any(|(k, value)| k == key && text(&value).is_some_and(|v| matches(wanted, &v)))
+        })
+}
+
+/// `*` at the end of an entry stands for any rest.
+fn matches(entry: &str, value: &str) -> bool {
+    match entry.strip_suffix('*') {
+        Some(start) => value.starts_with(start),
+        None => entry == value,
+    }
+}
+
+fn text(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Str(s) => Some((*s).to_owned()),
+        Value::Bool(b) => Some(b.to_string()),
+        Value::Int(i) => Some(i.to_string()),
+        Value::Double(d) => Some(d.to_string()),
+        _ => None,
+    }
+}
+
+/// The message in field 1 of the bytes around a span: `Resource`, or `InstrumentationScope`.
+fn inner(around: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Fields::new(around).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
+        (1, Payload::Bytes(b)) => Some(b),
+        _ => None,
+    })
+}
+
+fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, Value<'_>)> {
+    inner(&envelope.resource).flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))
+}
+
+/// The scope's name.
+fn scope(envelope: &Envelope) -> Option<&str> {
+    let scope = inner(&envelope.scope).last()?;
+    Fields::new(scope).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
+        (1, Payload::Bytes(name)) => simdutf8::basic::from_utf8(name).ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::trace::{SpanId, Status};
+    use crate::wire::write::{self, Plain};
+
+    fn span() -> Span {
+        let mut resource = Vec::new();
+        write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Plain::Str("shop-eu"));
+        let mut scope = Vec::new();
+        write::bytes(&mut scope, 1, b"openinference.langchain");
+        let field = |content: &[u8]| {
+            let mut out = Vec::new();
+            write::bytes(&mut out, 1, content);
+            Bytes::from(out)
+        };
+        let mut bytes = Vec::new();
+        write::attribute(&mut bytes, SPAN_ATTRIBUTES, "tier", Plain::Int(2));
+        Span {
+            id: SpanId([1; 8]),
+            parent: SpanId::default(),
+            start: 1,
+            end: 2,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            bytes: Bytes::from(bytes),
+            envelope: Envelope { resource: field(&resource), scope: field(&scope) }.into(),
+        }
+    }
+
+    #[test]
+    fn every_key_must_match_and_a_star_stands_for_any_rest() {
+        let list = |entries: &[&str]| entries.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>();
+        let attribute = |k: &str, v: &str| [(k.to_owned(), v.to_owned())].into();
+        assert!(selects(&Select::default(), &span()));
+        let by_service = Select { service: list(&["bank", "shop-*"]), ..Select::default() };
+        assert!(selects(&by_service, &span()));
+        let by_scope = Select { scope: list(&["openinference.*"]), ..by_service.clone() };
+        assert!(selects(&by_scope, &span()));
+        assert!(!selects(&Select { scope: list(&["ai"]), ..by_service }, &span()));
+        assert!(selects(&Select { attribute: attribute("tier", "2"), ..Select::default() }, &span()));
+        assert!(selects(&Select { attribute: attribute("service.name", "shop*"), ..Select::default() }, &span()));
+        assert!(!selects(&Select { attribute: attribute("tier", "3"), ..Select::default() }, &span()));
+    }
+}

@@ -1,0 +1,192 @@
+//! The whole process joined: sockets bound early, the pipeline between receivers and exporters,
+//! and an orderly end. `run`, `demo` and the tests start the same thing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Pipeline;
+use crate::config::Config;
+use crate::export::{Exporter, Exporters, Look, StartError, Watch};
+use crate::outcome::Outcome;
+use crate::receive::{self, BindError, Intake, Signal};
+use crate::recognise::Recogniser;
+use crate::telemetry::admin::{self, Readiness};
+use crate::telemetry::{Exporting, Telemetry};
+
+/// Queues are read this often for the gauges that show them; a scrape every 15 s sees enough.
+const GAUGE_EVERY: Duration = Duration::from_secs(5);
+/// Share of the time left at shutdown that may go into closing traces; the rest is for sending them.
+const CLOSING_SHARE: f64 = 0.5;
+
+/// The process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A listener's address.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// An exporter.
+    #[error("exporters.{id}.{source}")]
+    Exporter {
+        /// Its id.
+        id: String,
+        /// What is wrong.
+        source: StartError,
+    },
+    /// `verdict.recognise`.
+    #[error("verdict.recognise: {0}")]
+    Recognise(String),
+    /// Spans would come in and go nowhere.
+    #[error("service.exporters: none of the exporters takes traces")]
+    NoTraces,
+}
+
+/// A running process.
+#[derive(Debug)]
+pub struct Service {
+    /// Where OTLP/gRPC is received.
+    pub grpc: Option<SocketAddr>,
+    /// Where OTLP/HTTP is received.
+    pub http: Option<SocketAddr>,
+    /// Where `/livez`, `/readyz` and `/metrics` are served.
+    pub admin: Option<SocketAddr>,
+    pipeline: Arc<Pipeline>,
+    exporters: Arc<Exporters>,
+    telemetry: Arc<Telemetry>,
+    readiness: Arc<Readiness>,
+    receiving: Tasks,
+    background: Tasks,
+}
+
+/// Tasks that end when told to.
+#[derive(Debug)]
+struct Tasks {
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Tasks {
+    async fn end(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task ended abnormally; this is a bug");
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Binds, opens and starts everything, in the order in which a fault is cheapest.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, an exporter that cannot be opened, a map of conventions
+    /// that does not fit together. Nothing runs then.
+    pub async fn start(config: &Config) -> Result<Service, Error> {
+        let bound = receive::bind(&config.receivers.otlp).await?;
+        let admin = admin::bind(&config.admin).await?;
+        let exporters = Arc::new(exporters(config)?);
+        let telemetry = Telemetry::new();
+        let watched: Vec<(Exporting, Arc<Exporter>)> =
+            exporters.iter().map(|exporter| (watch(&telemetry, exporter), Arc::clone(exporter))).collect();
+        let pipeline = Pipeline::start(config, Arc::clone(&telemetry), Arc::clone(&exporters))
+            .map_err(Error::Recognise)?;
+        let asked = Arc::clone(&pipeline);
+        let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
+        let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr()));
+
+        let receiving = CancellationToken::new();
+        let background = CancellationToken::new();
+        let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
+        let grace = *config.service.shutdown_timeout;
+        let serve = tokio::spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.clone(), grace));
+        let probes =
+            tokio::spawn(admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), background.clone()));
+        let gauges = tokio::spawn(gauge(watched, background.clone()));
+        readiness.serving();
+        Ok(Service {
+            grpc,
+            http,
+            admin: admin_addr,
+            pipeline,
+            exporters,
+            telemetry,
+            readiness,
+            receiving: Tasks { stop: receiving, tasks: vec![serve] },
+            background: Tasks { stop: background, tasks: vec![probes, gauges] },
+        })
+    }
+
+    /// Self-metrics of this process.
+    pub fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
+    /// Closes every open trace now and hands it to the exporters.
+    pub async fn flush(&self) {
+        self.pipeline.flush().await;
+    }
+
+    /// Stops accepting, closes and exports what is open, and ends. What could not be sent within
+    /// `within` is dropped, counted and logged; the number of such items is returned.
+    pub async fn stop(self, within: Duration) -> u64 {
+        let deadline = Instant::now() + within;
+        self.readiness.stopping();
+        let left = || deadline.saturating_duration_since(Instant::now());
+        if tokio::time::timeout(left(), self.receiving.end()).await.is_err() {
+            tracing::warn!("requests in flight were cut off at shutdown");
+        }
+        if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
+            tracing::warn!("open traces could not all be closed in time");
+        }
+        self.exporters.drain(deadline).await;
+        self.background.end().await;
+        let unsent = |e: &Arc<Exporter>| e.ledger().count(Outcome::Dropped) + e.ledger().count(Outcome::Lost);
+        self.exporters.iter().map(unsent).sum()
+    }
+}
+
+fn exporters(config: &Config) -> Result<Exporters, Error> {
+    let recogniser =
+        Recogniser::new(&config.verdict.recognise).map_err(|e| Error::Recognise(e.to_string()))?;
+    let look = Look {
+        kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
+        prefix: config.verdict.prefix.clone(),
+    };
+    let exporters = Exporters::start(&config.exporters, &config.exporter_ids(), &look)
+        .map_err(|(id, source)| Error::Exporter { id, source })?;
+    if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
+}
+
+/// Requests of one exporter, counted.
+struct Counting(Exporting);
+
+impl Watch for Counting {
+    fn request(&self, status: &'static str, took: Duration) {
+        self.0.request(status, took);
+    }
+
+    fn retry(&self) {
+        self.0.retries.inc();
+    }
+}
+
+fn watch(telemetry: &Telemetry, exporter: &Exporter) -> Exporting {
+    let cells =
+        telemetry.export.exporter(exporter.id(), Arc::clone(exporter.ledger()), exporter.queue_capacity());
+    exporter.watch(Arc::new(Counting(cells.clone())));
+    cells
+}
+
+async fn gauge(watched: Vec<(Exporting, Arc<Exporter>)>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(GAUGE_EVERY);
+    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        for (cells, exporter) in &watched {
+            cells.queue_bytes.set(i64::try_from(exporter.queued_bytes()).unwrap_or(i64::MAX));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! One shard: the task that owns a share of the open traces, judges them as they close, and hands
+//! them to the exporters.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use super::engine::{Engine, Judged};
+use super::meter::Meter;
+use super::select;
+use crate::annotate::Annotated;
+use crate::assemble::{Assembler, Closing, Reason, Remembered};
+use crate::export::{Exporters, Parcel};
+use crate::receive::Signal;
+use crate::trace::{Attached, Span, TraceId};
+use crate::wire::logs::GenAiRecord;
+use crate::wire::request::Group;
+
+/// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
+/// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
+const LARGE_SPANS: usize = 256;
+/// As [`LARGE_SPANS`], in bytes.
+const LARGE_BYTES: usize = 2 << 20;
+/// Large traces judged at once by one shard; the next waits. Bounds threads and memory.
+const LARGE_AT_ONCE: usize = 2;
+/// Requests taken from the inbox before closing what is due.
+const BURST: usize = 64;
+/// How long to sleep with no trace open; any other end of the sleep is as good.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// What a shard is given.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Spans of traces of this shard.
+    Spans(Vec<Group>),
+    /// Log records that belong to such spans.
+    Logs(Vec<GenAiRecord>),
+    /// Close everything, export it, and say when that is done.
+    Flush(oneshot::Sender<()>),
+}
+
+/// What all shards share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub engine: Engine,
+    pub exporters: Arc<Exporters>,
+    pub meter: Meter,
+    pub shadow: bool,
+}
+
+pub(super) struct Shard {
+    shared: Arc<Shared>,
+    assembler: Assembler,
+    /// Large traces being judged elsewhere; each ends with what to remember of it.
+    elsewhere: JoinSet<(TraceId, Remembered)>,
+    /// What was last added to the shared gauges.
+    gauged: (usize, usize, usize),
+}
+
+impl Shard {
+    pub fn new(shared: Arc<Shared>, assembler: Assembler) -> Shard {
+        Shard { shared, assembler, elsewhere: JoinSet::new(), gauged: (0, 0, 0) }
+    }
+
+    /// Runs until every sender of work is gone; then closes and exports what is open.
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
+        let mut burst = Vec::with_capacity(BURST);
+        let timer = sleep_until((Instant::now() + IDLE).into());
+        tokio::pin!(timer);
+        loop {
+            let due = self.assembler.next_deadline().unwrap_or_else(|| Instant::now() + IDLE);
+            if timer.deadline().into_std() != due {
+                timer.as_mut().reset(due.into());
+            }
+            tokio::select! {
+                got = inbox.recv_many(&mut burst, BURST) => {
+                    if got == 0 {
+                        break;
+                    }
+                    for work in burst.drain(..) {
+                        self.take(work).await;
+                    }
+                }
+                () = &mut timer => {}
+                Some(done) = self.elsewhere.join_next() => self.remember(done),
+            }
+            self.close_due().await;
+            self.gauge();
+        }
+        self.flush().await;
+    }
+
+    async fn take(&mut self, work: Work) {
+        let now = Instant::now();
+        match work {
+            Work::Spans(groups) => {
+                for group in groups {
+                    let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
+                    let tally = self.assembler.add(group.trace, group.spans, service, now);
+                    self.shared.meter.tally(tally);
+                }
+            }
+            Work::Logs(records) => {
+                for GenAiRecord { trace, span, bytes } in records {
+                    self.assembler.attach(trace, Attached { span, record: bytes }, now);
+                }
+            }
+            Work::Flush(done) => {
+                self.flush().await;
+                // Whoever asked may have gone; the work is done either way.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn close_due(&mut self) {
+        for closing in self.assembler.poll(Instant::now()) {
+            self.conclude(closing).await;
+        }
+    }
+
+    async fn flush(&mut self) {
+        self.close_due().await;
+        for closing in self.assembler.close_all(Reason::Shutdown) {
+            self.conclude(closing).await;
+        }
+        while let Some(done) = self.elsewhere.join_next().await {
+            self.remember(done);
+        }
+        self.gauge();
+    }
+
+    async fn conclude(&mut self, closing: Closing) {
+        let bytes: usize = closing.spans.iter().map(|s| s.bytes.len()).sum();
+        if closing.spans.len() <= LARGE_SPANS && bytes <= LARGE_BYTES {
+            let (trace, verdict) = conclude(&self.shared, closing).await;
+            self.assembler.remember(trace, verdict);
+            return;
+        }
+        while self.elsewhere.len() >= LARGE_AT_ONCE {
+            match self.elsewhere.join_next().await {
+                Some(done) => self.remember(done),
+                None => break,
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        let runtime = tokio::runtime::Handle::current();
+        self.elsewhere.spawn_blocking(move || runtime.block_on(conclude(&shared, closing)));
+    }
+
+    fn remember(&mut self, done: Result<(TraceId, Remembered), tokio::task::JoinError>) {
+        match done {
+            Ok((trace, verdict)) => self.assembler.remember(trace, verdict),
+            Err(error) => tracing::error!(%error, "judging a trace ended abnormally; this is a bug"),
+        }
+    }
+
+    /// Adds to the shared gauges by how much this shard's share has changed.
+    fn gauge(&mut self) {
+        let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
+        self.shared.meter.buffered(self.gauged, now);
+        self.gauged = now;
+    }
+}
+
+/// Judges, annotates and sends one trace on.
+async fn conclude(shared: &Shared, closing: Closing) -> (TraceId, Remembered) {
+    let began = Instant::now();
+    let trace = closing.trace;
+    let spans = closing.spans.len() as u64;
+    let (judged, annotated) = judge(shared, closing);
+    shared.meter.judged(&judged, &annotated);
+    let verdict = Remembered { passed: judged.note.passed, revision: judged.note.revision };
+    // Traces of thousands of spans are taken apart here rather than held while queues are full.
+    drop(judged);
+    if !shared.shadow {
+        debug_assert_eq!(annotated.spans.iter().map(|p| p.items).sum::<u64>(), spans);
+        let parcel = Parcel { signal: Signal::Traces, pieces: annotated.spans, trace: Some(trace) };
+        shared.exporters.send(parcel).await;
+    }
+    if !annotated.events.is_empty() {
+        let parcel = Parcel { signal: Signal::Logs, pieces: annotated.events, trace: Some(trace) };
+        shared.exporters.send(parcel).await;
+    }
+    shared.meter.exported(began.elapsed());
+    (trace, verdict)
+}
+
+fn judge(shared: &Shared, closing: Closing) -> (Judged, Annotated) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let judged = shared.engine.judge(closing, now, &mut |metric, time| shared.meter.took(metric, time));
+    let annotated = shared.engine.annotate(&judged);
+    (judged, annotated)
+}
