@@ -6,10 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Period;
+use crate::annotate::Emission;
 pub use crate::annotate::{Emit, Existing, Explanations};
 use crate::assemble::Close;
 use crate::measure::Settings;
 use crate::propagate::Policies;
+use crate::recognise::Overrides;
 
 /// The section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +42,8 @@ pub struct Verdict {
     pub propagation: Policies,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
+    /// What you teach the processor about your own instrumentation, beyond the conventions it knows.
+    pub recognise: Overrides,
 }
 
 impl Default for Verdict {
@@ -56,6 +60,7 @@ impl Default for Verdict {
             log_unmeasured: false,
             propagation: Policies::default(),
             metrics: Settings::default(),
+            recognise: Overrides::default(),
         }
     }
 }
@@ -92,6 +97,17 @@ impl Select {
 }
 
 impl Verdict {
+    /// How verdicts are written.
+    pub fn emission(&self) -> Emission {
+        Emission {
+            prefix: self.prefix.clone(),
+            emit: self.emit.clone(),
+            explanations: self.explanations,
+            existing: self.existing,
+            log_unmeasured: self.log_unmeasured,
+        }
+    }
+
     /// What is wrong with the values, as (key below `verdict`, message).
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();

@@ -20,9 +20,9 @@ use crate::export::{Exporters, Parcel, Piece};
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
-use crate::wire::{logs, metrics};
 use crate::wire::request::{self, Group, Interner};
 use crate::wire::write::{self, Item};
+use crate::wire::{logs, metrics};
 
 mod engine;
 mod meter;
@@ -70,8 +70,7 @@ impl Pipeline {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
         let engine = Engine::new(verdict, !shadow)?;
-        let shared =
-            Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), shadow });
+        let shared = Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), shadow });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared, verdict.close.clone())).collect();
         Ok(Arc::new(Pipeline {
@@ -116,8 +115,7 @@ impl Pipeline {
     async fn traces(&self, body: Bytes) -> Result<Accepted, Refused> {
         let split = request::split(&body, &self.prefix, &self.envelopes)
             .map_err(|error| Refused::Malformed(error.to_string()))?;
-        let accepted =
-            Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
+        let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
         let mut groups = split.groups;
         if let Some(select) = &self.select {
             let passed = pass(&mut groups, select);
@@ -240,7 +238,11 @@ fn pass(groups: &mut Vec<Group>, wanted: &Select) -> Vec<Group> {
             std::mem::take(&mut group.spans).into_iter().partition(|span| select::selects(wanted, span));
         group.spans = keep;
         if !rest.is_empty() {
-            passed.push(Group { trace: group.trace, size: rest.iter().map(|s| s.bytes.len()).sum(), spans: rest });
+            passed.push(Group {
+                trace: group.trace,
+                size: rest.iter().map(|s| s.bytes.len()).sum(),
+                spans: rest,
+            });
         }
     }
     groups.retain(|group| !group.spans.is_empty());

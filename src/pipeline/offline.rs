@@ -37,8 +37,12 @@ impl Evaluation {
     /// The user's additions to the map of conventions do not fit together; says where.
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, String> {
         // Recordings end by themselves: neither time nor late spans have a meaning here.
-        let close =
-            Close { max_spans: usize::MAX, max_bytes: crate::config::Size(u64::MAX), remember: 0, ..Close::default() };
+        let close = Close {
+            max_spans: usize::MAX,
+            max_bytes: crate::config::Size(u64::MAX),
+            remember: 0,
+            ..Close::default()
+        };
         Ok(Evaluation {
             engine: Engine::new(&config.verdict, true)?,
             assembler: Assembler::new(close),

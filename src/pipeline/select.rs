@@ -7,7 +7,9 @@ use crate::wire::{Attributes, Fields, Payload, Value};
 
 /// `service.name` of the resource that a span came under.
 pub fn service(envelope: &Envelope) -> Option<&str> {
-    resource_attributes(envelope).find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
+    resource_attributes(envelope)
+        .find(|(key, _)| *key == "service.name")
+        .and_then(|(_, value)| value.as_str())
 }
 
 /// Whether a span is selected: every key given must match.
@@ -107,7 +109,10 @@ mod tests {
         assert!(selects(&by_scope, &span()));
         assert!(!selects(&Select { scope: list(&["ai"]), ..by_service }, &span()));
         assert!(selects(&Select { attribute: attribute("tier", "2"), ..Select::default() }, &span()));
-        assert!(selects(&Select { attribute: attribute("service.name", "shop*"), ..Select::default() }, &span()));
+        assert!(selects(
+            &Select { attribute: attribute("service.name", "shop*"), ..Select::default() },
+            &span()
+        ));
         assert!(!selects(&Select { attribute: attribute("tier", "3"), ..Select::default() }, &span()));
     }
 }

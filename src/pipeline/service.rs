@@ -157,7 +157,7 @@ fn exporters(config: &Config) -> Result<Exporters, Error> {
         kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
         prefix: config.verdict.prefix.clone(),
     };
-    let exporters = Exporters::start(&config.exporters, &config.exporter_ids(), &look)
+    let exporters = Exporters::start(&config.exporters, &config.service.exporters, &look)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
     if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
 }

@@ -31,24 +31,14 @@ mod texts;
 mod tool;
 mod wrappers;
 
-use bytes::Bytes;
-
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 pub use reading::{Content, ErrorSign, ErrorSource, Evaluation, Plan, Reading, Tokens};
 pub use scene::{Agent, Call, Scene};
 pub use table::TableError;
 
-use crate::trace::{Envelope, Kind, SpanId, Tree};
-
-/// A log record that carries content, an evaluation or an error of a span.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attached {
-    /// The span it belongs to.
-    pub span: SpanId,
-    /// The encoded `LogRecord`, as it came.
-    pub record: Bytes,
-}
+pub use crate::trace::Attached;
+use crate::trace::{Envelope, Kind, Tree};
 
 /// The conventions, ready to read spans. Cheap to share, costly to make: make one a process.
 #[derive(Debug)]
