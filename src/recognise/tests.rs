@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::*;
-use crate::trace::TraceId;
+use crate::trace::{SpanId, TraceId};
 use crate::wire::Payload;
 use crate::wire::request::{Interner, split};
 

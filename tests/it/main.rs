@@ -1,3 +1,5 @@
-//! The built binary, from the outside: what an operator sees of each command.
+//! The one integration binary: the crate and its commands as their users meet them.
 
 mod commands;
+mod frameworks;
+mod purity;
