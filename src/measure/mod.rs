@@ -268,6 +268,7 @@ pub mod error_text;
 pub mod instruction_following;
 pub mod latency;
 pub mod memo;
+pub mod reasoning;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schema;

@@ -1,0 +1,406 @@
+//! What a model may rest an answer on: everything that it was told or that tools returned.
+//!
+//! In: texts in time order, each with its source, the same interned text at no cost when it comes
+//! again. Out: whether a number is among them, is a rounding or conversion of one, or follows from
+//! them by simple arithmetic; and which of some phrases they contain.
+
+use std::collections::HashSet;
+
+use aho_corasick::AhoCorasick;
+
+use super::numbers::{self, Number};
+use crate::recognise::Text;
+
+/// Past this many distinct numbers the index is full: nothing more is called unsupported.
+const MAX_VALUES: usize = 50_000;
+/// Up to this many numbers, differences, sums, products and ratios of any two are looked for.
+/// Among more, almost any number is the difference of some two: only numbers in play count then.
+const PAIRS_AMONG: usize = 400;
+/// Up to this many numbers, sums and differences of any three are looked for.
+const TRIPLES_AMONG: usize = 40;
+/// Bytes that phrase searches may read per trace, in all: evidence can be large, answers many.
+const SEARCH_BYTES: usize = 256 << 20;
+/// Conversions between units of one quantity: decimal prefixes, time, length, mass, dozens.
+const FACTORS: [f64; 18] = [
+    10.0,
+    100.0,
+    1e3,
+    1e6,
+    1e9,
+    60.0,
+    3600.0,
+    24.0,
+    86_400.0,
+    7.0,
+    12.0,
+    52.0,
+    365.0,
+    365.25,
+    0.3048,
+    1.609_344,
+    2.54,
+    0.453_592_37,
+];
+
+/// Where a text comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A leaf tool's result, a retrieved document: the world's word.
+    World,
+    /// The user's or caller's word, or a message whose origin is not known better.
+    Told,
+    /// Instructions: they may name a number, but their examples are no operands.
+    Instructions,
+}
+
+/// How an answer's number follows from the evidence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// It stands there, as digits, rounded, converted or in words.
+    Seen,
+    /// Simple arithmetic on what stands there gives it.
+    Derived,
+    /// The evidence was too large to say.
+    Unknown,
+    /// Nothing gives it.
+    None,
+}
+
+/// The evidence of a trace up to some moment.
+#[derive(Default)]
+pub struct Evidence<'a> {
+    seen: HashSet<(usize, usize)>,
+    texts: Vec<&'a str>,
+    /// Sorted once asked for; what came since waits in `fresh`.
+    values: Vec<f64>,
+    operands: Vec<f64>,
+    fresh: Vec<(f64, bool)>,
+    /// Numbers that only an unsupported answer brought into the run.
+    tainted: Vec<f64>,
+    /// Results that stand alone ("836"): the outcome of one computation.
+    lone: Vec<(f64, &'a str)>,
+    searched: usize,
+    full: bool,
+}
+
+impl<'a> Evidence<'a> {
+    /// Adds a text once.
+    pub fn add(&mut self, text: &'a Text, source: Source) {
+        if !self.seen.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
+            return;
+        }
+        self.texts.push(text);
+        if self.values.len() + self.fresh.len() > MAX_VALUES {
+            self.full = true;
+            return;
+        }
+        let (fresh, tainted) = (&mut self.fresh, &self.tainted);
+        let mut first = None;
+        numbers::scan(text, |n| {
+            first.get_or_insert(n);
+            for value in n.readings() {
+                let secondhand = source != Source::World && tainted.iter().any(|t| near(*t, value, 1e-9));
+                if !secondhand {
+                    fresh.push((value, source != Source::Instructions));
+                }
+            }
+        });
+        if let (Source::World, Some(n)) = (source, first)
+            && is_lone(text, &n)
+        {
+            self.lone.push((n.value, text));
+        }
+    }
+
+    /// Marks a number as brought in by an answer that nothing supported: passing it on as an
+    /// agent's report does not make it evidence.
+    pub fn taint(&mut self, value: f64) {
+        if self.tainted.len() < MAX_VALUES {
+            self.tainted.push(value);
+        }
+    }
+
+    /// True without any text.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// The latest results that are a number and nothing else, newest last.
+    pub fn lone_results(&self) -> &[(f64, &'a str)] {
+        &self.lone
+    }
+
+    fn settle(&mut self) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        for (value, operand) in self.fresh.drain(..) {
+            self.values.push(value);
+            if operand {
+                self.operands.push(value);
+            }
+        }
+        for list in [&mut self.values, &mut self.operands] {
+            list.sort_by(f64::total_cmp);
+            list.dedup();
+        }
+        self.full |= self.values.len() > MAX_VALUES;
+    }
+
+    /// How `n` follows from the evidence, together with the numbers `in_play` beside it (operands
+    /// that the answer itself shows and that were found supported). `hedged` allows a rounding to
+    /// the number's leading digits ("about 800" for 836).
+    pub fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
+        self.settle();
+        for value in n.readings() {
+            let grain = grain_of(n, value, hedged);
+            if self.stands(value, grain) || in_play.iter().any(|v| near(*v, value, grain)) {
+                return Support::Seen;
+            }
+            if self.converts(value, grain) {
+                return Support::Seen;
+            }
+        }
+        if let Some(words) = numbers::spelled(n.value)
+            && n.value <= 999.0
+            && self.mentions(&[words.as_str()]).first() == Some(&true)
+        {
+            return Support::Seen;
+        }
+        if self.full {
+            return Support::Unknown;
+        }
+        for value in n.readings() {
+            // A hedge widens what counts as a rounding, not what counts as arithmetic.
+            if self.derives(value, grain_of(n, value, false), in_play) {
+                return Support::Derived;
+            }
+        }
+        Support::None
+    }
+
+    fn stands(&self, value: f64, grain: f64) -> bool {
+        within(&self.values, value - grain, value + grain)
+    }
+
+    fn converts(&self, value: f64, grain: f64) -> bool {
+        let rough = grain.max(value * 5e-4);
+        FACTORS.iter().any(|f| {
+            within(&self.operands, (value - rough) / f, (value + rough) / f)
+                || within(&self.operands, (value - rough) * f, (value + rough) * f)
+        }) || within(&self.operands, (value - rough - 32.0) / 1.8, (value + rough - 32.0) / 1.8)
+            || within(&self.operands, (value - rough) * 1.8 + 32.0, (value + rough) * 1.8 + 32.0)
+    }
+
+    fn derives(&self, value: f64, grain: f64, in_play: &[f64]) -> bool {
+        let mut few: Vec<f64>;
+        let pool: &[f64] = if self.operands.len() <= PAIRS_AMONG {
+            few = self.operands.clone();
+            few.extend_from_slice(in_play);
+            few.sort_by(f64::total_cmp);
+            few.dedup();
+            &few
+        } else {
+            few = in_play.to_vec();
+            few.extend(self.lone.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
+            few.sort_by(f64::total_cmp);
+            &few
+        };
+        if pool.iter().any(|a| pair_gives(pool, *a, value, grain)) {
+            return true;
+        }
+        let sum: f64 = in_play.iter().sum();
+        if in_play.len() > 2 && (near(sum, value, grain) || near(sum / in_play.len() as f64, value, grain)) {
+            return true;
+        }
+        let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
+        pool.len() <= TRIPLES_AMONG && triple_gives(&pool, value, grain)
+    }
+
+    /// For each phrase (lower case) whether any text holds it, whatever its case; all true when
+    /// the trace's search budget is spent.
+    pub fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
+        let mut found = vec![false; phrases.len()];
+        let bytes: usize = self.texts.iter().map(|t| t.len()).sum();
+        self.searched = self.searched.saturating_add(bytes);
+        let finder = AhoCorasick::builder().ascii_case_insensitive(true).build(phrases);
+        let Ok(finder) = finder else { return vec![true; phrases.len()] };
+        if self.searched > SEARCH_BYTES {
+            return vec![true; phrases.len()];
+        }
+        let mut left = phrases.len();
+        for text in &self.texts {
+            for hit in finder.find_overlapping_iter(*text) {
+                if let Some(slot) = found.get_mut(hit.pattern().as_usize())
+                    && !*slot
+                {
+                    *slot = true;
+                    left -= 1;
+                }
+                if left == 0 {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The texts so far, newest last.
+    pub fn texts(&self) -> &[&'a str] {
+        &self.texts
+    }
+}
+
+fn near(a: f64, b: f64, grain: f64) -> bool {
+    (a - b).abs() <= grain * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
+}
+
+/// Half a unit of the last significant digit; with a hedge, of the leading digits.
+fn grain_of(n: &Number, value: f64, hedged: bool) -> f64 {
+    let shown =
+        if n.bare == Some(value) { n.grain * value / n.value.max(f64::MIN_POSITIVE) } else { n.grain };
+    if n.fractional || value == 0.0 || value.fract() != 0.0 {
+        return shown;
+    }
+    // Trailing zeros: 2,100,000 may stand for 2,102,650.
+    let mut unit = 1.0;
+    while value % (unit * 10.0) == 0.0 && unit < value {
+        unit *= 10.0;
+    }
+    let most = if hedged { 0.1 } else { 0.005 };
+    shown.max((unit / 2.0).min(value * most))
+}
+
+fn within(sorted: &[f64], low: f64, high: f64) -> bool {
+    let slack = high.abs() * 1e-12;
+    let from = sorted.partition_point(|v| *v < low - slack);
+    sorted.get(from).is_some_and(|v| *v <= high + slack)
+}
+
+/// Whether `a` and another of `pool` give `value` by one operation.
+fn pair_gives(pool: &[f64], a: f64, value: f64, grain: f64) -> bool {
+    let (low, high) = (value - grain, value + grain);
+    if within(pool, low - a, high - a) || within(pool, a - high, a - low) || within(pool, a + low, a + high) {
+        return true;
+    }
+    if a == 0.0 || value == 0.0 {
+        return false;
+    }
+    // Products of, and divisions by, 0 and 1 prove nothing; nor does a ratio shown too coarsely:
+    // among a few dozen numbers some ratio is near any two-digit number.
+    let sharp = grain / value <= 1e-3;
+    if !sharp {
+        return false;
+    }
+    (a > 1.0 && within(pool, low / a, high / a) && value / a > 1.0)
+        || within(pool, low * a, high * a)
+        || within(pool, a / high, a / low)
+        || [100.0].iter().any(|p| {
+            // a/b and (a-b)/b as percentages.
+            within(pool, a * p / high, a * p / low)
+                || within(pool, a / (1.0 + high / p), a / (1.0 + low / p))
+                || (value < *p && within(pool, a / (1.0 - low / p), a / (1.0 - high / p)))
+                || near(p - a, value, grain)
+        })
+}
+
+/// Whether three of `pool` give `value` by adding and subtracting.
+fn triple_gives(pool: &[f64], value: f64, grain: f64) -> bool {
+    pool.iter().enumerate().any(|(i, a)| {
+        pool.iter().skip(i).any(|b| {
+            let hit = |rest: f64| within(pool, rest - grain, rest + grain);
+            hit(value - a - b) || hit(a + b - value) || hit(value + a - b) || hit(value - a + b)
+        })
+    })
+}
+
+/// A text that is one number, with at most a unit, a label or brackets around it.
+fn is_lone(text: &str, n: &Number) -> bool {
+    text.len() <= 48 && numbers::all(text).len() == 1 && !n.bound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {
+        let mut e = Evidence::default();
+        for t in texts {
+            e.add(t, Source::World);
+        }
+        e
+    }
+
+    fn texts(list: &[&str]) -> Vec<Text> {
+        list.iter().map(|t| Text::from(*t)).collect()
+    }
+
+    fn support(evidence: &mut Evidence<'_>, answer: &str) -> Support {
+        let n = numbers::all(answer)[0];
+        evidence.supports(&n, false, &[])
+    }
+
+    #[test]
+    fn what_was_read_or_follows_from_it_is_supported() {
+        let t =
+            texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "61.7% of 1,250"]);
+        let mut e = evidence(&t);
+        for seen in ["5,642", "4806 m", "5.642 km", "61.7", "0.617 as a share", "1250", "2025"] {
+            assert_eq!(support(&mut e, seen), Support::Seen, "{seen}");
+        }
+        for derived in ["836 metres", "10448", "38.3 %", "85.18 %", "1.1739"] {
+            assert_ne!(support(&mut e, derived), Support::None, "{derived}");
+        }
+    }
+
+    #[test]
+    fn what_nothing_gives_is_not_supported() {
+        let t =
+            texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "1. Elbrus 2019"]);
+        let mut e = evidence(&t);
+        for none in ["846", "6012", "1206", "863.5", "5624"] {
+            assert_eq!(support(&mut e, none), Support::None, "{none}");
+        }
+    }
+
+    #[test]
+    fn rounding_is_support_and_a_hedge_widens_it() {
+        let t = texts(&["population 2,102,650; height 836 m; seventeen or fifty-six"]);
+        let mut e = evidence(&t);
+        assert_eq!(support(&mut e, "2.1 million"), Support::Seen);
+        assert_eq!(support(&mut e, "2,100,000"), Support::Seen);
+        assert_eq!(support(&mut e, "56"), Support::Seen);
+        let n = numbers::all("800 m")[0];
+        assert_eq!(e.supports(&n, true, &[]), Support::Seen);
+        assert_eq!(e.supports(&n, false, &[]), Support::None);
+    }
+
+    #[test]
+    fn a_tainted_number_is_no_evidence_until_the_world_says_it() {
+        let t = texts(&["the agent reports about 5600 m", "gauge: 5600"]);
+        let mut e = Evidence::default();
+        e.taint(5600.0);
+        e.add(&t[0], Source::Told);
+        assert_eq!(support(&mut e, "5600"), Support::None);
+        e.add(&t[1], Source::World);
+        assert_eq!(support(&mut e, "5600"), Support::Seen);
+    }
+
+    #[test]
+    fn the_same_text_is_read_once() {
+        let t = texts(&["836"]);
+        let mut e = evidence(&t);
+        for _ in 0..3 {
+            e.add(&t[0], Source::World);
+        }
+        assert_eq!(e.texts().len(), 1);
+        assert_eq!(e.lone_results().len(), 1);
+    }
+
+    #[test]
+    fn phrases_are_found_whatever_their_case() {
+        let t = texts(&["The Alpine ALMANAC", "by Jane Roe"]);
+        let mut e = evidence(&t);
+        assert_eq!(e.mentions(&["almanac", "jane roe", "john"]), vec![true, true, false]);
+    }
+}

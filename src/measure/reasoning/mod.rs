@@ -1,0 +1,3 @@
+//! (wip)
+pub mod evidence;
+pub mod numbers;
