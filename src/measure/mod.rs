@@ -259,6 +259,7 @@ pub trait Metric: Send + Sync {
     fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step;
 }
 
+pub mod agent;
 pub mod anchors;
 pub mod avoidance;
 pub mod catalog;

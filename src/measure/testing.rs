@@ -179,8 +179,9 @@ impl Script {
     }
 
     fn next_pending(&mut self) -> (usize, Idx, ToolRequest) {
-        assert!(!self.pending.is_empty(), "nothing was asked for");
-        self.pending.remove(0)
+        let agent = self.now().0;
+        let mine = self.pending.iter().position(|(a, ..)| *a == agent).expect("something was asked for");
+        self.pending.remove(mine)
     }
 
     fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {

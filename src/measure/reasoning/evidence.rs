@@ -42,6 +42,9 @@ const FACTORS: [f64; 18] = [
     0.453_592_37,
 ];
 
+/// A number shown this finely (three digits) is not met by chance as a ratio of two others.
+const SHARP: f64 = 1e-3;
+
 /// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
@@ -206,7 +209,15 @@ impl<'a> Evidence<'a> {
             few.sort_by(f64::total_cmp);
             &few
         };
-        if pool.iter().any(|a| pair_gives(pool, *a, value, grain)) {
+        // Ratios shown coarsely prove something among few numbers only: of n numbers there are n²
+        // ratios, and some is near any two-digit number. Between the answer's own numbers always.
+        let sharp = grain / value <= SHARP || (pool.len() * pool.len()) as f64 * grain / value <= 0.5;
+        if pool.iter().any(|a| pair_gives(pool, *a, value, grain, sharp)) {
+            return true;
+        }
+        let mut own = in_play.to_vec();
+        own.sort_by(f64::total_cmp);
+        if own.iter().any(|a| pair_gives(&own, *a, value, grain, true)) {
             return true;
         }
         let sum: f64 = in_play.iter().sum();
@@ -278,20 +289,15 @@ fn within(sorted: &[f64], low: f64, high: f64) -> bool {
 }
 
 /// Whether `a` and another of `pool` give `value` by one operation.
-fn pair_gives(pool: &[f64], a: f64, value: f64, grain: f64) -> bool {
+fn pair_gives(pool: &[f64], a: f64, value: f64, grain: f64, ratios: bool) -> bool {
     let (low, high) = (value - grain, value + grain);
     if within(pool, low - a, high - a) || within(pool, a - high, a - low) || within(pool, a + low, a + high) {
         return true;
     }
-    if a == 0.0 || value == 0.0 {
+    if a == 0.0 || value == 0.0 || !ratios {
         return false;
     }
-    // Products of, and divisions by, 0 and 1 prove nothing; nor does a ratio shown too coarsely:
-    // among a few dozen numbers some ratio is near any two-digit number.
-    let sharp = grain / value <= 1e-3;
-    if !sharp {
-        return false;
-    }
+    // Products of, and divisions by, 0 and 1 prove nothing.
     (a > 1.0 && within(pool, low / a, high / a) && value / a > 1.0)
         || within(pool, low * a, high * a)
         || within(pool, a / high, a / low)

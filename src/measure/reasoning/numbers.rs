@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(values("5642 m, 5,642 m, 5'642 m, 5\u{a0}642 m, 5\u{202f}642 m"), vec![5642.0; 5]);
         assert_eq!(values("1,234,567 and 1.234.567"), vec![1_234_567.0; 2]);
         assert_eq!(values("2.1 million, 2.1M, 10k"), vec![2_100_000.0, 2_100_000.0, 10_000.0]);
-        assert_eq!(values("3.14 (83.6%)"), vec![3.14, 83.6]);
+        assert_eq!(values("3.25 (83.6%)"), vec![3.25, 83.6]);
         assert_eq!(values("5642-4806"), vec![5642.0, 4806.0]);
         assert_eq!(values("2025-03-02"), vec![2025.0, 3.0, 2.0]);
         assert_eq!(values("It is 836."), vec![836.0]);

@@ -1,0 +1,228 @@
+//! What a task asks for, as far as its words say so plainly.
+//!
+//! In: the task's text and the agent's instructions. Out: whether it is a question of fact,
+//! whether an estimate will do, whether it names a source or tool to be used, whether it wants a
+//! number, and the names it is about. Plain words only: what is not said so counts as not asked.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::measure::anchors::{clip, clip_end};
+
+/// Of a long task the start and end are read: the request stands there, pasted matter between.
+const READ_BYTES: usize = 6 * 1024;
+/// Most names kept.
+const MAX_NAMES: usize = 16;
+
+/// What a task says that it wants.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Request {
+    /// It asks for a fact: who, when, how many, which, find, look up.
+    pub factual: bool,
+    /// It asks to make something (text, code, a plan): its numbers are the maker's own.
+    pub creative: bool,
+    /// It asks to rearrange given matter (translate, decode, reverse, solve a riddle).
+    pub transform: bool,
+    /// An estimate is asked for or allowed.
+    pub estimate: bool,
+    /// The task's words that demand a source, a search or a tool.
+    pub source: Option<String>,
+    /// The instructions' words that demand it of every answer.
+    pub standing: Option<String>,
+    /// The words that ask for a count, an amount, a year.
+    pub number: Option<String>,
+    /// The words that ask for a name: who, which, where, a title.
+    pub name: Option<String>,
+    /// It reckons with dates (so many days after, today): its dates may be computed.
+    pub calendar: bool,
+    /// Names of two or more capitalised words, and quoted strings.
+    pub names: Vec<String>,
+}
+
+macro_rules! pattern {
+    ($name:ident, $re:expr) => {
+        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new($re).ok());
+    };
+}
+
+pattern!(
+    FACTUAL,
+    r"(?i)\b(how (many|much|tall|high|far|long|old|big|large|deep|heavy|fast|wide|often)|what(['’]s| is| was| are| were| year| date| time| number| percentage)?|who|whom|whose|when|where|which|find( out)?|look up|determine|calculate|compute|according to|tell me the|give me the|report the|name the)\b"
+);
+pattern!(
+    CREATIVE,
+    r"(?im)^\W*(please |can you |could you |i (want|need) you to |help me )*(write|draft|compose|create|generate|design|implement|fix|refactor|build|develop|plan|brainstorm|suggest|recommend|imagine|invent|rewrite|improve|simulate|act as|pretend)\b|\b(poem|story|essay|haiku|slogan|itinerary|pull request|unit tests?|bug|code ?base|repository)\b"
+);
+pattern!(
+    TRANSFORM,
+    r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|puzzle|riddle|rhyme|palindrome|logically|logic)\b"
+);
+pattern!(
+    ESTIMATE,
+    r"(?i)\b(estimate|estimated|approximate(ly)?|roughly|ballpark|guess|about how|your (opinion|view|best)|predict|forecast|from memory|off the top of your head)\b"
+);
+pattern!(
+    SOURCE,
+    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|almanac|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the)|(use|using) (the |your )?(web|search|internet|browser|calculator|tools?\b)|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
+);
+pattern!(
+    NUMBER,
+    r"(?i)\b(how (many|much|tall|high|far|old|deep|heavy|wide|fast)|what (is |was )?(the )?(number|percentage|year|total|sum|difference|population|price|cost|height|distance|age) (of|in|between|did|was|is|were)|in (what|which) year|answer with a number)\b"
+);
+pattern!(WHO, r"(?i)\b(who|whom|whose|which|where|named?|names|surname|author|title|called|city|country)\b");
+pattern!(
+    CALENDAR,
+    r"(?i)\b(days?|weeks?|months?) (after|before|from|until|between|later|ago)|today|tomorrow|yesterday|current date|next (week|month|year)|schedule|calendar|deadline\b"
+);
+pattern!(
+    NAME,
+    r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the|and|&) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
+);
+/// Words that open a sentence with a capital and are no part of a name.
+pub const OPENERS: [&str; 52] = [
+    "The",
+    "A",
+    "An",
+    "In",
+    "On",
+    "At",
+    "Of",
+    "For",
+    "From",
+    "By",
+    "To",
+    "According",
+    "After",
+    "Before",
+    "Since",
+    "When",
+    "While",
+    "What",
+    "Which",
+    "Who",
+    "Where",
+    "How",
+    "Why",
+    "If",
+    "As",
+    "It",
+    "Its",
+    "This",
+    "That",
+    "These",
+    "Those",
+    "Their",
+    "There",
+    "He",
+    "She",
+    "They",
+    "We",
+    "I",
+    "You",
+    "Your",
+    "My",
+    "Our",
+    "And",
+    "But",
+    "Or",
+    "So",
+    "Is",
+    "Are",
+    "Was",
+    "Were",
+    "Please",
+    "Find",
+];
+
+fn said(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<String> {
+    let found = pattern.as_ref()?.find(text)?;
+    Some(found.as_str().trim().to_owned())
+}
+
+impl Request {
+    /// Reads the task, and the instructions for what they demand of every answer.
+    pub fn read(task: &str, instructions: &str) -> Request {
+        let whole = read_part(task);
+        let instructed = read_part(instructions);
+        Request {
+            factual: said(&FACTUAL, &whole).is_some(),
+            creative: said(&CREATIVE, &whole).is_some(),
+            transform: said(&TRANSFORM, &whole).is_some(),
+            estimate: said(&ESTIMATE, &whole).is_some(),
+            source: said(&SOURCE, &whole),
+            standing: said(&SOURCE, &instructed),
+            number: said(&NUMBER, &whole),
+            name: said(&WHO, &whole),
+            calendar: said(&CALENDAR, &whole).is_some(),
+            names: names(&whole),
+        }
+    }
+
+    /// A question whose answer must be found, not made.
+    pub fn wants_found_facts(&self) -> bool {
+        self.factual && !self.creative && !self.transform
+    }
+}
+
+fn read_part(text: &str) -> String {
+    if text.len() <= 2 * READ_BYTES {
+        return text.to_owned();
+    }
+    format!("{}\n{}", clip(text, READ_BYTES), clip_end(text, READ_BYTES))
+}
+
+/// Proper names of several words in `text`, each once, in order.
+pub fn names(text: &str) -> Vec<String> {
+    let Some(pattern) = NAME.as_ref() else { return Vec::new() };
+    let mut out: Vec<String> = Vec::new();
+    for found in pattern.find_iter(text).take(8 * MAX_NAMES) {
+        let words: Vec<&str> = found.as_str().split(' ').skip_while(|w| OPENERS.contains(w)).collect();
+        let name = words.join(" ");
+        if words.len() >= 2 && !out.contains(&name) && out.len() < MAX_NAMES {
+            out.push(name);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_of_fact_with_a_source_is_told() {
+        let r = Request::read(
+            "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
+            "",
+        );
+        assert!(r.wants_found_facts() && r.number.is_some() && !r.estimate);
+        assert_eq!(r.source.as_deref(), Some("according to the Alpine Almanac"));
+        assert_eq!(r.names, vec!["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
+    }
+
+    #[test]
+    fn instructions_may_demand_sources() {
+        let r =
+            Request::read("What is the population of Bern?", "Every number must come from a visited page.");
+        assert_eq!((r.source, r.standing.as_deref()), (None, Some("must come from")));
+    }
+
+    #[test]
+    fn making_and_rearranging_are_not_finding() {
+        for task in [
+            "Write a short story about 3000 sheep. Who are they?",
+            "Please draft an email: what is our refund policy?",
+            "Unscramble these letters: which word is it?",
+            "Fix the bug in the repository: what is wrong?",
+        ] {
+            assert!(!Request::read(task, "").wants_found_facts(), "{task}");
+        }
+        assert!(!Request::read("Say hello.", "").wants_found_facts());
+    }
+
+    #[test]
+    fn estimates_are_allowed_where_asked_for() {
+        assert!(Request::read("Roughly how many piano tuners are in Chicago?", "").estimate);
+    }
+}

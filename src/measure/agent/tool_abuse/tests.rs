@@ -1,0 +1,127 @@
+//! Scenarios of `tool_abuse`, and what looks like it and is none.
+
+use super::*;
+use crate::measure::testing::Script;
+use crate::measure::{Measured, Memo, Settings, Value};
+
+const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
+
+fn on(scene: &Scene) -> Result<Measured, Reason> {
+    let (settings, memo) = (Settings::default(), Memo::new());
+    let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo };
+    measure(&view, &scene.agents[0]).outcome
+}
+
+fn script(calls: &[(&str, &str, &str)]) -> Scene {
+    let mut script = Script::new("task");
+    for (name, arguments, result) in calls {
+        script = script.calls("", &[(name, arguments)]).returns(result);
+    }
+    script.answers("done").build()
+}
+
+fn rationales(scene: &Scene) -> Vec<String> {
+    on(scene).expect("measured").findings.into_iter().map(|f| f.rationale).collect()
+}
+
+#[test]
+fn the_same_failing_call_four_times_fails_and_cites_all_four() {
+    let scene = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 4]);
+    let measured = on(&scene).unwrap();
+    assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
+    assert_eq!(measured.findings.len(), 1);
+    assert_eq!(measured.findings[0].cited.len(), 4);
+    assert!(measured.findings[0].quote.contains("a.example"));
+}
+
+#[test]
+fn once_again_is_a_lesser_fault() {
+    let scene = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 2]);
+    assert_eq!(on(&scene).unwrap().value, Value::Score(3.0));
+}
+
+#[test]
+fn an_adapted_query_is_no_abuse() {
+    // Paper 001, B.3: a narrower, then a broader query.
+    let scene = script(&[
+        (
+            "web_search",
+            r#"{"query":"Emily Midkiff June 2014 article Fafnir dragon depictions quoted word criticism"}"#,
+            "Error: No results found. Use a less specific query.",
+        ),
+        ("web_search", r#"{"query":"Midkiff Fafnir 2014"}"#, "found 9 results"),
+    ]);
+    assert!(rationales(&scene).is_empty());
+    assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+}
+
+#[test]
+fn the_same_result_a_third_time_is_waste_a_second_is_not() {
+    let twice = script(&[("read_file", r#"{"path":"a"}"#, "text"); 2]);
+    assert!(rationales(&twice).is_empty());
+    let thrice = script(&[("read_file", r#"{"path":"a"}"#, "text"); 3]);
+    assert_eq!(rationales(&thrice).len(), 1);
+}
+
+#[test]
+fn progress_paging_polling_and_reading_after_a_write_are_no_abuse() {
+    let paging = script(&[("page_down", "{}", "p1"), ("page_down", "{}", "p2"), ("page_down", "{}", "p3")]);
+    assert!(rationales(&paging).is_empty());
+    let polling = script(&[("get_status", r#"{"id":1}"#, "running"); 6]);
+    assert!(rationales(&polling).is_empty());
+    let moving_results = script(&[("fetch", "{}", "1"), ("fetch", "{}", "2"), ("fetch", "{}", "3")]);
+    assert!(rationales(&moving_results).is_empty());
+    let edits = script(&[
+        ("read_file", r#"{"path":"a"}"#, "text"),
+        ("edit_file", r#"{"n":1}"#, "ok"),
+        ("read_file", r#"{"path":"a"}"#, "text"),
+        ("edit_file", r#"{"n":2}"#, "ok"),
+        ("read_file", r#"{"path":"a"}"#, "text"),
+    ]);
+    assert!(rationales(&edits).is_empty());
+}
+
+#[test]
+fn arguments_that_hardly_differ_and_fail_alike_are_found() {
+    let scene = script(&[
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=1"}"#, BAD),
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=2"}"#, BAD),
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=3"}"#, BAD),
+    ]);
+    assert!(rationales(&scene)[0].contains("hardly differ"), "{:?}", rationales(&scene));
+}
+
+#[test]
+fn a_loop_of_two_calls_is_found_and_two_rounds_are_not_yet_one() {
+    let round = [("open", r#"{"p":1}"#, "x"), ("find_text", r#"{"q":2}"#, "nothing here")];
+    let thrice = script(&[round, round, round].concat());
+    assert!(rationales(&thrice).iter().any(|r| r.contains("loop")), "{:?}", rationales(&thrice));
+    let twice = script(&[round, round].concat());
+    assert!(rationales(&twice).is_empty());
+}
+
+#[test]
+fn never_learning_from_what_the_error_says_is_found() {
+    let error = "TypeError: page_down() got an unexpected keyword argument ''";
+    let scene = script(&[
+        ("page_down", r#"{"":""}"#, error),
+        ("page_down", r#"{"":{}}"#, error),
+        ("page_down", r#"{"a":[1,2,3]}"#, error),
+        ("page_down", r#"{"wholly":"different words"}"#, error),
+    ]);
+    assert!(rationales(&scene).iter().any(|r| r.contains("nothing was learned")), "{:?}", rationales(&scene));
+}
+
+#[test]
+fn no_calls_and_no_content_are_unmeasured() {
+    assert_eq!(on(&Script::new("task").answers("done").build()), Err(Reason::NotApplicable));
+    let hidden = Script::new("task").calls("", &[("visit", "{}")]).returns(BAD).build_without_content();
+    assert_eq!(on(&hidden), Err(Reason::NoContent));
+}
+
+#[test]
+fn words_in_names_are_whole_words() {
+    assert!(has_word("get_status", &MOVING));
+    assert!(has_word("page_down", &MOVING));
+    assert!(!has_word("knowledge_search", &MOVING));
+}

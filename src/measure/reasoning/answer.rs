@@ -1,0 +1,208 @@
+//! The part of a model's output that is said to somebody: no code, no calls, no thoughts before
+//! the answer.
+//!
+//! In: an LLM span's reading. Out: its final answer as text, if this output is one; and its prose,
+//! with code, links and paths masked, so that only statements are held against the evidence.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::measure::anchors::clip;
+use crate::recognise::{Reading, ToolRequest};
+
+/// Of a longer answer the first bytes are judged.
+pub const MAX_ANSWER: usize = 32 * 1024;
+/// Tools whose arguments are the answer; the same as those that end a run.
+const FINISHING: [&str; 8] = [
+    "final_answer",
+    "finalanswer",
+    "final_result",
+    "submit",
+    "submit_answer",
+    "finish",
+    "answer",
+    "attempt_completion",
+];
+
+/// The final answer that `reading` carries, if its output is one: text without a further call, or
+/// what it hands to a finishing tool (as a call, or within code).
+pub fn final_answer(reading: &Reading) -> Option<String> {
+    let mut handed = String::new();
+    for request in reading.requests() {
+        if !FINISHING.contains(&request.name.trim().to_ascii_lowercase().as_str()) {
+            return None;
+        }
+        handed.push_str(&strings_of(request));
+    }
+    let text = reading.output_text();
+    let answer = if !handed.trim().is_empty() {
+        handed
+    } else if text.contains("final_answer(") {
+        literals_of_call(&text)?
+    } else if let Some(at) = text.rfind("Final Answer:") {
+        text.get(at + "Final Answer:".len()..)?.to_owned()
+    } else if acts(&text) {
+        return None;
+    } else {
+        text
+    };
+    let answer = answer.trim();
+    (!answer.is_empty()).then(|| clip(answer, MAX_ANSWER).to_owned())
+}
+
+/// Text that is an action in disguise: code to run, a ReAct step, a call written as JSON.
+fn acts(text: &str) -> bool {
+    let start = text.trim_start();
+    text.contains("<code>")
+        || text.contains("\nAction:")
+        || start.starts_with("Action:")
+        || (start.starts_with("Thought:") && text.contains("```"))
+        || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
+}
+
+fn strings_of(request: &ToolRequest) -> String {
+    let Some(raw) = request.arguments.as_deref() else { return String::new() };
+    let mut out = String::new();
+    match serde_json::from_str::<serde_json::Value>(raw) {
+        Ok(value) => collect(&value, &mut out),
+        Err(_) => out.push_str(raw),
+    }
+    out
+}
+
+/// All leaves as text. Depth is bounded by the JSON parser.
+fn collect(value: &serde_json::Value, out: &mut String) {
+    let mut add = |text: &str| {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(text);
+    };
+    match value {
+        serde_json::Value::String(text) => add(text),
+        serde_json::Value::Number(n) => add(&n.to_string()),
+        serde_json::Value::Array(items) => items.iter().for_each(|v| collect(v, out)),
+        serde_json::Value::Object(map) => map.values().for_each(|v| collect(v, out)),
+        _ => {}
+    }
+}
+
+/// The string given to `final_answer(...)` in code; nothing when a variable or a formatted string
+/// is given: what it held is not to be seen here.
+fn literals_of_call(text: &str) -> Option<String> {
+    static LITERAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#,
+        )
+        .ok()
+    });
+    let found = LITERAL.as_ref()?.captures_iter(text).last()?;
+    let literal = found.iter().skip(1).flatten().next()?.as_str();
+    Some(literal.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'"))
+}
+
+/// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
+pub fn masked(text: &str) -> String {
+    static NOT_PROSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b",
+        )
+        .ok()
+    });
+    let Some(pattern) = NOT_PROSE.as_ref() else { return text.to_owned() };
+    pattern
+        .replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
+        .into_owned()
+}
+
+/// The sentences of `text` as byte ranges: ended by . ! ? before space, or by a line break.
+pub fn sentences(text: &str) -> Vec<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::new();
+    let mut start = 0;
+    for (at, b) in bytes.iter().enumerate() {
+        let ends = match b {
+            b'\n' => true,
+            b'.' | b'!' | b'?' => {
+                bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, at)
+            }
+            _ => false,
+        };
+        if ends {
+            if text.get(start..=at).is_some_and(|s| !s.trim().is_empty()) {
+                out.push((start, at + 1));
+            }
+            start = at + 1;
+        }
+    }
+    if text.get(start..).is_some_and(|s| !s.trim().is_empty()) {
+        out.push((start, text.len()));
+    }
+    out
+}
+
+/// The dot at `at` belongs to an initial, an abbreviation or a list number.
+fn abbreviates(text: &str, at: usize) -> bool {
+    let word = text.get(..at).and_then(|s| s.rsplit([' ', '\n', '(']).next()).unwrap_or_default();
+    let few = word.chars().count() == 1 && word.chars().all(char::is_uppercase);
+    let known =
+        ["e.g", "i.e", "ca", "approx", "Mr", "Mrs", "Dr", "St", "No", "Inc", "vs", "ft"].contains(&word);
+    let numbered = word.len() <= 2 && !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    few || known
+        || (numbered
+            && text.get(..at).is_some_and(|s| s.trim_end_matches(word).ends_with(['\n', ' ']))
+            && at < 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recognise::{Message, Part, Role, Text};
+
+    fn output(text: &str, calls: &[(&str, &str)]) -> Reading {
+        let mut parts = vec![Part::Text(Text::from(text))];
+        parts.extend(calls.iter().map(|(name, arguments)| {
+            Part::Call(ToolRequest { id: None, name: (*name).into(), arguments: Some((*arguments).into()) })
+        }));
+        Reading { output: vec![Message { role: Role::Assistant, parts }], ..Reading::default() }
+    }
+
+    #[test]
+    fn plain_text_without_calls_is_an_answer() {
+        assert_eq!(final_answer(&output("836 metres.", &[])).as_deref(), Some("836 metres."));
+        assert_eq!(final_answer(&output("Thought: x\nFinal Answer: 836", &[])).as_deref(), Some("836"));
+    }
+
+    #[test]
+    fn what_is_handed_to_a_finishing_tool_is_an_answer() {
+        let by_call = output("", &[("final_answer", r#"{"answer": "about 800 m"}"#)]);
+        assert_eq!(final_answer(&by_call).as_deref(), Some("about 800 m"));
+        let by_code = output("Thought: done.\n<code>\nfinal_answer(\"It is 836 m.\")\n</code>", &[]);
+        assert_eq!(final_answer(&by_code).as_deref(), Some("It is 836 m."));
+    }
+
+    #[test]
+    fn actions_are_no_answers() {
+        assert!(final_answer(&output("I will search.", &[("search", "{}")])).is_none());
+        assert!(final_answer(&output("Thought: run\n<code>\nprint(5642)\n</code>", &[])).is_none());
+        assert!(final_answer(&output("Thought: run\nAction: search[x]", &[])).is_none());
+        assert!(final_answer(&output("<code>final_answer(result)</code>", &[])).is_none());
+        assert!(final_answer(&output("  ", &[])).is_none());
+    }
+
+    #[test]
+    fn code_links_and_paths_are_masked_in_place() {
+        let text = "See `x = 12` and https://a.example/2019?p=3 or /usr/lib/77/x: 836 m\n```\n99\n```";
+        let plain = masked(text);
+        assert_eq!(plain.len(), text.len());
+        assert_eq!(plain.split_whitespace().collect::<Vec<_>>(), ["See", "and", "or", ":", "836", "m"]);
+    }
+
+    #[test]
+    fn sentences_do_not_end_inside_numbers_or_initials() {
+        let text = "It is 5.642 km high. J. Smith said so!\nReally?";
+        let parts: Vec<&str> = sentences(text).iter().map(|(a, b)| text[*a..*b].trim()).collect();
+        assert_eq!(parts, ["It is 5.642 km high.", "J. Smith said so!", "Really?"]);
+    }
+}
