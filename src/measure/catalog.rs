@@ -17,8 +17,10 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
         Box::new(super::avoidance::Avoidance),
         Box::new(super::instruction_following::InstructionFollowing),
         Box::new(super::tool_completeness::ToolCompleteness),
+        Box::new(super::reasoning::ReasoningIntegrity),
         Box::new(super::latency::Latency),
         Box::new(super::tokens::Tokens),
+        Box::new(super::agent::tool_abuse::ToolAbuse),
     ]
 }
 
