@@ -67,20 +67,21 @@ impl Declared {
         values.map(|value| (names.next().copied().unwrap_or_default(), value))
     }
 
+    /// The unit as the registry knows it.
+    pub(super) fn unit(&self) -> Option<Unit> {
+        self.unit.map(|unit| match unit {
+            "bytes" => Unit::Bytes,
+            "seconds" => Unit::Seconds,
+            other => Unit::Other(other.to_owned()),
+        })
+    }
+
     /// Registers `metric` under this declaration.
     pub(super) fn register<M: Metric>(&self, registry: &mut Registry, metric: M) {
-        match self.unit {
-            Some(unit) => registry.register_with_unit(self.name, self.help, unit_of(unit), metric),
+        match self.unit() {
+            Some(unit) => registry.register_with_unit(self.name, self.help, unit, metric),
             None => registry.register(self.name, self.help, metric),
         }
-    }
-}
-
-fn unit_of(unit: &str) -> Unit {
-    match unit {
-        "bytes" => Unit::Bytes,
-        "seconds" => Unit::Seconds,
-        other => Unit::Other(other.to_owned()),
     }
 }
 
@@ -152,8 +153,10 @@ declare! {
 
     EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
         "Spans, log records and data points by how they left an exporter; lost is a bug";
+    EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],
+        "The dropped ones of exporter_items, by why they were dropped";
     EXPORT_REQUESTS = "exporter_requests", Counter, COUNT, ["exporter", "status"],
-        "Export requests by the status they ended with";
+        "Export requests by the status they ended with, retries included";
     EXPORT_RETRIES = "exporter_retries", Counter, COUNT, ["exporter"],
         "Export requests sent once more after a retryable failure";
     EXPORT_DURATION = "exporter_request_duration", Histogram, SECONDS, ["exporter"],

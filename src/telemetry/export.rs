@@ -1,5 +1,5 @@
-//! What exporters count. Outcomes are not counted twice: a scrape reads each exporter's
-//! [`Ledger`].
+//! What is told about exporters. Nothing is counted twice: a scrape reads each exporter's
+//! [`crate::outcome::Ledger`], queue and counts; only requests are told to us as they end.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,20 +7,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::declared as d;
+use super::declared::{self as d, Declared};
 use super::traces::{Buckets, latency_family};
-use crate::outcome::{Ledger, Outcome};
+use crate::export::{Dropped, Exporter, Exporters, Watch};
+use crate::outcome::Outcome;
 
-type Text = Cow<'static, str>;
-type Labels<const N: usize> = [(&'static str, Text); N];
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 const OUTCOMES: [(Outcome, &str); 4] = [
     (Outcome::Exported, "exported"),
@@ -29,95 +29,113 @@ const OUTCOMES: [(Outcome, &str); 4] = [
     (Outcome::Lost, "lost"),
 ];
 
-/// One exporter's cells.
-#[derive(Clone, Debug)]
+/// Follows exporters.
+#[derive(Debug)]
 pub struct Exporting {
-    id: String,
-    /// Bytes waiting in its queue.
-    pub queue_bytes: Gauge,
-    /// Bytes that its queue may hold.
-    pub queue_capacity: Gauge,
-    /// Requests sent once more.
-    pub retries: Counter,
+    followed: Followed,
+    requests: Family<Labels<2>, Counter>,
+    durations: Family<Labels<1>, Histogram, Buckets>,
+}
+
+impl Exporting {
+    pub(super) fn register(registry: &mut Registry) -> Exporting {
+        let cells = Exporting {
+            followed: Followed::default(),
+            requests: Family::default(),
+            durations: latency_family(),
+        };
+        registry.register_collector(Box::new(cells.followed.clone()));
+        d::EXPORT_REQUESTS.register(registry, cells.requests.clone());
+        d::EXPORT_DURATION.register(registry, cells.durations.clone());
+        cells
+    }
+
+    /// Shows these exporters in every scrape from here on. Once, after they were started.
+    pub fn follow(&self, exporters: &Exporters) {
+        for exporter in exporters.iter() {
+            let id = || Cow::Owned(exporter.id().to_owned());
+            exporter.watch(Arc::new(Requests {
+                exporter: exporter.id().to_owned(),
+                requests: self.requests.clone(),
+                duration: self.durations.get_or_create_owned(&d::EXPORT_DURATION.with([id()])),
+            }));
+            self.followed.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(exporter));
+        }
+    }
+}
+
+/// Is told of one exporter's requests. They are far fewer than spans: a look-up each is cheap.
+struct Requests {
+    exporter: String,
     requests: Family<Labels<2>, Counter>,
     duration: Histogram,
 }
 
-impl Exporting {
-    /// A request ended; `status` is one of the protocol's names (`ok`, `unavailable`, `http_503`,
-    /// `connect_error`, ...). Not for text from the peer: every new word is a new time series.
-    pub fn request(&self, status: &'static str, time: Duration) {
-        let labels = d::EXPORT_REQUESTS.with([Cow::Owned(self.id.clone()), Cow::Borrowed(status)]);
-        self.requests.get_or_create(&labels).inc();
-        self.duration.observe(time.as_secs_f64());
-    }
-}
-
-/// Where exporters get their cells.
-#[derive(Debug)]
-pub struct Exporters {
-    ledgers: Ledgers,
-    requests: Family<Labels<2>, Counter>,
-    retries: Family<Labels<1>, Counter>,
-    durations: Family<Labels<1>, Histogram, Buckets>,
-    queue_bytes: Family<Labels<1>, Gauge>,
-    queue_capacity: Family<Labels<1>, Gauge>,
-}
-
-impl Exporters {
-    pub(super) fn register(registry: &mut Registry) -> Exporters {
-        let cells = Exporters {
-            ledgers: Ledgers::default(),
-            requests: Family::default(),
-            retries: Family::default(),
-            durations: latency_family(),
-            queue_bytes: Family::default(),
-            queue_capacity: Family::default(),
-        };
-        registry.register_collector(Box::new(cells.ledgers.clone()));
-        d::EXPORT_REQUESTS.register(registry, cells.requests.clone());
-        d::EXPORT_RETRIES.register(registry, cells.retries.clone());
-        d::EXPORT_DURATION.register(registry, cells.durations.clone());
-        d::QUEUE_BYTES.register(registry, cells.queue_bytes.clone());
-        d::QUEUE_CAPACITY.register(registry, cells.queue_capacity.clone());
-        cells
+impl Watch for Requests {
+    fn request(&self, status: &'static str, took: Duration) {
+        let labels = [Cow::Owned(self.exporter.clone()), Cow::Borrowed(status)];
+        self.requests.get_or_create(&d::EXPORT_REQUESTS.with(labels)).inc();
+        self.duration.observe(took.as_secs_f64());
     }
 
-    /// The cells of the exporter with this id (`otlp_grpc/archive`), whose outcomes are read from
-    /// `ledger` at each scrape. Once per exporter.
-    pub fn exporter(&self, id: &str, ledger: Arc<Ledger>, queue_capacity: u64) -> Exporting {
-        let own = || Text::Owned(id.to_owned());
-        let cells = Exporting {
-            id: id.to_owned(),
-            queue_bytes: self.queue_bytes.get_or_create_owned(&d::QUEUE_BYTES.with([own()])),
-            queue_capacity: self.queue_capacity.get_or_create_owned(&d::QUEUE_CAPACITY.with([own()])),
-            retries: self.retries.get_or_create_owned(&d::EXPORT_RETRIES.with([own()])),
-            requests: self.requests.clone(),
-            duration: self.durations.get_or_create_owned(&d::EXPORT_DURATION.with([own()])),
-        };
-        cells.queue_capacity.set(i64::try_from(queue_capacity).unwrap_or(i64::MAX));
-        self.ledgers.0.write().unwrap_or_else(PoisonError::into_inner).push((id.to_owned(), ledger));
-        cells
-    }
+    /// The exporter counts these itself.
+    fn retry(&self) {}
 }
 
-type Books = Vec<(String, Arc<Ledger>)>;
-
-/// Every exporter's ledger, read when somebody scrapes.
 #[derive(Clone, Debug, Default)]
-struct Ledgers(Arc<RwLock<Books>>);
+struct Followed(Arc<RwLock<Vec<Arc<Exporter>>>>);
 
-impl Collector for Ledgers {
+impl Collector for Followed {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let item = d::EXPORT_ITEMS;
-        let mut family = encoder.encode_descriptor(item.name, item.help, None, MetricType::Counter)?;
-        let ledgers = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        for (id, ledger) in ledgers.iter() {
-            for (outcome, word) in OUTCOMES {
-                let labels = item.with([id.as_str(), word]);
-                ConstCounter::new(ledger.count(outcome)).encode(family.encode_family(&labels)?)?;
-            }
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut items = Vec::new();
+        let mut dropped = Vec::new();
+        for exporter in all.iter() {
+            let counted = OUTCOMES.map(|(outcome, word)| {
+                (d::EXPORT_ITEMS.with([exporter.id(), word]), exporter.ledger().count(outcome))
+            });
+            items.extend(counted);
+            let counted = Dropped::ALL.map(|reason| {
+                (d::EXPORT_DROPPED.with([exporter.id(), reason.as_str()]), exporter.dropped(reason))
+            });
+            dropped.extend(counted);
         }
-        Ok(())
+        counters(&mut encoder, &d::EXPORT_ITEMS, items)?;
+        counters(&mut encoder, &d::EXPORT_DROPPED, dropped)?;
+        let own = |e: &'_ Arc<Exporter>| e.id().to_owned();
+        let retries = all.iter().map(|e| (d::EXPORT_RETRIES.with([own(e)]), e.retries()));
+        counters(&mut encoder, &d::EXPORT_RETRIES, retries)?;
+        let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([own(e)]), e.queued_bytes()));
+        gauges(&mut encoder, &d::QUEUE_BYTES, queued)?;
+        let capacity = all.iter().map(|e| (d::QUEUE_CAPACITY.with([own(e)]), e.queue_capacity()));
+        gauges(&mut encoder, &d::QUEUE_CAPACITY, capacity)
     }
+}
+
+fn counters<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    metric: &Declared,
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> Result<(), fmt::Error> {
+    let unit = metric.unit();
+    let mut family =
+        encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), MetricType::Counter)?;
+    for (labels, value) in values {
+        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn gauges<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    metric: &Declared,
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> Result<(), fmt::Error> {
+    let unit = metric.unit();
+    let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), MetricType::Gauge)?;
+    for (labels, value) in values {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ pub mod log;
 mod receive;
 mod traces;
 
-pub use export::{Exporters, Exporting};
+pub use export::Exporting;
 pub use receive::{Receiving, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
@@ -39,7 +39,7 @@ pub struct Telemetry {
     /// Results of metrics, verdicts.
     pub verdicts: Verdicts,
     /// Requests and outcomes out, by exporter.
-    pub export: Exporters,
+    pub export: Exporting,
     registry: Registry,
 }
 
@@ -52,7 +52,7 @@ impl Telemetry {
             receive: Receiving::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
-            export: Exporters::register(&mut registry),
+            export: Exporting::register(&mut registry),
             registry,
         })
     }

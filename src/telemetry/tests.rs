@@ -4,21 +4,27 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::outcome::{Ledger, Outcome, Receipt};
+use crate::assemble::Reason;
+use crate::export::config::ExporterConfigs;
+use crate::export::{Exporters, Look, Parcel, Piece};
 use crate::receive::{Signal, Transport};
+use crate::trace::Kind;
 
 fn line(page: &str, start: &str) -> String {
     page.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("no {start} in\n{page}")).to_owned()
 }
 
-#[test]
-fn a_scrape_shows_every_declared_metric_and_no_other() {
+#[tokio::test]
+async fn a_scrape_shows_every_declared_metric_and_no_other() {
     let telemetry = Telemetry::new();
     // Families without children are not shown: give each one.
     telemetry.receive.refused("zero_id", 1);
-    telemetry.traces.closed("quiet");
     telemetry.verdicts.metric("latency").count(Judged::Pass);
-    telemetry.export.exporter("otlp_grpc", Arc::default(), 1).request("ok", Duration::ZERO);
+    let (exporters, _folder) = file_exporter();
+    telemetry.export.follow(&exporters);
+    let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
+    exporters.send(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }).await;
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let page = telemetry.render();
     let shown: BTreeSet<String> = page
         .lines()
@@ -58,25 +64,48 @@ fn requests_are_counted_by_transport_signal_and_outcome() {
     assert_eq!(line(&page, bytes), format!("{bytes} 1500"));
 }
 
-#[test]
-fn outcomes_are_read_from_the_exporters_ledger() {
+/// An exporter that writes to a file, and the folder it writes to.
+fn file_exporter() -> (Exporters, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let yaml = format!("file/archive: {{ path: {path:?}, sending_queue: {{ queue_size: 1MiB }} }}");
+    let configs: ExporterConfigs = serde_saphyr::from_str(&yaml).unwrap();
+    let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    (Exporters::start(&configs, &["file/archive".to_owned()], &look).unwrap(), folder)
+}
+
+#[tokio::test]
+async fn what_became_of_items_is_read_from_the_exporters_themselves() {
     let telemetry = Telemetry::new();
-    let ledger = Arc::new(Ledger::default());
-    let cells = telemetry.export.exporter("otlp_http/archive", ledger.clone(), 1 << 20);
-    Receipt::new(7, ledger.clone()).resolve(Outcome::Exported);
-    Receipt::new(2, ledger).resolve(Outcome::DeadLettered);
-    cells.queue_bytes.set(42);
-    cells.request("unavailable", Duration::from_millis(3));
+    let (exporters, _folder) = file_exporter();
+    telemetry.export.follow(&exporters);
+    let piece = Piece { bytes: bytes::Bytes::new(), items: 7 };
+    let parcel = Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None };
+    exporters.send(parcel.clone()).await;
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    exporters.send(parcel).await;
     let page = telemetry.render();
     for (start, value) in [
-        ("otel_verdict_exporter_items_total{exporter=\"otlp_http/archive\",outcome=\"exported\"}", "7"),
-        ("otel_verdict_exporter_items_total{exporter=\"otlp_http/archive\",outcome=\"dead_lettered\"}", "2"),
-        ("otel_verdict_exporter_items_total{exporter=\"otlp_http/archive\",outcome=\"lost\"}", "0"),
-        ("otel_verdict_exporter_queue_bytes{exporter=\"otlp_http/archive\"}", "42"),
-        ("otel_verdict_exporter_queue_capacity_bytes{exporter=\"otlp_http/archive\"}", "1048576"),
-        ("otel_verdict_exporter_requests_total{exporter=\"otlp_http/archive\",status=\"unavailable\"}", "1"),
+        ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"exported\"}", "7"),
+        ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"dropped\"}", "7"),
+        ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"lost\"}", "0"),
+        ("otel_verdict_exporter_dropped_items_total{exporter=\"file/archive\",reason=\"shutdown\"}", "7"),
+        ("otel_verdict_exporter_queue_bytes{exporter=\"file/archive\"}", "0"),
+        ("otel_verdict_exporter_queue_capacity_bytes{exporter=\"file/archive\"}", "1048576"),
+        ("otel_verdict_exporter_retries_total{exporter=\"file/archive\"}", "0"),
+        ("otel_verdict_exporter_requests_total{exporter=\"file/archive\",status=\"ok\"}", "1"),
     ] {
         assert_eq!(line(&page, start), format!("{start} {value}"));
+    }
+}
+
+#[test]
+fn closings_are_counted_under_the_word_that_the_root_carries() {
+    let telemetry = Telemetry::new();
+    for reason in Reason::ALL {
+        telemetry.traces.closed(reason);
+        let start = format!("otel_verdict_traces_closed_total{{reason=\"{}\"}}", reason.as_str());
+        assert_eq!(line(&telemetry.render(), &start), format!("{start} 1"));
     }
 }
 

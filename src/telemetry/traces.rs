@@ -9,11 +9,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::declared as d;
+use crate::assemble::Reason;
+use crate::measure::Measurement;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Counters of open and closed traces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Traces {
     /// Traces being assembled.
     pub open: Gauge,
@@ -29,16 +31,27 @@ pub struct Traces {
     pub passed_through: Counter,
     /// Incoming `verdict.*` attributes taken off.
     pub attributes_replaced: Counter,
-    closed: Family<Labels<1>, Counter>,
+    closed: [Counter; Reason::ALL.len()],
 }
 
 impl Traces {
     pub(super) fn register(registry: &mut Registry) -> Traces {
-        let cells = Traces::default();
+        let closed = Family::<Labels<1>, Counter>::default();
+        let cells = Traces {
+            open: Gauge::default(),
+            buffered_spans: Gauge::default(),
+            buffered_bytes: Gauge::default(),
+            late: Counter::default(),
+            duplicates: Counter::default(),
+            passed_through: Counter::default(),
+            attributes_replaced: Counter::default(),
+            closed: Reason::ALL
+                .map(|reason| closed.get_or_create_owned(&d::TRACES_CLOSED.with([reason.as_str()]))),
+        };
         d::TRACES_OPEN.register(registry, cells.open.clone());
         d::BUFFERED_SPANS.register(registry, cells.buffered_spans.clone());
         d::BUFFERED_BYTES.register(registry, cells.buffered_bytes.clone());
-        d::TRACES_CLOSED.register(registry, cells.closed.clone());
+        d::TRACES_CLOSED.register(registry, closed);
         d::SPANS_LATE.register(registry, cells.late.clone());
         d::SPANS_DUPLICATE.register(registry, cells.duplicates.clone());
         d::SPANS_PASSED.register(registry, cells.passed_through.clone());
@@ -46,9 +59,9 @@ impl Traces {
         cells
     }
 
-    /// A trace closed; `reason` is what `verdict.trace.close_reason` says.
-    pub fn closed(&self, reason: &'static str) {
-        self.closed.get_or_create(&d::TRACES_CLOSED.with([reason])).inc();
+    /// A trace closed, or spans of a closed one were sent on as late.
+    pub fn closed(&self, reason: Reason) {
+        self.closed[reason as usize].inc();
     }
 }
 
@@ -66,12 +79,28 @@ pub enum Judged {
 impl Judged {
     const ALL: [Judged; 3] = [Judged::Pass, Judged::Fail, Judged::Unmeasured];
 
+    /// Of one measurement.
+    pub fn of(measurement: &Measurement) -> Judged {
+        Judged::from(measurement.outcome.as_ref().ok().map(|measured| measured.passed))
+    }
+
     /// The value of the label.
     pub fn as_str(self) -> &'static str {
         match self {
             Judged::Pass => "pass",
             Judged::Fail => "fail",
             Judged::Unmeasured => "unmeasured",
+        }
+    }
+}
+
+impl From<Option<bool>> for Judged {
+    /// `Some(passed)`, or `None` for unmeasured.
+    fn from(passed: Option<bool>) -> Judged {
+        match passed {
+            Some(true) => Judged::Pass,
+            Some(false) => Judged::Fail,
+            None => Judged::Unmeasured,
         }
     }
 }
