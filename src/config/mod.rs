@@ -104,6 +104,7 @@ impl Config {
         if config.service.exporters.is_empty() {
             config.service.exporters = config.exporters.0.keys().cloned().collect();
         }
+        sections.problems("receivers.otlp", config.receivers.otlp.problems());
         sections.problems("verdict", config.verdict.problems());
         sections.problems("service", config.service.problems());
         let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));
