@@ -25,10 +25,31 @@ use crate::wire::json;
 /// Parcels are gathered up to this size for one write.
 const WRITE: usize = 1 << 20;
 
+/// What lines are appended to: a file, or in tests a disk that fails.
+pub(super) trait Disk: Send + 'static {
+    fn len(&self) -> io::Result<u64>;
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+}
+
 /// Where lines go.
 #[derive(Debug)]
-pub(super) struct Lines {
-    file: File,
+pub(super) struct Lines<D = File> {
+    disk: D,
     /// The file ends in the middle of a line that could not be taken back.
     torn: bool,
 }
@@ -36,18 +57,20 @@ pub(super) struct Lines {
 impl Lines {
     /// Opens for appending; the file is made if need be.
     pub fn open(path: &Path) -> io::Result<Lines> {
-        Ok(Lines { file: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
+        Ok(Lines { disk: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
     }
+}
 
+impl<D: Disk> Lines<D> {
     /// Appends whole lines, or nothing.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let before = self.file.metadata()?.len();
-        let written = if self.torn { self.file.write_all(b"\n") } else { Ok(()) }
-            .and_then(|()| self.file.write_all(lines));
+        let before = self.disk.len()?;
+        let fresh = if self.torn { self.disk.append(b"\n") } else { Ok(()) };
+        let written = fresh.and_then(|()| self.disk.append(lines));
         match written {
             Ok(()) => self.torn = false,
-            // Pipes and devices cannot be cut; there the next line starts afresh.
-            Err(_) if self.file.set_len(before).is_ok() => {}
+            Err(_) if self.disk.cut(before).is_ok() => {}
+            // Pipes and devices cannot be cut.
             Err(_) => self.torn = true,
         }
         written
@@ -147,5 +170,64 @@ async fn write(
         }
         tokio::time::sleep(wait).await;
         exporter.count_retry();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has room for so many bytes; writes what fits and then fails, as disks do.
+    struct Small {
+        bytes: Vec<u8>,
+        room: usize,
+        can_cut: bool,
+    }
+
+    impl Disk for Small {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
+        fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+            let fits = bytes.len().min(self.room - self.bytes.len());
+            self.bytes.extend_from_slice(&bytes[..fits]);
+            if fits == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+
+        fn cut(&mut self, len: u64) -> io::Result<()> {
+            if !self.can_cut {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            self.bytes.truncate(usize::try_from(len).unwrap());
+            Ok(())
+        }
+    }
+
+    fn lines(can_cut: bool) -> Lines<Small> {
+        Lines { disk: Small { bytes: Vec::new(), room: 10, can_cut }, torn: false }
+    }
+
+    #[test]
+    fn a_line_that_did_not_fit_is_taken_back_and_written_whole_later() {
+        let mut lines = lines(true);
+        lines.append(b"{1}\n").unwrap();
+        assert!(lines.append(b"{22222222}\n").is_err());
+        assert_eq!(lines.disk.bytes, b"{1}\n");
+        lines.disk.room = 100;
+        lines.append(b"{22222222}\n").unwrap();
+        assert_eq!(lines.disk.bytes, b"{1}\n{22222222}\n");
+    }
+
+    #[test]
+    fn where_nothing_can_be_taken_back_the_next_line_starts_afresh() {
+        let mut lines = lines(false);
+        assert!(lines.append(b"{22222222}\n").is_err());
+        lines.disk.room = 100;
+        lines.append(b"{22222222}\n").unwrap();
+        assert_eq!(
+            lines.disk.bytes,
+            b"{22222222}\n".iter().take(10).chain(b"\n{22222222}\n").copied().collect::<Vec<u8>>()
+        );
     }
 }

@@ -50,7 +50,8 @@ use config::{ExporterConfig, ExporterConfigs};
 pub struct Parcel {
     /// Which service it goes to.
     pub signal: Signal,
-    /// Encoded pieces, none larger than the largest request unless a single span is.
+    /// Encoded pieces. One larger than the destination takes is split on its way there, at the
+    /// price of a copy.
     pub pieces: Vec<Piece>,
     /// The trace, where it is one (console and file exporters keep it together).
     pub trace: Option<TraceId>,
@@ -66,6 +67,12 @@ pub struct Piece {
 }
 
 impl Parcel {
+    /// A request that passes through: counts what it holds, copies nothing.
+    pub fn request(signal: Signal, bytes: Bytes) -> Parcel {
+        let items = split::count(signal, &bytes);
+        Parcel { signal, pieces: vec![Piece { bytes, items }], trace: None }
+    }
+
     /// Bytes of all pieces: what a queue's `sizer: bytes` counts.
     pub fn size(&self) -> usize {
         self.pieces.iter().map(|p| p.bytes.len()).sum()

@@ -15,7 +15,7 @@ use super::*;
 use crate::outcome::Outcome;
 
 mod sink;
-use sink::{Say, Sink, self_signed};
+use sink::{Say, Sink, client_certificate, self_signed};
 
 const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];
 
@@ -31,9 +31,7 @@ fn padded(names: &[&str], padding: usize) -> Parcel {
     let spans = names.iter().enumerate().map(span).collect();
     let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
     let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
-    let bytes = ExportTraceServiceRequest { resource_spans }.encode_to_vec().into();
-    let pieces = vec![Piece { bytes, items: names.len() as u64 }];
-    Parcel { signal: Signal::Traces, pieces, trace: None }
+    Parcel::request(Signal::Traces, ExportTraceServiceRequest { resource_spans }.encode_to_vec().into())
 }
 
 fn parcel(names: &[&str]) -> Parcel {
@@ -44,8 +42,7 @@ fn logs(records: usize) -> Parcel {
     let scope_logs =
         vec![ScopeLogs { log_records: vec![LogRecord::default(); records], ..Default::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
-    let bytes = ExportLogsServiceRequest { resource_logs }.encode_to_vec().into();
-    Parcel { signal: Signal::Logs, pieces: vec![Piece { bytes, items: records as u64 }], trace: None }
+    Parcel::request(Signal::Logs, ExportLogsServiceRequest { resource_logs }.encode_to_vec().into())
 }
 
 fn look() -> Look {
@@ -549,6 +546,78 @@ async fn tls_trusts_the_given_authority_and_nobody_else() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_destination_that_asks_for_a_client_certificate_gets_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (cert, server) = self_signed("localhost");
+    let (authority, client, key) = client_certificate();
+    let server = server.client_ca_root(tonic::transport::Certificate::from_pem(authority));
+    let trust = format!("ca_file: {}", file("ca.pem", &cert));
+    let ours = format!("{trust}, cert_file: {}, key_file: {}", file("c.pem", &client), file("k.pem", &key));
+    for protocol in PROTOCOLS {
+        for (tls, expected) in [(&ours, (1, 0)), (&trust, (0, 1))] {
+            let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+            let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
+            let exporters =
+                start(&yaml(protocol, "https", &format!("localhost:{}", sink.addr.port()), &more));
+            exporters.send(parcel(&["a"])).await;
+            drain(&exporters).await;
+            assert_eq!(ended(only(&exporters)), expected, "{protocol} {tls}");
+        }
+    }
+}
+
+/// Many senders on several threads, two destinations in every mood: whatever happens to them,
+/// each span ends exactly once at each exporter, and none that was taken is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn under_load_and_trouble_every_span_has_one_outcome_per_exporter() {
+    const SENDERS: usize = 8;
+    const EACH: usize = 150;
+    let moody = |nth: usize, seen: &sink::Seen| match nth % 7 {
+        0 => Say::code(Code::Unavailable),
+        1 => Say::Cut,
+        2 if seen.message.len() > 2_000 => Say::code(Code::ResourceExhausted),
+        3 => Say::code(Code::InvalidArgument),
+        _ => Say::Ok(vec![]),
+    };
+    let (first, second) = (Sink::start(moody).await, Sink::start(|_, _| Say::Ok(vec![])).await);
+    let queue = "sending_queue: { queue_size: 20000, num_consumers: 3 }, max_request_size: 4KiB";
+    let exporters = Arc::new(start(&format!(
+        "{}{}",
+        yaml("otlp_grpc", "http", &first.addr.to_string(), queue),
+        yaml("otlp_http", "http", &second.addr.to_string(), queue),
+    )));
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|s| {
+            let exporters = Arc::clone(&exporters);
+            tokio::spawn(async move {
+                for i in 0..EACH {
+                    let name = format!("{s}/{i}");
+                    exporters.send(padded(&[&name, &format!("{name}+")], (i * 37) % 3000)).await;
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    drain(&exporters).await;
+    let all: Vec<_> = exporters.iter().collect();
+    let sent = (SENDERS * EACH * 2) as u64;
+    let (exported, dropped) = ended(all[0]);
+    assert_eq!(exported + dropped, sent);
+    assert!(exported > 0 && dropped > 0, "{exported} {dropped}");
+    assert_eq!(ended(all[1]), (sent, 0));
+    let names = second.names();
+    assert_eq!(names.len() as u64, sent, "sent once each");
+    assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len() as u64, sent);
 }
 
 #[tokio::test]

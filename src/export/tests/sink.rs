@@ -184,3 +184,16 @@ pub fn self_signed(name: &str) -> (String, ServerTlsConfig) {
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     (cert.clone(), ServerTlsConfig::new().identity(Identity::from_pem(cert, key)))
 }
+
+/// An authority, a client's certificate that it signed, and the client's key.
+pub fn client_certificate() -> (String, String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap();
+    let issuer = rcgen::Issuer::new(params, key);
+    let own = rcgen::KeyPair::generate().unwrap();
+    let leaf =
+        rcgen::CertificateParams::new(["client".to_owned()]).unwrap().signed_by(&own, &issuer).unwrap();
+    (authority.pem(), leaf.pem(), own.serialize_pem())
+}
