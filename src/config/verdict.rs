@@ -11,7 +11,7 @@ pub use crate::annotate::{Emit, Existing, Explanations};
 use crate::assemble::Close;
 use crate::measure::Settings;
 use crate::propagate::Policies;
-use crate::recognise::Overrides;
+use crate::recognise::{Overrides, Recogniser};
 
 /// The section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -40,10 +40,10 @@ pub struct Verdict {
     pub log_unmeasured: bool,
     /// How verdicts travel from children to parents.
     pub propagation: Policies,
+    /// What the user's own instrumentation writes, beside the conventions that are built in.
+    pub recognise: Overrides,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
-    /// What you teach the processor about your own instrumentation, beyond the conventions it knows.
-    pub recognise: Overrides,
 }
 
 impl Default for Verdict {
@@ -59,8 +59,8 @@ impl Default for Verdict {
             prefix: "verdict.".to_owned(),
             log_unmeasured: false,
             propagation: Policies::default(),
-            metrics: Settings::default(),
             recognise: Overrides::default(),
+            metrics: Settings::default(),
         }
     }
 }
@@ -127,6 +127,12 @@ impl Verdict {
             list.into_iter().map(move |(k, m)| (format!("{key}.{k}"), m)).collect::<Vec<_>>()
         };
         out.extend(below("metrics", self.metrics.problems()));
+        // The tables are compiled only where there is something of the user's to go wrong.
+        if self.recognise != Overrides::default()
+            && let Err(why) = Recogniser::new(&self.recognise)
+        {
+            out.push(("recognise".to_owned(), why.to_string()));
+        }
         out
     }
 }

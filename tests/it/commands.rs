@@ -1,6 +1,5 @@
 //! Commands by their exit codes and what they print.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 

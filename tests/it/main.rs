@@ -1,5 +1,7 @@
 //! The one integration binary: the crate and its commands as their users meet them.
 
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod commands;
 mod frameworks;
 mod purity;
