@@ -3,5 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod commands;
+mod end_to_end;
 mod frameworks;
 mod purity;
+mod support;

@@ -41,9 +41,11 @@ fn judging_knows_no_runtime_network_disk_or_clock() {
     let mut faults = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        let is_test = file.strip_prefix(&src).unwrap().components().any(|part| {
-            ["tests.rs", "testing.rs", "tests"].iter().any(|name| part.as_os_str() == *name)
-        });
+        let is_test = file
+            .strip_prefix(&src)
+            .unwrap()
+            .components()
+            .any(|part| ["tests.rs", "testing.rs", "tests"].iter().any(|name| part.as_os_str() == *name));
         // Tests beside the code may read files.
         let code =
             if is_test { "" } else { text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default() };

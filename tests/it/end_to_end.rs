@@ -1,0 +1,257 @@
+//! The data path over real OTLP: nothing lost, nothing altered, verdicts on what comes out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use otel_verdict::receive::Signal;
+use prost::Message;
+
+use crate::frameworks::{Case, Score, case, cases, hex, read, spans_of};
+use crate::support::Process;
+
+/// Captures that ship with the project.
+pub fn shipped() -> Vec<Case> {
+    cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks"))
+}
+
+fn shipped_case(name: &str) -> Case {
+    case(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks").join(name))
+}
+
+/// A span without what we wrote on it.
+fn unannotated(mut span: Span) -> Span {
+    span.attributes.retain(|kv| !kv.key.starts_with("verdict."));
+    span
+}
+
+fn sorted(spans: impl IntoIterator<Item = Span>) -> Vec<Span> {
+    let mut spans: Vec<Span> = spans.into_iter().collect();
+    spans.sort_by(|a, b| (&a.trace_id, &a.span_id).cmp(&(&b.trace_id, &b.span_id)));
+    spans
+}
+
+fn sent(case: &Case) -> Vec<Span> {
+    let bodies: Vec<_> =
+        case.requests.iter().filter(|r| r.signal == Signal::Traces).map(|r| r.body.clone()).collect();
+    sorted(spans_of(&bodies))
+}
+
+fn policy(case: &Case) -> &'static str {
+    match case.truth["expected_overall"] == "pass (handled tool error)" {
+        true => "verdict: { propagation: { default: outcome_relevant } }",
+        false => "",
+    }
+}
+
+/// Sends a capture as it was recorded and holds what comes out against what went in.
+async fn replay(case: &Case) -> Vec<bytes::Bytes> {
+    let process = Process::start(policy(case)).await;
+    let mut client = process.client();
+    for request in &case.requests {
+        client.send(request).await;
+    }
+    process.service.flush().await;
+    let destination = process.stop().await;
+    let out = sorted(destination.spans().into_iter().map(unannotated));
+    assert_eq!(out, sent(case), "{}: every span comes out as it went in", case.name);
+    destination.requests()
+}
+
+async fn replay_all(cases: &[Case]) {
+    let mut score = Score::default();
+    for case in cases {
+        score.add(case, &read(&replay(case).await));
+    }
+    score.check();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shipped_captures_come_out_whole_and_rightly_judged() {
+    let cases = shipped();
+    assert!(cases.len() >= 6);
+    replay_all(&cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_framework_captures_come_out_whole_and_rightly_judged() {
+    let Some(folder) = std::env::var_os("OTEL_VERDICT_CASES") else {
+        println!("skipped: OTEL_VERDICT_CASES is not set");
+        return;
+    };
+    replay_all(&cases(&Path::new(&folder).join("frameworks"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_closes_by_itself_when_quiet() {
+    let case = shipped_case("vercelai-e");
+    let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
+    for request in &case.requests {
+        process.client().send(request).await;
+    }
+    let spans = sent(&case).len();
+    process.until("the trace", |d| d.spans().len() == spans).await;
+    let out = read(&process.destination.requests());
+    assert!(
+        out.values().any(|s| s.attributes.get("verdict.trace.close_reason").is_some_and(|r| r == "complete"))
+    );
+    process
+        .until("its events", |d| d.records().iter().any(|r| r.event_name == "gen_ai.evaluation.result"))
+        .await;
+    process.stop().await;
+}
+
+/// The spans of a capture, each in a request of its own, with `salt` mixed into every id.
+fn one_by_one(case: &Case, salt: u64) -> Vec<ExportTraceServiceRequest> {
+    let mix = |id: &mut Vec<u8>| {
+        if id.iter().any(|b| *b != 0) {
+            let tail = id.len() - 8;
+            let mixed =
+                u64::from_be_bytes(id[tail..].try_into().unwrap()) ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            id[tail..].copy_from_slice(&mixed.to_be_bytes());
+        }
+    };
+    let mut out = Vec::new();
+    for body in case.requests.iter().filter(|r| r.signal == Signal::Traces).map(|r| &r.body) {
+        let request = ExportTraceServiceRequest::decode(body.clone()).unwrap();
+        for resource in request.resource_spans {
+            for scope in &resource.scope_spans {
+                for span in &scope.spans {
+                    let mut span = span.clone();
+                    mix(&mut span.trace_id);
+                    mix(&mut span.span_id);
+                    mix(&mut span.parent_span_id);
+                    let scope = ScopeSpans { spans: vec![span], ..scope.clone() };
+                    let resource = ResourceSpans { scope_spans: vec![scope], ..resource.clone() };
+                    out.push(ExportTraceServiceRequest { resource_spans: vec![resource] });
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What was written on each span, by trace and place in the trace, whatever its ids.
+fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
+    let mut by_trace: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
+    for span in sorted(spans_of(requests)) {
+        let mut written: Vec<String> = span
+            .attributes
+            .iter()
+            .filter(|kv| kv.key.starts_with("verdict."))
+            // Ids differ by their salt; that chains and lists are as long is compared.
+            .filter(|kv| !kv.key.ends_with("explanation") && !kv.key.ends_with("close_reason"))
+            .map(|kv| match kv.key.as_str() {
+                "verdict.trace.failed_spans" | "verdict.trace.failure_chain" => {
+                    format!("{} of {}", kv.key, kv.value.as_ref().unwrap().encoded_len())
+                }
+                _ => format!("{kv:?}"),
+            })
+            .collect();
+        written.sort();
+        by_trace
+            .entry(span.trace_id)
+            .or_default()
+            .push(format!("{} {}: {written:?}", span.start_time_unix_nano, span.name));
+    }
+    by_trace.values_mut().for_each(|spans| spans.sort());
+    by_trace
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
+    let captures: Vec<Case> =
+        shipped().into_iter().filter(|c| c.requests.iter().all(|r| r.signal == Signal::Traces)).collect();
+    let mut whole = Vec::new();
+    for case in &captures {
+        let process = Process::start("").await;
+        for request in &case.requests {
+            process.client().send(request).await;
+        }
+        process.service.flush().await;
+        let mut all: Vec<Vec<String>> = verdicts(&process.stop().await.requests()).into_values().collect();
+        all.sort();
+        whole.push(all);
+    }
+
+    // Dealt like cards: one span of each trace in turn, each trace's own spans last first.
+    let mut hands: Vec<Vec<ExportTraceServiceRequest>> =
+        (0..1000).map(|n| one_by_one(&captures[n % captures.len()], n as u64 + 1)).collect();
+    let spans: usize = hands.iter().map(Vec::len).sum();
+    let process = Process::start("").await;
+    let mut clients: Vec<_> = (0..16).map(|_| process.client()).collect();
+    while !hands.is_empty() {
+        for (n, hand) in hands.iter_mut().enumerate() {
+            if let Some(request) = hand.pop() {
+                let clients_len = clients.len();
+                clients[n % clients_len].spans(request).await;
+            }
+        }
+        hands.retain(|hand| !hand.is_empty());
+    }
+    process.service.flush().await;
+    let destination = process.stop().await;
+    assert_eq!(destination.spans().len(), spans, "no span is lost or doubled");
+
+    let out = verdicts(&destination.requests());
+    let mut got: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+    out.into_values().for_each(|trace| *got.entry(trace).or_default() += 1);
+    for (n, traces) in whole.iter().enumerate() {
+        for trace in traces {
+            assert!(
+                got.contains_key(trace),
+                "{}: another verdict when interleaved: {trace:#?}",
+                captures[n].name
+            );
+        }
+    }
+    assert_eq!(got.len(), whole.concat().iter().collect::<std::collections::BTreeSet<_>>().len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shadow_mode_sends_spans_on_untouched_and_verdicts_as_events() {
+    let case = shipped_case("vercelai-e");
+    let process = Process::start("verdict: { mode: shadow }").await;
+    for request in &case.requests {
+        process.client().send(request).await;
+    }
+    let spans = sent(&case);
+    process.until("the spans, before their trace closes", |d| d.spans().len() == spans.len()).await;
+    let destination = process.stop().await;
+    assert_eq!(sorted(destination.spans()), spans);
+    assert!(destination.records().iter().any(|r| hex(&r.trace_id) == hex(&spans[0].trace_id)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_selected_passes_straight_through() {
+    let case = shipped_case("vercelai-e");
+    let process = Process::start("verdict: { select: { service: [nobody] } }").await;
+    for request in &case.requests {
+        process.client().send(request).await;
+    }
+    let spans = sent(&case);
+    process.until("the spans", |d| d.spans().len() == spans.len()).await;
+    let destination = process.stop().await;
+    assert_eq!(sorted(destination.spans()), spans);
+    assert!(destination.records().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_span_follows_marked_as_late() {
+    let case = shipped_case("vercelai-e");
+    let process = Process::start("verdict: { close: { quiet: 30ms } }").await;
+    let mut requests = one_by_one(&case, 0);
+    let late = requests.remove(0);
+    let late_id = late.resource_spans[0].scope_spans[0].spans[0].span_id.clone();
+    // Without the late span its parents are all there, so the trace closes without it.
+    for request in requests {
+        process.client().spans(request).await;
+    }
+    let before = sent(&case).len() - 1;
+    process.until("the trace", |d| d.spans().len() == before).await;
+    process.client().spans(late).await;
+    process.until("the late span", |d| d.spans().len() == before + 1).await;
+    let out = read(&process.stop().await.requests());
+    assert_eq!(out[&hex(&late_id)].attributes.get("verdict.late").map(String::as_str), Some("true"));
+}

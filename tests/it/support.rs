@@ -1,0 +1,180 @@
+//! A whole process in a test: the service on ports of its own, a destination behind it, a client
+//! in front.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
+use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_verdict::config::{Config, Source, from_sources};
+use otel_verdict::pipeline::service::Service;
+use otel_verdict::receive::{Offer, Signal};
+use prost::Message;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+/// Largest message of the test's own client and destination.
+const LARGE: usize = 256 << 20;
+
+/// Remembers what it was sent.
+#[derive(Clone, Default)]
+pub struct Destination {
+    traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
+    logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
+}
+
+#[tonic::async_trait]
+impl TraceService for Destination {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.traces.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl LogsService for Destination {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        self.logs.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(ExportLogsServiceResponse::default()))
+    }
+}
+
+impl Destination {
+    /// Every request of spans so far, encoded again.
+    pub fn requests(&self) -> Vec<Bytes> {
+        self.traces.lock().unwrap().iter().map(|r| Bytes::from(r.encode_to_vec())).collect()
+    }
+
+    /// Every span so far.
+    pub fn spans(&self) -> Vec<Span> {
+        let all = self.traces.lock().unwrap();
+        all.iter()
+            .flat_map(|r| &r.resource_spans)
+            .flat_map(|r| &r.scope_spans)
+            .flat_map(|s| &s.spans)
+            .cloned()
+            .collect()
+    }
+
+    /// Every log record so far.
+    pub fn records(&self) -> Vec<LogRecord> {
+        let all = self.logs.lock().unwrap();
+        all.iter()
+            .flat_map(|r| &r.resource_logs)
+            .flat_map(|r| &r.scope_logs)
+            .flat_map(|s| &s.log_records)
+            .cloned()
+            .collect()
+    }
+
+    async fn serve(&self) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let traces = TraceServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
+        let logs = LogsServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
+        let server = tonic::transport::Server::builder().add_service(traces).add_service(logs);
+        tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
+        port
+    }
+}
+
+/// A service, and what is around it.
+pub struct Process {
+    pub service: Service,
+    pub destination: Destination,
+    client: Client,
+}
+
+#[derive(Clone)]
+pub struct Client {
+    traces: TraceServiceClient<Channel>,
+    logs: LogsServiceClient<Channel>,
+}
+
+/// The configuration that `text` makes of one for ephemeral ports and the destination at `port`.
+pub fn config(port: u16, text: &str) -> Config {
+    let base = format!(
+        "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
+         exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
+         admin: {{ endpoint: '127.0.0.1:0' }}\n"
+    );
+    let sources = [("base", base), ("test", text.to_owned())]
+        .map(|(name, text)| Source { name: name.to_owned(), text });
+    from_sources(&sources, &|_| None).unwrap_or_else(|e| panic!("{e}"))
+}
+
+impl Process {
+    pub async fn start(text: &str) -> Process {
+        let destination = Destination::default();
+        let config = config(destination.serve().await, text);
+        let service = Service::start(&config).await.unwrap();
+        let url = format!("http://{}", service.grpc.unwrap());
+        let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
+        let client = Client {
+            traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(LARGE),
+            logs: LogsServiceClient::new(channel),
+        };
+        Process { service, destination, client }
+    }
+
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Waits until `done` holds of what the destination has; fails after ten seconds.
+    pub async fn until(&self, what: &str, done: impl Fn(&Destination) -> bool) {
+        for _ in 0..1000 {
+            if done(&self.destination) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("waited in vain for {what}");
+    }
+
+    /// Ends the service; every span has come out then.
+    pub async fn stop(self) -> Destination {
+        let unsent = self.service.stop(Duration::from_secs(10)).await;
+        assert_eq!(unsent, 0, "everything was sent");
+        self.destination
+    }
+}
+
+impl Client {
+    /// Sends a recorded request and wants it accepted whole.
+    pub async fn send(&mut self, offer: &Offer) {
+        match offer.signal {
+            Signal::Traces => {
+                let request = ExportTraceServiceRequest::decode(offer.body.clone()).unwrap();
+                let answer = self.traces.export(request).await.unwrap().into_inner();
+                assert_eq!(answer.partial_success, None);
+            }
+            Signal::Logs => {
+                let request = ExportLogsServiceRequest::decode(offer.body.clone()).unwrap();
+                self.logs.export(request).await.unwrap();
+            }
+            Signal::Metrics => unreachable!("no test sends metrics"),
+        }
+    }
+
+    pub async fn spans(&mut self, request: ExportTraceServiceRequest) {
+        self.send(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).await;
+    }
+}
