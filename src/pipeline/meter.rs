@@ -51,7 +51,7 @@ impl Meter {
         if judged.note.reason != Reason::Late {
             self.telemetry.verdicts.trace(result(judged.note.passed));
         }
-        self.telemetry.traces.closed(judged.note.reason.as_str());
+        self.telemetry.traces.closed(judged.note.reason);
         self.telemetry.traces.attributes_replaced.inc_by(annotated.existing as u64);
     }
 

@@ -11,15 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pipeline;
 use crate::config::Config;
-use crate::export::{Exporter, Exporters, Look, StartError, Watch};
+use crate::export::{Exporter, Exporters, Look, StartError};
 use crate::outcome::Outcome;
 use crate::receive::{self, BindError, Intake, Signal};
 use crate::recognise::Recogniser;
+use crate::telemetry::Telemetry;
 use crate::telemetry::admin::{self, Readiness};
-use crate::telemetry::{Exporting, Telemetry};
 
-/// Queues are read this often for the gauges that show them; a scrape every 15 s sees enough.
-const GAUGE_EVERY: Duration = Duration::from_secs(5);
 /// Share of the time left at shutdown that may go into closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
 
@@ -91,8 +89,7 @@ impl Service {
         let admin = admin::bind(&config.admin).await?;
         let exporters = Arc::new(exporters(config)?);
         let telemetry = Telemetry::new();
-        let watched: Vec<(Exporting, Arc<Exporter>)> =
-            exporters.iter().map(|exporter| (watch(&telemetry, exporter), Arc::clone(exporter))).collect();
+        telemetry.export.follow(&exporters);
         let pipeline = Pipeline::start(config, Arc::clone(&telemetry), Arc::clone(&exporters))
             .map_err(Error::Recognise)?;
         let asked = Arc::clone(&pipeline);
@@ -106,7 +103,6 @@ impl Service {
         let serve = tokio::spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.clone(), grace));
         let probes =
             tokio::spawn(admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), background.clone()));
-        let gauges = tokio::spawn(gauge(watched, background.clone()));
         readiness.serving();
         Ok(Service {
             grpc,
@@ -117,7 +113,7 @@ impl Service {
             telemetry,
             readiness,
             receiving: Tasks { stop: receiving, tasks: vec![serve] },
-            background: Tasks { stop: background, tasks: vec![probes, gauges] },
+            background: Tasks { stop: background, tasks: vec![probes] },
         })
     }
 
@@ -160,33 +156,4 @@ fn exporters(config: &Config) -> Result<Exporters, Error> {
     let exporters = Exporters::start(&config.exporters, &config.service.exporters, &look)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
     if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
-}
-
-/// Requests of one exporter, counted.
-struct Counting(Exporting);
-
-impl Watch for Counting {
-    fn request(&self, status: &'static str, took: Duration) {
-        self.0.request(status, took);
-    }
-
-    fn retry(&self) {
-        self.0.retries.inc();
-    }
-}
-
-fn watch(telemetry: &Telemetry, exporter: &Exporter) -> Exporting {
-    let cells =
-        telemetry.export.exporter(exporter.id(), Arc::clone(exporter.ledger()), exporter.queue_capacity());
-    exporter.watch(Arc::new(Counting(cells.clone())));
-    cells
-}
-
-async fn gauge(watched: Vec<(Exporting, Arc<Exporter>)>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(GAUGE_EVERY);
-    while stop.run_until_cancelled(tick.tick()).await.is_some() {
-        for (cells, exporter) in &watched {
-            cells.queue_bytes.set(i64::try_from(exporter.queued_bytes()).unwrap_or(i64::MAX));
-        }
-    }
 }
