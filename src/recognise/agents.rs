@@ -2,14 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::calls::Draft;
-use super::message::{Message, Part, Role, Text};
-use super::reading::{Content, Reading};
-use super::scene::Agent;
+use super::message::{Message, Part, Role, Text, ToolDefinition};
+use super::reading::{Content, Plan, Reading};
+use super::scene::{Agent, Call};
 use super::table::Table;
 use super::texts::Texts;
 use super::{plans, tool};
 use crate::trace::{Idx, Kind, SpanId, Tree};
+
+/// Spans of a plan span's subtree in which its text is looked for.
+const MAX_PLANNING: usize = 500;
+/// Spans above an agent that are looked at for its task.
+const MAX_ABOVE: usize = 50;
+/// Plans kept of one agent.
+const MAX_PLANS: usize = 200;
 
 /// Agents, outermost first, and for each span the agent it belongs to.
 pub(crate) fn find(tree: &Tree, readings: &[Reading]) -> (Vec<Agent>, Vec<Option<usize>>) {
@@ -102,47 +108,57 @@ pub(crate) fn describe(
     readings: &mut [Reading],
     agents: &mut [Agent],
     owner: &[Option<usize>],
-    calls: &[Draft],
+    calls: &[Call],
 ) {
-    for &at in tree.order() {
-        let Some(a) = owner[at] else { continue };
-        if readings[at].kind == Kind::Llm && !readings[at].wrapper {
-            agents[a].llms.push(at);
+    let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
+    for (at, owner) in owner.iter().enumerate() {
+        if let Some(mine) = owner.and_then(|a| spans.get_mut(a)) {
+            mine.push(at);
         }
     }
-    for (a, agent) in agents.iter_mut().enumerate() {
-        agent.llms.sort_unstable();
+    let is_final = |name: &str| table.final_answer_tools.iter().any(|t| t.eq_ignore_ascii_case(name));
+    let mut handed: Vec<Option<&Call>> = vec![None; agents.len()];
+    for call in calls.iter().filter(|c| is_final(&c.name)) {
+        if let Some(slot) = call.agent.and_then(|a| handed.get_mut(a)) {
+            *slot = Some(call);
+        }
+    }
+    for ((agent, spans), handed) in agents.iter_mut().zip(&spans).zip(handed) {
+        let is_call = |at: &Idx| readings[*at].kind == Kind::Llm && !readings[*at].wrapper;
+        agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = shown(readings, agent);
         agent.task = task(tree, readings, agent, texts);
-        answer(table, readings, agent, calls.iter().filter(|c| c.agent == Some(a)), texts);
-        agent.plans = planned(table, texts, tree, readings, owner, a, agent);
+        answer(readings, agent, handed, texts);
+        agent.plans = planned(table, texts, tree, readings, spans, agent);
     }
 }
 
-fn shown(readings: &[Reading], agent: &Agent) -> Vec<super::ToolDefinition> {
-    let mut out: Vec<super::ToolDefinition> = Vec::new();
+fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
+    let mut out: Vec<ToolDefinition> = Vec::new();
+    let mut known: HashMap<Text, usize> = HashMap::new();
     for &at in agent.llms.iter().chain([&agent.at]) {
         for definition in &readings[at].tools {
-            match out.iter_mut().find(|d| d.name == definition.name) {
-                Some(known) if known.parameters.is_none() && definition.parameters.is_some() => {
-                    *known = definition.clone()
+            match known.get(&definition.name).and_then(|&i| out.get_mut(i)) {
+                Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
+                    *bare = definition.clone();
                 }
                 Some(_) => {}
-                None => out.push(definition.clone()),
+                None => {
+                    known.insert(definition.name.clone(), out.len());
+                    out.push(definition.clone());
+                }
             }
         }
     }
     out
 }
 
-/// What was asked: by the agent's own input, else by its first model call, else by what is above.
+/// What was asked: by the agent's own input, else by its first model call that shows one, else by
+/// what is above.
 fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<Text> {
-    let own = asked(&readings[agent.at].input, texts);
-    let first = || agent.llms.first().map(|&at| &readings[at].input);
-    own.or_else(|| first().and_then(|input| asked(input, &mut *texts))).or_else(|| match agent.parent {
-        None => tree.ancestors(agent.at).skip(1).find_map(|up| asked(&readings[up].input, texts)),
-        Some(_) => None,
-    })
+    let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
+    let mut spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
+    spans.find_map(|at| asked(&readings[at].input, texts))
 }
 
 /// The user's words after the last answer in a conversation; in one without, all of the user's.
@@ -167,17 +183,9 @@ fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
 }
 
 /// What was finally answered, and where.
-fn answer<'c>(
-    table: &Table,
-    readings: &[Reading],
-    agent: &mut Agent,
-    calls: impl Iterator<Item = &'c Draft>,
-    texts: &mut Texts,
-) {
+fn answer(readings: &[Reading], agent: &mut Agent, handed: Option<&Call>, texts: &mut Texts) {
     let own = &readings[agent.at];
     let last = agent.llms.last().copied();
-    let is_final = |name: &str| table.final_answer_tools.iter().any(|t| t.eq_ignore_ascii_case(name));
-    let handed = calls.filter(|c| is_final(&c.name)).last();
     agent.answer_content = own.output_content;
     if let Some(at) = last
         && agent.answer_content != Content::Present
@@ -185,8 +193,8 @@ fn answer<'c>(
     {
         agent.answer_content = readings[at].output_content;
     }
-    if let Some(call) = handed
-        && last.is_none_or(|last| call.llm == Some(last) || call.at > last)
+    let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
+    if let Some(call) = handed.filter(in_time)
         && let Some(text) = handed_over(call)
     {
         agent.answer = texts.some(&text);
@@ -194,9 +202,8 @@ fn answer<'c>(
         agent.answer_content = Content::Present;
         return;
     }
-    if let Some(at) = last
-        && readings[at].requests().next().is_none()
-    {
+    let silent = |at: &Idx| readings[*at].requests().next().is_none();
+    for at in last.filter(silent).into_iter().chain([agent.at]) {
         let said = said(&readings[at].output);
         if !said.is_empty() {
             agent.answer = texts.some(&said);
@@ -204,15 +211,10 @@ fn answer<'c>(
             return;
         }
     }
-    let said = said(&own.output);
-    if !said.is_empty() {
-        agent.answer = texts.some(&said);
-        agent.answer_at = Some(agent.at);
-    }
 }
 
 /// The answer in a final-answer call: its only or telling argument, else its result.
-fn handed_over(call: &Draft) -> Option<String> {
+fn handed_over(call: &Call) -> Option<String> {
     let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
     if let Some(serde_json::Value::Object(map)) = &arguments {
         let value = ["answer", "final_answer", "result", "response", "output", "text"]
@@ -248,44 +250,35 @@ fn planned(
     texts: &mut Texts,
     tree: &Tree,
     readings: &mut [Reading],
-    owner: &[Option<usize>],
-    a: usize,
+    spans: &[Idx],
     agent: &Agent,
-) -> Vec<(Idx, super::Plan)> {
-    for &at in tree
-        .order()
-        .iter()
-        .filter(|&&at| owner[at] == Some(a) && readings[at].kind == Kind::Plan)
-        .collect::<Vec<_>>()
-    {
-        if readings[at].plans.is_empty() {
-            let inner = tree.subtree(at).filter(|&i| readings[i].kind == Kind::Llm || i == at);
+) -> Vec<(Idx, Plan)> {
+    for &at in spans {
+        if readings[at].kind == Kind::Plan && readings[at].plans.is_empty() {
+            let wrote = |i: &Idx| *i == at || readings[*i].kind == Kind::Llm;
+            let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
             let text = inner.map(|i| said(&readings[i].output)).filter(|t| !t.is_empty()).last();
             let plan = text.and_then(|t| plans::plan(&t, false, texts));
             readings[at].plans.extend(plan);
         }
     }
-    if let Some(&first) = agent.llms.first() {
-        let is_first = |at: Idx| at == first;
-        for &at in &agent.llms {
-            if readings[at].plans.is_empty() {
-                plans::of_output(table, texts, &mut readings[at]);
-            }
-            if table.plan_heuristic && is_first(at) && readings[at].plans.is_empty() {
-                let text = Text::from(readings[at].output_text().as_str());
-                let plan = plans::unmarked(&text, texts);
-                readings[at].plans.extend(plan);
-            }
+    for (nth, &at) in agent.llms.iter().enumerate() {
+        if readings[at].plans.is_empty() {
+            plans::of_output(table, texts, &mut readings[at]);
+        }
+        if table.plan_heuristic && nth == 0 && readings[at].plans.is_empty() {
+            let text = Text::from(readings[at].output_text().as_str());
+            let plan = plans::unmarked(&text, texts);
+            readings[at].plans.extend(plan);
         }
     }
-    let mut out: Vec<(Idx, super::Plan)> = Vec::new();
-    let mut spans: Vec<Idx> = (0..readings.len()).filter(|&i| owner[i] == Some(a)).collect();
-    spans.sort_unstable();
-    for at in spans {
+    let mut out: Vec<(Idx, Plan)> = Vec::new();
+    for &at in spans {
         for plan in &mut readings[at].plans {
-            if out.iter().any(|(_, known)| {
+            let again = |(_, known): &(Idx, Plan)| {
                 known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
-            }) {
+            };
+            if out.len() >= MAX_PLANS || out.iter().any(again) {
                 continue;
             }
             plan.replan |= !out.is_empty();

@@ -1,7 +1,7 @@
 //! Tool calls of a run: what a model asked for, what carried it out, what came back. Where there
 //! is no tool span, a call is made of the messages alone (conventions, sections 5.8 and 5.9).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::message::{Part, Text, ToolDefinition, ToolRequest};
@@ -9,9 +9,6 @@ use super::reading::Reading;
 use super::scene::{Agent, Call};
 use super::tool;
 use crate::trace::{Idx, Kind, Tree};
-
-/// A call while its scene is being built.
-pub(crate) type Draft = Call;
 
 /// A request that waits for its tool span.
 struct Asked<'r> {
@@ -27,7 +24,7 @@ pub(crate) fn find(
     readings: &[Reading],
     agents: &[Agent],
     owner: &[Option<usize>],
-) -> Vec<Draft> {
+) -> Vec<Call> {
     let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
     for (at, reading) in readings.iter().enumerate() {
         if matches!(reading.kind, Kind::Llm | Kind::Tool) && !reading.wrapper {
@@ -38,7 +35,7 @@ pub(crate) fn find(
     for (a, agent) in agents.iter().enumerate() {
         by_agent.entry(Some(a)).or_insert_with(|| vec![agent.at]);
     }
-    let mut drafts: Vec<(u64, usize, Draft)> = Vec::new();
+    let mut drafts: Vec<(u64, usize, Call)> = Vec::new();
     for (agent, spans) in by_agent {
         of_one_agent(tree, readings, agent, &spans, &mut drafts);
     }
@@ -48,130 +45,158 @@ pub(crate) fn find(
     drafts.into_iter().map(|(_, _, draft)| draft).collect()
 }
 
+/// The spans of one agent, and what its prompts show of results.
+struct Run<'r> {
+    tree: &'r Tree,
+    readings: &'r [Reading],
+    agent: Option<usize>,
+    results: Results<'r>,
+}
+
 fn of_one_agent(
     tree: &Tree,
     readings: &[Reading],
     agent: Option<usize>,
     spans: &[Idx],
-    out: &mut Vec<(u64, usize, Draft)>,
+    out: &mut Vec<(u64, usize, Call)>,
 ) {
-    let talks = |at: &&Idx| readings[**at].kind != Kind::Tool;
-    let mut asked: Vec<Asked<'_>> = spans
+    let (tools, talks): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| readings[at].kind == Kind::Tool);
+    let of =
+        |llm: Idx| readings[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
+    let mut asked: Vec<Asked<'_>> = talks
         .iter()
-        .filter(talks)
-        .flat_map(|&llm| {
-            readings[llm].requests().enumerate().map(move |(place, request)| Asked {
-                llm,
-                place,
-                request,
-                tool: None,
-            })
-        })
+        .flat_map(|&llm| of(llm))
+        .map(|(llm, place, request)| Asked { llm, place, request, tool: None })
         .collect();
-    let tools: Vec<Idx> = spans.iter().copied().filter(|&at| readings[at].kind == Kind::Tool).collect();
     let linked = link(tree, readings, &mut asked, &tools);
-    let results = Results::new(readings, spans);
-    for (tool, ask) in tools.iter().zip(linked) {
-        let Some(call) = readings[*tool].call.as_ref() else { continue };
+    let run = Run { tree, readings, agent, results: Results::new(readings, spans) };
+    let mut next = talks.iter().copied().peekable();
+    let mut spoke = None;
+    for (&tool, ask) in tools.iter().zip(linked) {
+        while let Some(llm) = next.next_if(|&llm| llm < tool) {
+            spoke = Some(llm);
+        }
         let asked = ask.and_then(|i| asked.get(i));
-        let before = || {
-            let earlier = |at: &Idx| tree.spans[*at].start <= tree.spans[*tool].start;
-            spans.iter().copied().rfind(|at| readings[*at].kind != Kind::Tool && earlier(at))
-        };
-        let llm = asked.map(|a| a.llm).or_else(before);
-        let reading = &readings[*tool];
-        let definition = definition(readings, llm, &call.name).or_else(|| reading.tools.first().cloned());
+        if let Some(call) = run.carried_out(tool, asked, spoke) {
+            out.push((call.start, asked.map_or(0, |a| a.place), call));
+        }
+    }
+    for (nth, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+        let call = run.only_asked(ask, nth);
+        out.push((call.start, ask.place, call));
+    }
+}
+
+impl Run<'_> {
+    /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
+    /// model that `spoke` last.
+    fn carried_out(&self, tool: Idx, asked: Option<&Asked<'_>>, spoke: Option<Idx>) -> Option<Call> {
+        let reading = &self.readings[tool];
+        let call = reading.call.as_ref()?;
+        let llm = asked.map(|a| a.llm).or(spoke);
+        let definition = self.definition(llm, &call.name).or_else(|| reading.tools.first().cloned());
+        let is_object = |t: &Text| t.trim_start().starts_with('{');
         let arguments = match (&call.arguments, asked.and_then(|a| a.request.arguments.as_ref())) {
             // A bare value on the span, the whole object in the request.
-            (Some(own), Some(written))
-                if !own.trim_start().starts_with('{') && written.trim_start().starts_with('{') =>
-            {
-                Some(written)
-            }
+            (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
             (own, written) => own.as_ref().or(written),
         };
         let id = call.id.clone().or_else(|| asked.and_then(|a| a.request.id.clone()));
-        let message = results.of(id.as_ref(), None);
-        let draft = Call {
+        let message = self.results.of(id.as_ref(), None);
+        let marked = !reading.errors.is_empty() || !reading.inherited_errors.is_empty();
+        Some(Call {
             llm,
-            tool: Some(*tool),
-            agent,
+            tool: Some(tool),
+            agent: self.agent,
             name: call.name.clone(),
             id,
             parsed: parsed(arguments, definition.as_ref()),
             arguments: arguments.cloned(),
             result: reading.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
-            failed: !reading.errors.is_empty()
-                || !reading.inherited_errors.is_empty()
-                || message.is_some_and(|(_, failed)| failed),
+            failed: marked || message.is_some_and(|(_, failed)| failed),
             definition,
-            at: *tool,
-            start: tree.spans[*tool].start,
-        };
-        out.push((draft.start, asked.map_or(0, |a| a.place), draft));
+            at: tool,
+            start: self.tree.spans[tool].start,
+        })
     }
-    for (nth, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-        let message = results.of(ask.request.id.as_ref(), Some((nth, &ask.request.name)));
-        let definition = definition(readings, Some(ask.llm), &ask.request.name);
-        let span = &tree.spans[ask.llm];
-        let draft = Call {
+
+    /// The call of a request that no span carries out: what came back stands in a later prompt.
+    fn only_asked(&self, ask: &Asked<'_>, nth: usize) -> Call {
+        let ToolRequest { id, name, arguments } = ask.request;
+        let message = self.results.of(id.as_ref(), Some((nth, name)));
+        let definition = self.definition(Some(ask.llm), name);
+        let span = &self.tree.spans[ask.llm];
+        Call {
             llm: Some(ask.llm),
             tool: None,
-            agent,
-            name: ask.request.name.clone(),
-            id: ask.request.id.clone(),
-            parsed: parsed(ask.request.arguments.as_ref(), definition.as_ref()),
-            arguments: ask.request.arguments.clone(),
+            agent: self.agent,
+            name: name.clone(),
+            id: id.clone(),
+            parsed: parsed(arguments.as_ref(), definition.as_ref()),
+            arguments: arguments.clone(),
             result: message.map(|(text, _)| text.clone()),
             failed: message.is_some_and(|(_, failed)| failed),
             definition,
             at: ask.llm,
             start: span.end.max(span.start),
-        };
-        out.push((draft.start, ask.place, draft));
+        }
+    }
+
+    fn definition(&self, llm: Option<Idx>, name: &Text) -> Option<ToolDefinition> {
+        self.readings[llm?].tools.iter().find(|d| d.name == *name).cloned()
     }
 }
 
-/// For each tool span the request it carries out: by id, else by name, arguments and order.
+/// For each tool span the request it carries out: by id, else by name and arguments, else by name
+/// and order.
 fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx]) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
-    let call = |tool: Idx| readings[tool].call.as_ref();
-    for pass in 0..3 {
+    for pass in [Pass::Id, Pass::Arguments, Pass::Name] {
+        // Requests wait in order; of equal ones the first is carried out first.
+        let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::new();
+        for (i, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+            if let Some(key) = pass.key(ask.request) {
+                waiting.entry(key).or_default().push_back(i);
+            }
+        }
+        if waiting.is_empty() {
+            continue;
+        }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
-            let Some(own) = call(tool).filter(|_| slot.is_none()) else { continue };
-            let fits = |a: &Asked<'_>| match pass {
-                0 => own.id.is_some() && own.id == a.request.id,
-                // An id that belongs to nobody else does not stand in the way of the name.
-                1 => {
-                    own.name == a.request.name
-                        && same(own.arguments.as_ref(), a.request.arguments.as_ref())
-                        && began(tree, a, tool)
-                }
-                _ => own.name == a.request.name && began(tree, a, tool),
-            };
-            let at = asked.iter().position(|a| a.tool.is_none() && fits(a));
-            if let Some(ask) = at.and_then(|i| asked.get_mut(i)) {
+            let Some(call) = readings[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
+            let Some(queue) = pass.key(call).and_then(|key| waiting.get_mut(&key)) else { continue };
+            let Some(ask) = queue.front().and_then(|&i| asked.get_mut(i)) else { continue };
+            if pass == Pass::Id || tree.spans[ask.llm].start <= tree.spans[tool].start {
                 ask.tool = Some(tool);
-                *slot = at;
+                *slot = queue.pop_front();
             }
         }
     }
     linked
 }
 
-fn began(tree: &Tree, ask: &Asked<'_>, tool: Idx) -> bool {
-    tree.spans[ask.llm].start <= tree.spans[tool].start
+/// What a request and a tool span are matched by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Id,
+    Arguments,
+    Name,
 }
 
-fn same(a: Option<&Text>, b: Option<&Text>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => {
-            a == b || {
-                let json = |t: &Text| serde_json::from_str::<serde_json::Value>(t).ok();
-                json(a).is_some_and(|a| json(b) == Some(a))
+type Key = (Text, Option<String>);
+
+impl Pass {
+    fn key(self, request: &ToolRequest) -> Option<Key> {
+        match self {
+            Pass::Id => request.id.clone().map(|id| (id, None)),
+            Pass::Arguments => {
+                let arguments = request.arguments.as_ref()?;
+                let same = serde_json::from_str::<serde_json::Value>(arguments)
+                    .map_or_else(|_| arguments.to_string(), |json| json.to_string());
+                Some((request.name.clone(), Some(same)))
             }
+            Pass::Name => Some((request.name.clone(), None)),
         }
-        _ => false,
     }
 }
 
@@ -214,10 +239,6 @@ impl<'r> Results<'r> {
             (None, None) => None,
         }
     }
-}
-
-fn definition(readings: &[Reading], llm: Option<Idx>, name: &Text) -> Option<ToolDefinition> {
-    readings[llm?].tools.iter().find(|d| d.name == *name).cloned()
 }
 
 fn parsed(arguments: Option<&Text>, definition: Option<&ToolDefinition>) -> Option<Arc<serde_json::Value>> {

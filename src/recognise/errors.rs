@@ -13,6 +13,8 @@ use crate::wire::{Attributes, Value};
 const MAX_SIGNS: usize = 16;
 /// Signs below a span that its own are compared with.
 const MAX_BELOW: usize = 32;
+/// How much of a message is compared with others: a traceback repeats itself at its beginning.
+const MAX_COMPARED: usize = 4 * 1024;
 /// A message this short is found in others by accident.
 const MIN_MESSAGE: usize = 4;
 
@@ -69,6 +71,10 @@ fn add(reading: &mut Reading, sign: ErrorSign) {
     }
 }
 
+fn head(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_COMPARED)).unwrap_or(text)
+}
+
 fn first<'a>(found: &Found<'a>, field: Field) -> Option<&'a str> {
     found.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
 }
@@ -120,7 +126,7 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
     match (&sign.message, message) {
         (Some(above), Some(below)) => {
-            let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && a.contains(b.trim());
+            let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
             contains(above, below) || contains(below, above)
         }
         // Without both messages, the same class is the same error.

@@ -13,7 +13,11 @@
 mod agents;
 mod build;
 mod calls;
+mod conversation;
 mod errors;
+mod evaluations;
+mod event;
+mod executed;
 mod interpret;
 mod message;
 mod node;

@@ -1,10 +1,13 @@
 //! Whole scenes: recorded runs of real frameworks, and spans written for one rule each.
 
+mod hostile;
 mod recorded;
+mod written;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -47,8 +50,11 @@ impl Case {
     }
 }
 
-fn recogniser() -> Recogniser {
-    Recogniser::new(&Overrides::default()).expect("the built-in conventions compile")
+/// The built-in conventions, compiled once.
+fn recogniser() -> &'static Recogniser {
+    static BUILT_IN: LazyLock<Recogniser> =
+        LazyLock::new(|| Recogniser::new(&Overrides::default()).expect("the built-in conventions compile"));
+    &BUILT_IN
 }
 
 fn read_case(folder: &Path) -> Case {
@@ -93,4 +99,87 @@ fn records(body: &[u8]) -> Vec<Attached> {
             Some(Attached { span, record: Bytes::copy_from_slice(record) })
         })
         .collect()
+}
+
+/// A scene of spans written by hand: `{id, parent, name, scope, attributes, events, status}`, ids
+/// small numbers, times in order of writing unless given.
+fn scene_of(spans: Value) -> Scene {
+    scene_with(&Overrides::default(), spans, serde_json::json!([]))
+}
+
+/// As [`scene_of`], with log records `{span, event, attributes, body}`.
+fn scene_with(overrides: &Overrides, spans: Value, logs: Value) -> Scene {
+    use crate::receive::Signal;
+    use crate::wire::json::decode;
+    let resource =
+        serde_json::json!({ "attributes": attributes(&serde_json::json!({ "service.name": "shop" })) });
+    let mut scopes = Vec::new();
+    for (i, span) in spans.as_array().unwrap().iter().enumerate() {
+        let start = span["start"].as_u64().unwrap_or((i as u64 + 1) * 1_000_000);
+        let events: Vec<Value> = span["events"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|e| serde_json::json!({ "name": e["name"], "attributes": attributes(&e["attributes"]) }))
+            .collect();
+        let status = match &span["status"] {
+            Value::String(message) => serde_json::json!({ "code": 2, "message": message }),
+            _ => serde_json::json!({}),
+        };
+        scopes.push(serde_json::json!({ "scope": { "name": span["scope"] }, "spans": [{
+            "traceId": format!("{:032x}", 7), "spanId": id(&span["id"]), "parentSpanId": if span["parent"].is_null() { String::new() } else { id(&span["parent"]) },
+            "name": span["name"], "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 500_000).to_string(),
+            "attributes": attributes(&span["attributes"]), "events": events, "status": status,
+        }] }));
+    }
+    let request = serde_json::json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scopes }] });
+    let body = decode(Signal::Traces, request.to_string().as_bytes()).unwrap();
+    let group = split(&body, "verdict.", &Interner::default()).unwrap().groups.pop().unwrap();
+    let records_: Vec<Value> = logs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|log| {
+            serde_json::json!({
+                "traceId": format!("{:032x}", 7), "spanId": id(&log["span"]), "eventName": log["event"],
+                "attributes": attributes(&log["attributes"]), "body": any_value(&log["body"]),
+            })
+        })
+        .collect();
+    let logs = match records_.is_empty() {
+        true => Vec::new(),
+        false => {
+            let request =
+                serde_json::json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": records_ }] }] });
+            records(&decode(Signal::Logs, request.to_string().as_bytes()).unwrap())
+        }
+    };
+    let tree = Tree::new(group.trace, group.spans);
+    if *overrides == Overrides::default() {
+        return recogniser().scene(tree, &logs, false);
+    }
+    Recogniser::new(overrides).unwrap().scene(tree, &logs, false)
+}
+
+fn id(id: &Value) -> String {
+    format!("{:016x}", id.as_u64().unwrap())
+}
+
+fn attributes(map: &Value) -> Vec<Value> {
+    let entries = map.as_object().into_iter().flatten();
+    entries.map(|(k, v)| serde_json::json!({ "key": k, "value": any_value(v) })).collect()
+}
+
+fn any_value(value: &Value) -> Value {
+    match value {
+        Value::Null => serde_json::json!({}),
+        Value::Bool(b) => serde_json::json!({ "boolValue": b }),
+        Value::Number(n) if n.is_i64() => serde_json::json!({ "intValue": n.to_string() }),
+        Value::Number(n) => serde_json::json!({ "doubleValue": n }),
+        Value::String(s) => serde_json::json!({ "stringValue": s }),
+        Value::Array(items) => {
+            serde_json::json!({ "arrayValue": { "values": items.iter().map(any_value).collect::<Vec<_>>() } })
+        }
+        Value::Object(_) => serde_json::json!({ "kvlistValue": { "values": attributes(value) } }),
+    }
 }

@@ -24,6 +24,16 @@ pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> 
     }
 }
 
+/// As [`arguments`], of a text: what needs no unwrapping stays as it was written.
+pub(crate) fn written<'n>(text: &'n str, names: &[&str]) -> Cow<'n, str> {
+    let node = Node::Str(Cow::Borrowed(text)).unfold();
+    match unwrap_arguments(&node, names) {
+        Some(node) => Cow::Owned(node.to_json()),
+        None if text.trim_start().starts_with('"') => Cow::Owned(node.text().into_owned()),
+        None => Cow::Borrowed(text),
+    }
+}
+
 fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
     let Node::Map(entries) = node else { return None };
     // OpenLLMetry's LangChain handler: the arguments among the run's settings.
@@ -105,7 +115,7 @@ fn within_message(message: &Node<'_>, failed: bool) -> (String, bool) {
 /// The tools in a definition list of any provider's form; names alone make bare definitions.
 pub(crate) fn definitions(node: &Node<'_>, texts: &mut Texts) -> Vec<ToolDefinition> {
     let mut out = Vec::new();
-    collect(node, texts, &mut out, 5);
+    collect(node, texts, &mut out, 8);
     out
 }
 

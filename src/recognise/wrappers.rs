@@ -55,19 +55,22 @@ pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
     }
 }
 
-/// The spans of `kind` beneath `at` that belong to the same agent, nearest first.
+/// Spans looked at beneath one: what it wraps is near, and a hostile tree may be deep.
+const MAX_LOOK: usize = 500;
+
+/// The nearest spans of `kind` beneath `at` that belong to the same agent, in order.
 fn beneath(tree: &Tree, readings: &[Reading], at: Idx, kind: Kind) -> Vec<Idx> {
     let mut out = Vec::new();
-    let mut stack: Vec<Idx> = tree.children(at).to_vec();
-    while let Some(i) = stack.pop() {
+    let mut stack: Vec<Idx> = tree.children(at).iter().copied().take(MAX_LOOK).collect();
+    for _ in 0..MAX_LOOK {
+        let Some(i) = stack.pop() else { break };
         let reading = &readings[i];
-        if reading.kind == kind && !reading.wrapper {
-            out.push(i);
-        }
         let other = matches!(reading.kind, Kind::Agent | Kind::Evaluator);
         let inside_tool = kind == Kind::Llm && reading.kind == Kind::Tool;
-        if !(other || inside_tool) {
-            stack.extend(tree.children(i));
+        if reading.kind == kind && !reading.wrapper {
+            out.push(i);
+        } else if !(other || inside_tool) {
+            stack.extend(tree.children(i).iter().copied().take(MAX_LOOK));
         }
     }
     out.sort_unstable();

@@ -128,10 +128,91 @@ fn named_failures_of_tools_stand_on_their_calls() {
 }
 
 #[test]
+fn outlines_of_three_runs_stay_as_they_are() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests");
+    for name in ["strands-c", "vercelai-e", "msagentframework-b"] {
+        let outline = read_case(&root.join("data/frameworks").join(name)).outline();
+        let golden = root.join(format!("golden/outline-{name}.txt"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::create_dir_all(golden.parent().unwrap()).unwrap();
+            fs::write(&golden, &outline).unwrap();
+        }
+        let known = fs::read_to_string(&golden).unwrap();
+        assert!(outline == known, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{outline}");
+    }
+}
+
+/// Traces in OTLP/JSON under `folder` of the cases.
+fn json_traces(folder: &str) -> Vec<(String, Scene)> {
+    let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
+        println!("skipped: OTEL_VERDICT_CASES is not set");
+        return Vec::new();
+    };
+    let recogniser = recogniser();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(PathBuf::from(cases).join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    let mut out = Vec::new();
+    for file in files {
+        let json = fs::read(&file).unwrap();
+        let body = crate::wire::json::decode(crate::receive::Signal::Traces, &json).unwrap();
+        for group in split(&body, "verdict.", &Interner::default()).unwrap().groups {
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            out.push((name, recogniser.scene(Tree::new(group.trace, group.spans), &[], false)));
+        }
+    }
+    out
+}
+
+#[test]
+fn trail_runs_read_with_agents_tasks_tools_and_answers() {
+    for (name, scene) in ["trail/gaia/traces", "trail/swe/traces"].iter().flat_map(|f| json_traces(f)) {
+        assert!(!scene.agents.is_empty(), "{name}: no agent");
+        let manager = &scene.agents[0];
+        assert!(manager.task.as_ref().is_some_and(|t| t.len() > 20), "{name}: task {:?}", manager.task);
+        for (at, reading) in scene.readings.iter().enumerate() {
+            if reading.kind == Kind::Llm && reading.errors.is_empty() {
+                assert_eq!(reading.input_content, Content::Present, "{name}: span {at}");
+                assert!(reading.tokens.total.is_some(), "{name}: span {at}");
+            }
+        }
+        for call in &scene.calls {
+            assert!(
+                !call.name.is_empty() && call.llm.is_some(),
+                "{name}: {} {:?}",
+                call.name,
+                call.arguments
+            );
+            let object = call.parsed.as_ref().is_some_and(|p| p.is_object());
+            assert!(object || call.tool.is_none(), "{name}: {} {:?}", call.name, call.arguments);
+        }
+    }
+}
+
+#[test]
+fn a_hand_instrumented_graph_reads_without_being_taught() {
+    for (name, scene) in json_traces("mas-sim/traces") {
+        let count = |kind| scene.readings.iter().filter(|r| r.kind == kind && !r.wrapper).count();
+        assert_eq!((count(Kind::Llm), count(Kind::Tool)), (4, 1), "{name}");
+        let agent = &scene.agents[0];
+        assert!(agent.task.as_ref().is_some_and(|t| t.contains('?')), "{name}: {:?}", agent.task);
+        assert!(agent.answer.is_some(), "{name}");
+        let call = scene.calls.iter().find(|c| c.tool.is_some()).unwrap();
+        assert_eq!(&*call.name, "ProductCatalogSearch", "{name}");
+        assert!(call.parsed.is_some() && call.result.is_some(), "{name}");
+    }
+}
+
+#[test]
 #[ignore = "prints every scene, to be read by people"]
 fn dump() {
     let only = std::env::var("CASE").unwrap_or_default();
     for case in all_cases().iter().filter(|c| c.name.contains(&only)) {
         println!("==== {}\n{}", case.name, case.outline());
+    }
+    for folder in ["mas-sim/traces", "trail/gaia/traces", "trail/swe/traces"] {
+        for (name, scene) in json_traces(folder).iter().filter(|(n, _)| n.contains(&only)) {
+            println!("==== {folder}/{name}\n{}", scene.outline());
+        }
     }
 }
