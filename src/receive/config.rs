@@ -126,7 +126,7 @@ pub struct GrpcConfig {
     pub max_concurrent_streams: u32,
     /// Connections served at once. Default 1024. More wait to be accepted.
     pub max_connections: u32,
-    /// Largest list of request headers. Default 16KiB. A request with more is refused unread.
+    /// Largest list of request headers. Default 64KiB. A request with more is refused unread.
     pub max_header_size: Size,
     /// Pings, and the age at which connections are renewed.
     pub keepalive: Keepalive,
