@@ -1,7 +1,11 @@
-//! OTLP bytes: partial reads, validation, appended fields, JSON.
+//! OTLP bytes: requests taken apart and put together without decoding spans, and JSON.
 //!
-//! A span is never decoded whole. [`fields`] walks one message; [`value`] reads an `AnyValue`
-//! where it is asked for. Everything here borrows; nothing panics on any bytes.
+//! A span is never decoded whole. On the way in [`request`] validates and splits (`check` is the
+//! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] look into what
+//! passes through; in between [`fields`] and [`value`] read where asked; on the way out [`write`]
+//! appends fields and joins spans into requests. [`json`] turns OTLP/JSON into the same bytes and
+//! back; [`messages`] are the generated structs, for what is not on the data path. Everything here
+//! borrows where it can, is bounded by its input, and panics on no bytes.
 
 mod check;
 pub mod fields;
