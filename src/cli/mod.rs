@@ -4,8 +4,12 @@
 //! error. Exit codes are the same everywhere: 0 done, 1 it did not go well (or `--fail-on` was
 //! met), 2 wrong usage, wrong configuration or unreadable input.
 
-#[allow(dead_code)] // until eval and replay stand on it
+mod demo;
+mod eval;
 mod input;
+mod replay;
+mod report;
+mod run;
 mod settings;
 
 use std::io::{ErrorKind, Write};
@@ -54,6 +58,22 @@ Start with 'otel-verdict demo'; then 'otel-verdict run', and point an agent's OT
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Receive OTLP, judge, and send on
+    #[command(long_about = run::LONG, after_long_help = run::EXAMPLES)]
+    Run(run::Run),
+
+    /// Judge recorded traces, without any network
+    #[command(long_about = eval::LONG, after_long_help = eval::examples())]
+    Eval(eval::Eval),
+
+    /// Send recorded requests to an OTLP endpoint, as they came
+    #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
+    Replay(replay::Replay),
+
+    /// Show everything in one process, on shipped traces
+    #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
+    Demo,
+
     /// Check a configuration and print everything that is wrong with it
     #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
     Validate(ConfigFiles),
@@ -96,7 +116,6 @@ impl ConfigFiles {
 
 /// Why a command ends with something other than 0.
 #[derive(Debug, thiserror::Error)]
-#[allow(dead_code)] // as above
 enum Failure {
     #[error("the configuration cannot be used:\n{0}")]
     Config(Invalid),
@@ -140,6 +159,10 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Run(args) => run::run(&args),
+        Command::Eval(args) => eval::eval(&args),
+        Command::Replay(args) => replay::replay(&args),
+        Command::Demo => demo::demo(),
         Command::Validate(files) => settings::validate(&files),
         Command::PrintConfig(args) => settings::print(&args),
         Command::Completions { shell } => {
@@ -153,10 +176,15 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 /// Writes a command's result to standard output.
 fn put(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| output(&e))
+}
+
+/// What a fault of standard output means.
+fn output(error: &std::io::Error) -> Failure {
+    match error.kind() {
         ErrorKind::BrokenPipe => Failure::Hungup,
-        _ => Failure::Run(format!("standard output: {e}")),
-    })
+        _ => Failure::Run(format!("standard output: {error}")),
+    }
 }
 
 /// Tells people something; a closed standard error is no reason to stop.

@@ -22,6 +22,7 @@ mod answer;
 mod check;
 pub mod config;
 pub mod console;
+pub mod direct;
 mod exporter;
 mod file;
 mod grpc;

@@ -35,7 +35,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    async fn export(&self, signal: Signal, message: &Packed) -> Reply {
+    pub async fn export(&self, signal: Signal, message: &Packed) -> Reply {
         match self {
             Client::Grpc(client) => client.export(signal, message).await,
             Client::Http(client) => client.export(signal, message).await,

@@ -59,7 +59,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    fn name(&self) -> String {
+    /// For messages.
+    pub fn name(&self) -> String {
         match self {
             Origin::Stdin => "standard input".to_owned(),
             Origin::Named(path) | Origin::Found(path) => path.display().to_string(),

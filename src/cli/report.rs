@@ -1,0 +1,143 @@
+//! A judged trace as one JSON object: what `eval --output json` prints, one a line.
+//!
+//! In: a scene, its measurements and verdicts. Out: JSON in a shape of its own, documented at
+//! [`SHAPE`] and stable: keys may be added, none changes its meaning.
+
+use serde_json::{Map, Value, json};
+
+use crate::annotate::Note;
+use crate::measure::{self, Finding, Measurement};
+use crate::propagate::{Verdict, Verdicts};
+use crate::recognise::Scene;
+use crate::trace::Idx;
+
+/// The shape, for `--help`.
+pub(super) const SHAPE: &str = r#"{
+  "trace_id": "hex", "result": "pass" | "fail" | "unmeasured",
+  "close_reason": "end_of_input", "incomplete": false,
+  "failed_spans": ["span id", ...],        leaves first
+  "failure_chain": ["span id", ...],       root to the worst failure
+  "failed_metrics": ["name", ...], "measured": 12, "unmeasured": 3,
+  "spans": [{
+    "span_id": "hex", "parent_span_id": "hex" | null, "name": "...", "kind": "llm",
+    "service": "...", "agent": "...",      where the span says so
+    "result": "pass" | "fail" | null, "cause": "self" | "children" | "both" | null,
+    "measurements": [{
+      "metric": "tool_completeness", "judge": "rules/1",
+      "result": "pass" | "fail" | "unmeasured",
+      "reason": "no_content",              only if unmeasured
+      "score" | "label" | "value": ...,    one of them, only if measured
+      "findings": [{ "rationale": "...", "quote": "...", "cited": ["span id"],
+                     "category": "Service Errors" | null, "severity": "high", "score": 1.0,
+                     "origin": "span id" | null }]
+    }]
+  }]
+}"#;
+
+/// The object.
+pub(super) fn trace(scene: &Scene, measurements: &[Measurement], verdicts: &Verdicts, note: &Note) -> Value {
+    let of = &verdicts.trace;
+    let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); scene.tree.len()];
+    for m in measurements {
+        if let Some(own) = by_span.get_mut(m.at) {
+            own.push(measurement(scene, m));
+        }
+    }
+    let spans: Vec<Value> = scene
+        .tree
+        .order()
+        .iter()
+        .map(|&i| span(scene, verdicts, i, by_span.get_mut(i).map(std::mem::take).unwrap_or_default()))
+        .collect();
+    json!({
+        "trace_id": scene.tree.id.to_string(),
+        "result": word(note.passed),
+        "close_reason": note.reason.as_str(),
+        "incomplete": note.incomplete,
+        "failed_spans": ids(scene, &of.failed_spans),
+        "failure_chain": ids(scene, &of.failure_chain),
+        "failed_metrics": of.failed_metrics,
+        "measured": of.measured,
+        "unmeasured": of.unmeasured,
+        "spans": spans,
+    })
+}
+
+fn word(passed: Option<bool>) -> &'static str {
+    match passed {
+        Some(true) => "pass",
+        Some(false) => "fail",
+        None => "unmeasured",
+    }
+}
+
+fn id(scene: &Scene, i: Idx) -> Option<String> {
+    scene.tree.spans.get(i).map(|span| span.id.to_string())
+}
+
+fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+    spans.iter().filter_map(|&i| id(scene, i)).collect()
+}
+
+fn span(scene: &Scene, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) -> Value {
+    let verdict = verdicts.of.get(i).copied().flatten();
+    let cause = verdict.and_then(|v| match v {
+        Verdict::Fail(cause) => Some(cause.as_str()),
+        Verdict::Pass => None,
+    });
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    if let Some(span) = scene.tree.spans.get(i) {
+        put("span_id", span.id.to_string().into());
+        put("parent_span_id", (!span.parent.is_zero()).then(|| span.parent.to_string()).into());
+    }
+    if let Some(reading) = scene.readings.get(i) {
+        put("name", reading.name.as_deref().into());
+        put("kind", reading.kind.as_str().into());
+        for (key, text) in [("service", &reading.service), ("agent", &reading.agent)] {
+            if let Some(text) = text {
+                put(key, (**text).into());
+            }
+        }
+    }
+    put("result", verdict.map(|v| word(Some(!v.failed()))).into());
+    put("cause", cause.into());
+    put("measurements", measurements.into());
+    Value::Object(out)
+}
+
+fn measurement(scene: &Scene, m: &Measurement) -> Value {
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    put("metric", m.metric.into());
+    put("judge", m.judge.as_ref().into());
+    match &m.outcome {
+        Ok(measured) => {
+            put("result", word(Some(measured.passed)).into());
+            match measured.value {
+                measure::Value::Score(score) => put("score", score.into()),
+                measure::Value::Label(label) => put("label", label.into()),
+                measure::Value::Number(value) => put("value", value.into()),
+            };
+            let findings: Vec<Value> = measured.findings.iter().map(|f| finding(scene, f)).collect();
+            put("findings", findings.into());
+        }
+        Err(reason) => {
+            put("result", word(None).into());
+            put("reason", reason.as_str().into());
+        }
+    }
+    Value::Object(out)
+}
+
+fn finding(scene: &Scene, f: &Finding) -> Value {
+    json!({
+        "rationale": f.rationale,
+        "quote": f.quote,
+        "cited": f.cited.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "category": f.category.map(|c| c.as_str()),
+        "severity": f.severity.as_str(),
+        "score": f.score,
+        "origin": f.origin.and_then(|i| id(scene, i)),
+    })
+}

@@ -1,0 +1,94 @@
+//! `run`: the processor, until it is told to stop.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{ConfigFiles, Failure};
+use crate::config::Config;
+use crate::pipeline::service::Service;
+use crate::telemetry::log;
+
+pub(super) const LONG: &str = "\
+Receive OTLP, judge, and send on, until SIGINT or SIGTERM.
+
+Listens where the configuration says (127.0.0.1:4317 for gRPC and 127.0.0.1:4318 for HTTP by
+default) and serves /livez, /readyz and /metrics on 127.0.0.1:13133. At the first signal it takes no
+more, closes and judges what is open, and sends what is queued, for at most
+service.shutdown_timeout; a second signal ends it at once.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict run --config config/quickstart.yaml
+  OTLP_TOKEN=... otel-verdict run --config base.yaml --config production.yaml
+
+An agent's exporter is pointed at it with
+  OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
+
+Exit codes:
+  0  stopped by a signal, everything sent
+  1  it could not start, or had to drop something at shutdown
+  2  wrong configuration or usage";
+
+#[derive(Args, Debug)]
+pub(super) struct Run {
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+pub(super) fn run(args: &Run) -> Result<(), Failure> {
+    let config = args.config.load()?;
+    log::init(&config.service.log_level, config.service.log_format)
+        .map_err(|e| Failure::Usage(e.to_string()))?;
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(serve(&config));
+    // What still runs after a second signal is not waited for.
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}
+
+/// One worker a core.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    // Before anything listens, so that no signal is missed.
+    let mut signals = Signals::new()?;
+    let service = Service::start(config).await.map_err(|e| Failure::Run(e.to_string()))?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
+    let name = signals.next().await;
+    let within = *config.service.shutdown_timeout;
+    tracing::info!(signal = name, within = ?within, "stopping; a second signal ends at once");
+    tokio::select! {
+        dropped = service.stop(within) => match dropped {
+            0 => Ok(()),
+            dropped => Err(Failure::Run(format!("{dropped} items could not be sent and were dropped"))),
+        },
+        _ = signals.next() => Err(Failure::Run("ended at once by a second signal; what was held is lost".to_owned())),
+    }
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let listen = |kind| signal(kind).map_err(|e| Failure::Run(format!("cannot listen for signals: {e}")));
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
