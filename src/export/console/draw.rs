@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::Style;
-use super::paint::{Line, Paint, width};
+use super::paint::{Line, Paint, width, wrap};
 use super::read::{Metric, Shown, Trace};
 use crate::trace::Idx;
 
@@ -17,6 +17,8 @@ const MAX_SPANS: usize = 2_000;
 const MAX_DEPTH: usize = 24;
 /// Findings drawn of one metric.
 const MAX_FINDINGS: usize = 3;
+/// Lines that one finding takes.
+const MAX_LINES: usize = 3;
 /// Columns of the widest kind.
 const KIND: usize = 9;
 /// Below this there is no room for a tree.
@@ -136,6 +138,9 @@ impl Page {
         {
             facts.push(format!("closed by {}", summary.close_reason));
         }
+        if trace.incomplete {
+            facts.push("incomplete".to_owned());
+        }
         line.layout("  ", Paint::Plain).put(&facts.join(" · "), Paint::Faint);
         line.finish(out);
         let Some(summary) = &trace.summary else { return };
@@ -185,29 +190,36 @@ impl Page {
         line.finish(out);
     }
 
+    /// Name and value, then each finding, wrapped: a rationale without its quote says little.
     fn metric(&self, metric: &Metric, under: &str, out: &mut String) {
-        let mut findings = metric.explanation.lines().filter(|l| !l.trim().is_empty());
         let mut line = self.line();
         line.layout(under, Paint::Faint).put(&metric.name, Paint::Bad);
         if !metric.value.is_empty() {
             line.layout(" ", Paint::Plain).put(&metric.value, Paint::Strong);
         }
-        if let Some(first) = findings.next() {
-            line.layout("  ", Paint::Plain).put(first, Paint::Plain);
+        line.layout("  ", Paint::Plain);
+        let rest = self.width.saturating_sub(width(under) + 2);
+        let findings: Vec<&str> = metric.explanation.lines().filter(|l| !l.trim().is_empty()).collect();
+        let lines = if rest < MIN_WIDTH { 1 } else { MAX_LINES };
+        for (i, finding) in findings.iter().take(MAX_FINDINGS).enumerate() {
+            let first = if i == 0 { line.left() } else { rest };
+            for (n, text) in wrap(finding, first, rest, lines).iter().enumerate() {
+                if i + n > 0 {
+                    std::mem::replace(&mut line, self.under(under)).finish(out);
+                }
+                line.put(text, Paint::Plain);
+            }
+        }
+        if findings.len() > MAX_FINDINGS {
+            std::mem::replace(&mut line, self.under(under)).finish(out);
+            line.put(&format!("… and {} more", findings.len() - MAX_FINDINGS), Paint::Faint);
         }
         line.finish(out);
-        let rest: Vec<&str> = findings.collect();
-        for finding in rest.iter().take(MAX_FINDINGS - 1) {
-            let mut line = self.line();
-            line.layout(under, Paint::Faint).layout("  ", Paint::Plain).put(finding, Paint::Plain);
-            line.finish(out);
-        }
-        let more = rest.len().saturating_sub(MAX_FINDINGS - 1);
-        if more > 0 {
-            let mut line = self.line();
-            line.layout(under, Paint::Faint).layout("  ", Paint::Plain);
-            line.put(&format!("… and {more} more"), Paint::Faint);
-            line.finish(out);
-        }
+    }
+
+    fn under(&self, under: &str) -> Line {
+        let mut line = self.line();
+        line.layout(under, Paint::Faint).layout("  ", Paint::Plain);
+        line
     }
 }

@@ -63,6 +63,11 @@ impl Line {
         self
     }
 
+    /// Columns that are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
     /// Adds spaces up to a column.
     pub fn pad_to(&mut self, column: usize) -> &mut Line {
         let spaces = column.saturating_sub(self.width - self.left).min(self.left);
@@ -129,6 +134,38 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
     out
 }
 
+/// `text` in at most `lines` lines, broken between words where there are any: the first of
+/// `first` columns, the others of `rest`. What is left over is cut with an ellipsis.
+pub(super) fn wrap(text: &str, first: usize, rest: usize, lines: usize) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut text = text.trim_start();
+    while out.len() < lines && !text.is_empty() {
+        let columns = if out.is_empty() { first } else { rest };
+        let end = if out.len() + 1 == lines { text.len() } else { line_end(text, columns) };
+        let (line, left) = text.split_at(end);
+        out.push(fit(line.trim_end(), columns));
+        text = left.trim_start();
+    }
+    out
+}
+
+/// Where a line of `columns` ends: all of the text, its last space that fits, or, in a word
+/// longer than the line, the last character that does (at least one).
+fn line_end(text: &str, columns: usize) -> usize {
+    let (mut used, mut space) = (0, None);
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            space = Some(at);
+        }
+        used += safe(c).width().unwrap_or(0);
+        if used > columns {
+            let hard = if at == 0 { c.len_utf8() } else { at };
+            return space.filter(|&at| at > 0).unwrap_or(hard);
+        }
+    }
+    text.len()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -145,7 +182,27 @@ mod tests {
         assert_eq!(fit("abc", 0), "");
     }
 
+    #[test]
+    fn text_is_wrapped_between_words_and_cut_at_the_end() {
+        assert_eq!(wrap("one two three four", 8, 6, 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("one two three four", 8, 6, 2), ["one two", "three…"]);
+        assert_eq!(wrap("incomprehensible", 4, 6, 9), ["inco", "mprehe", "nsible"]);
+        assert_eq!(wrap("日本語日本語", 5, 5, 9), ["日本", "語日", "本語"]);
+        assert_eq!(wrap("   ", 5, 5, 9), Vec::<String>::new());
+        assert_eq!(wrap("ab", 0, 0, 9), ["", ""]);
+    }
+
     proptest! {
+        #[test]
+        fn wrapped_lines_fit_and_are_few(text in any::<String>(), first in 0usize..30, rest in 0usize..30, lines in 0usize..5) {
+            let wrapped = wrap(&text, first, rest, lines);
+            prop_assert!(wrapped.len() <= lines);
+            for (i, line) in wrapped.iter().enumerate() {
+                let columns = if i == 0 { first } else { rest };
+                prop_assert!(width(line) <= columns);
+            }
+        }
+
         #[test]
         fn nothing_steers_the_terminal_and_every_line_fits(text in any::<String>(), columns in 0usize..60) {
             let fitted = fit(&text, columns);

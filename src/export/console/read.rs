@@ -17,6 +17,8 @@ pub(super) struct Trace {
     /// One a span, in the tree's order.
     pub shown: Vec<Shown>,
     pub summary: Option<Summary>,
+    /// Some of it never came.
+    pub incomplete: bool,
 }
 
 /// What is shown of a span.
@@ -32,6 +34,7 @@ pub(super) struct Shown {
     pub categories: Vec<String>,
     pub failed: Vec<Metric>,
     pub late: bool,
+    pub incomplete: bool,
     pub error: bool,
     pub nanos: Option<u64>,
 }
@@ -92,7 +95,8 @@ fn trace(tree: Tree, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -
         }
         summary
     });
-    Trace { tree, shown, summary }
+    let incomplete = shown.iter().any(|s| s.incomplete);
+    Trace { tree, shown, summary, incomplete }
 }
 
 /// The annotations of a span: keys without the prefix.
@@ -117,6 +121,7 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
             ("severity", Value::Str(s)) => shown.severity = Some(s.to_owned()),
             ("category", list) => shown.categories = strings(list),
             ("late", Value::Bool(late)) => shown.late = late,
+            ("incomplete", Value::Bool(incomplete)) => shown.incomplete = incomplete,
             (key, value) => {
                 let Some((metric, part)) = key.rsplit_once('.') else { continue };
                 let at = metrics.iter().position(|(name, _, _)| *name == metric).unwrap_or_else(|| {

@@ -215,7 +215,8 @@ proptest! {
         for line in drawn.lines() {
             prop_assert!(paint::width(line) <= width.max(40), "{line}");
         }
-        prop_assert_eq!(drawn.lines().count(), 1 + 2 * names.len());
+        // The summary; and a span with one metric, whose explanation takes so many lines at most.
+        prop_assert!(drawn.lines().count() <= 1 + names.len() * (1 + 3 * 3 + 1));
     }
 
     #[test]
