@@ -20,7 +20,10 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
         Box::new(super::reasoning::ReasoningIntegrity),
         Box::new(super::latency::Latency),
         Box::new(super::tokens::Tokens),
+        Box::new(super::agent::plan_efficiency::PlanEfficiency),
+        Box::new(super::agent::tool_coverage::ToolCoverage),
         Box::new(super::agent::tool_abuse::ToolAbuse),
+        Box::new(super::agent::completeness::Completeness),
     ]
 }
 

@@ -271,6 +271,8 @@ pub mod latency;
 pub mod memo;
 pub mod reasoning;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 pub(crate) mod sample;
 pub mod schema;
 pub mod settings;

@@ -6,5 +6,8 @@
 
 pub mod attempts;
 pub mod cast;
+pub mod completeness;
+pub mod plan_efficiency;
 pub mod request;
 pub mod tool_abuse;
+pub mod tool_coverage;

@@ -77,7 +77,7 @@ pattern!(
 );
 pattern!(
     NAME,
-    r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the|and|&) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
+    r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
 /// Words that open a sentence with a capital and are no part of a name.
 pub const OPENERS: [&str; 52] = [
@@ -189,6 +189,14 @@ pub fn names(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_patterns_compile() {
+        for pattern in [&FACTUAL, &CREATIVE, &TRANSFORM, &ESTIMATE, &SOURCE, &NUMBER, &WHO, &CALENDAR, &NAME]
+        {
+            assert!(pattern.is_some());
+        }
+    }
 
     #[test]
     fn a_question_of_fact_with_a_source_is_told() {

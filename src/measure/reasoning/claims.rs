@@ -112,6 +112,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_patterns_compile() {
+        assert!(BY_TOOL.is_some() && BY_SELF.is_some() && NOT_DONE.is_some());
+    }
+
+    #[test]
     fn claims_of_work_are_found_with_the_tool_they_name() {
         let one = claims("I verified this figure with the calculator.");
         assert_eq!(one[0].tool, Some("calculator"));

@@ -160,7 +160,8 @@ impl<'a> Evidence<'a> {
             if self.stands(value, grain) || in_play.iter().any(|v| near(*v, value, grain)) {
                 return Support::Seen;
             }
-            if self.converts(value, grain) {
+            // A hedge widens what counts as a rounding, not what counts as a conversion.
+            if self.converts(value, grain_of(n, value, false)) {
                 return Support::Seen;
             }
         }

@@ -460,6 +460,13 @@ mod tests {
     }
 
     #[test]
+    fn the_patterns_compile() {
+        for pattern in [&HEDGE, &MEMORY, &IDLE, &LABEL, &QUOTED, &LINK, &DATE] {
+            assert!(pattern.is_some());
+        }
+    }
+
+    #[test]
     fn correct_answers_stand() {
         for answer in [
             "Mount Elbrus is 836 metres taller than Mont Blanc (5642 m - 4806 m, Alpine Almanac).",

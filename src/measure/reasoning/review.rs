@@ -92,6 +92,35 @@ impl<'a> Reviewer<'a> {
         for i in unspoken {
             self.unspoken(i);
         }
+        self.silences();
+    }
+
+    /// Runs that ended without an answer because the last model call gave neither text nor a call.
+    fn silences(&mut self) {
+        if self.scene.incomplete {
+            return;
+        }
+        for agent in &self.scene.agents {
+            let answered = agent.answer.as_ref().is_some_and(|a| !a.trim().is_empty());
+            let Some(&last) =
+                agent.llms.last().filter(|_| !answered && agent.answer_content == Content::Present)
+            else {
+                continue;
+            };
+            let Some(reading) = self.scene.readings.get(last) else { continue };
+            let silent = reading.output.iter().flat_map(|m| &m.parts).all(|p| match p {
+                Part::Text(t) => t.trim().is_empty(),
+                Part::Reasoning(_) => true,
+                _ => false,
+            });
+            if silent && reading.output_content == Content::Present && reading.errors.is_empty() {
+                let asked = agent.task.as_deref().unwrap_or_default();
+                let rationale = "this output has neither text nor a call, and the run ended with it: an answer to \
+                                 the request quoted, or a call towards it, was expected";
+                let judged = self.review.of_llm.entry(last).or_default();
+                judged.findings.push(Defect::EmptyAnswer.found(rationale, asked));
+            }
+        }
     }
 
     /// Failed calls made again unchanged, on the model span that asked for them.

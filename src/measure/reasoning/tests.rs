@@ -154,6 +154,15 @@ fn a_recovered_error_leaves_the_answer_alone() {
 }
 
 #[test]
+fn a_run_that_ends_in_silence_fails_where_it_fell_silent() {
+    let scene = searched().says("").build();
+    let last = on(&scene, last_llm(&scene)).unwrap();
+    assert_eq!((last.passed, last.value), (false, Value::Score(1.0)));
+    let cut = searched().says("").incomplete().build();
+    assert_eq!(on(&cut, last_llm(&cut)), Err(Reason::NotApplicable));
+}
+
+#[test]
 fn common_knowledge_without_tools_in_play_is_not_judged() {
     let scene = Script::new("How high is Mount Elbrus?").answers("Mount Elbrus is 5642 metres high.").build();
     assert_eq!(on(&scene, last_llm(&scene)), Err(Reason::NotApplicable));

@@ -1,0 +1,372 @@
+//! `plan_efficiency` (001, table 2): the run held against the plan that the agent wrote.
+//!
+//! In: an agent's plans and the calls after each, its helpers' included. Out: 1-5 on the agent's
+//! span. A step is matched to calls by the tool that it names: a step that names none says too
+//! little to be held against anything. Found: steps skipped, repeated without need, done in another
+//! order (noted, not failed), and a plan that errors broke and nobody revised.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
+use crate::measure::agent::cast;
+use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
+use crate::recognise::{Agent, Content, Plan};
+
+/// As in its attribute key.
+pub const NAME: &str = "plan_efficiency";
+
+/// Steps of one plan that are looked at.
+const MAX_STEPS: usize = 64;
+/// Tools by which steps are recognised.
+const MAX_TOOLS: usize = 256;
+/// A planned call made so often with the same arguments and success is a step repeated.
+const REPEATED: usize = 3;
+/// A planned tool that failed so often, and never succeeded, has broken the plan.
+const BROKEN: usize = 2;
+/// Another order than planned is worth recording; by itself it decides nothing.
+const NOTED: f64 = 4.0;
+
+static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or)\b").ok()
+});
+
+/// See the module.
+pub struct PlanEfficiency;
+
+impl Metric for PlanEfficiency {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Subtree
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        let index = cast::index_at(view.scene, view.memo, view.at);
+        let agent = index.and_then(|i| Some((i, view.scene.agents.get(i)?)));
+        Step::Done(agent.map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    }
+}
+
+/// Whether a step is to be done only under some condition, or is a choice.
+pub fn is_conditional(step: &str) -> bool {
+    CONDITIONAL.as_ref().is_some_and(|c| c.is_match(step))
+}
+
+/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
+pub fn names_tool(step: &str, name: &str) -> bool {
+    let name = name.trim();
+    if name.len() < 5 {
+        return false;
+    }
+    let step = step.to_lowercase();
+    let written = name.to_lowercase();
+    let spaced = written.replace(['_', '-'], " ");
+    [written, spaced].iter().any(|n| {
+        step.match_indices(n.as_str()).any(|(at, found)| {
+            let before = step.get(..at).and_then(|s| s.chars().next_back());
+            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            edge(before) && edge(after)
+        })
+    })
+}
+
+fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
+    let Some((at, plan)) = agent.plans.last() else {
+        let hidden =
+            |at: &usize| view.scene.readings.get(*at).is_some_and(|r| r.output_content != Content::Present);
+        let unseen = !agent.llms.is_empty() && agent.llms.iter().all(hidden);
+        return unmeasured(view.at, NAME, if unseen { Reason::NoContent } else { Reason::NotApplicable });
+    };
+    let attempts = Attempts::get(view.scene, view.memo);
+    let start = view.scene.tree.spans.get(*at).map_or(0, |s| s.start);
+    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
+    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
+    let run = Run {
+        view,
+        plan,
+        attempts: &attempts,
+        calls: &calls,
+        since: start,
+        tools: tools(view, agent, &calls),
+    };
+    let steps: Vec<(usize, Vec<&str>)> = plan
+        .steps
+        .iter()
+        .take(MAX_STEPS)
+        .enumerate()
+        .map(|(n, step)| (n, run.tools.iter().copied().filter(|t| names_tool(step, t)).collect::<Vec<_>>()))
+        .filter(|(_, named)| !named.is_empty())
+        .collect();
+    if steps.is_empty() || view.scene.incomplete {
+        return unmeasured(view.at, NAME, Reason::NotApplicable);
+    }
+    let mut findings = Findings::new();
+    run.skipped(&steps, &mut findings);
+    run.reordered(&steps, &mut findings);
+    run.repeated(&steps, &mut findings);
+    run.broken(&steps, &mut findings);
+    findings.scored(view, NAME)
+}
+
+/// Names of the tools that a step could mean: those offered, those called, and helpers.
+fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
+    let offered = agent.tools.iter().map(|t| t.name.trim());
+    let called = calls.iter().filter_map(|c| view.scene.calls.get(*c)).map(|c| c.name.trim());
+    let mut out: Vec<&str> = Vec::new();
+    for name in offered.chain(called) {
+        if out.len() < MAX_TOOLS && !out.contains(&name) && !name.to_ascii_lowercase().contains("answer") {
+            out.push(name);
+        }
+    }
+    out
+}
+
+struct Run<'a> {
+    view: &'a View<'a>,
+    plan: &'a Plan,
+    attempts: &'a Attempts,
+    /// All calls of the run; those from `since` on are the plan's.
+    calls: &'a [usize],
+    since: u64,
+    tools: Vec<&'a str>,
+}
+
+impl<'a> Run<'a> {
+    fn of(&self, tools: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a + use<'a> {
+        let (scene, since, calls) = (self.view.scene, self.since, self.calls);
+        calls.iter().copied().filter(move |c| {
+            scene.calls.get(*c).is_some_and(|call| {
+                call.start >= since && tools.iter().any(|t| t.eq_ignore_ascii_case(call.name.trim()))
+            })
+        })
+    }
+
+    fn step(&self, n: usize) -> &str {
+        self.plan.steps.get(n).map_or("", |s| s.trim())
+    }
+
+    fn skipped(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
+        for (n, named) in steps {
+            if is_conditional(self.step(*n)) || self.of(named).next().is_some() {
+                continue;
+            }
+            let rationale = format!(
+                "step {} of the plan was skipped: it has {} called, and no call to it followed the plan",
+                n + 1,
+                named.join(" and ")
+            );
+            findings.push(Defect::StepSkipped.found(rationale, self.step(*n)));
+        }
+    }
+
+    /// Only tools that exactly one step names tell the order of steps.
+    fn reordered(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
+        let only = |tool: &str| steps.iter().filter(|(_, named)| named.contains(&tool)).count() == 1;
+        let mut before: Option<(usize, usize)> = None;
+        for (n, named) in steps.iter().filter(|(_, named)| named.iter().all(|t| only(t))) {
+            let Some(first) = self.of(named).next() else { continue };
+            if let Some((earlier, call)) = before.filter(|(_, call)| *call > first) {
+                let rationale =
+                    format!("step {} was begun before step {}, against the plan's order", n + 1, earlier + 1);
+                let mut finding = Defect::StepsReordered.found(rationale, self.step(*n));
+                finding.score = NOTED;
+                finding.severity = Severity::Low;
+                for at in [first, call].iter().filter_map(|c| self.view.scene.calls.get(*c)).map(|c| c.at) {
+                    if let Some(span) = self.view.scene.tree.spans.get(at) {
+                        finding = finding.citing(span.id);
+                    }
+                }
+                findings.push(finding);
+            }
+            before = before.max_by_call(Some((*n, first)));
+        }
+    }
+
+    fn repeated(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
+        for (n, named) in steps {
+            let mut times: HashMap<(&str, &str), usize> = HashMap::new();
+            for call in self.of(named) {
+                let (Some(attempt), Some(call)) = (self.attempts.at(call), self.view.scene.calls.get(call))
+                else {
+                    continue;
+                };
+                if let (Some(key), Outcome::Gave, Some(result)) =
+                    (&attempt.key, &attempt.outcome, &call.result)
+                {
+                    *times.entry((key, result.trim())).or_default() += 1;
+                }
+            }
+            if let Some(most) = times.into_values().max().filter(|t| *t >= REPEATED) {
+                let rationale = format!(
+                    "step {} was done {most} times with the same arguments and the same result",
+                    n + 1
+                );
+                findings.push(Defect::StepRepeated.found(rationale, self.step(*n)));
+            }
+        }
+    }
+
+    fn broken(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
+        for (n, named) in steps {
+            let calls: Vec<usize> = self.of(named).collect();
+            let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
+            if calls.len() < BROKEN || !failed {
+                continue;
+            }
+            let rationale = format!(
+                "step {} failed all {} times it was tried, and the plan was not revised",
+                n + 1,
+                calls.len()
+            );
+            let spans = calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
+            let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id).take(8);
+            let finding = Defect::NoReplan.found(rationale, self.step(*n));
+            findings.push(ids.fold(finding, |f, id| f.citing(id)));
+        }
+    }
+}
+
+/// The later of two first calls.
+trait Latest {
+    fn max_by_call(self, other: Self) -> Self;
+}
+
+impl Latest for Option<(usize, usize)> {
+    fn max_by_call(self, other: Self) -> Self {
+        match (self, other) {
+            (Some(a), Some(b)) => Some(if a.1 > b.1 { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::measure::{Measured, Memo, Settings, Value};
+    use crate::recognise::Scene;
+
+    const PLAN: [&str; 4] = [
+        "Search for the Alpine Almanac page with web_search.",
+        "Open the page with visit_page and read both heights.",
+        "Compute the difference with calculator.",
+        "Answer.",
+    ];
+
+    fn on(scene: &Scene) -> Result<Measured, Reason> {
+        let (settings, memo) = (Settings::default(), Memo::new());
+        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo };
+        measure(&view, 0, &scene.agents[0]).outcome
+    }
+
+    fn planned(plan: &[&str], calls: &[(&str, &str)]) -> Script {
+        let mut script =
+            Script::new("task").tools(&["web_search", "visit_page", "calculator"]).says("Plan").plan(plan);
+        for (n, (name, result)) in calls.iter().enumerate() {
+            script = script.calls("", &[(name, &format!(r#"{{"n":{n}}}"#))]).returns(result);
+        }
+        script
+    }
+
+    fn rationales(scene: &Scene) -> Vec<String> {
+        on(scene).unwrap().findings.into_iter().map(|f| f.rationale).collect()
+    }
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(CONDITIONAL.is_some());
+    }
+
+    #[test]
+    fn a_plan_that_was_followed_passes() {
+        let calls =
+            [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
+        let scene = planned(&PLAN, &calls).answers("836").build();
+        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+    }
+
+    #[test]
+    fn a_skipped_step_is_found_and_quoted() {
+        let scene = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let measured = on(&scene).unwrap();
+        assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
+        assert_eq!(measured.findings[0].quote, PLAN[2]);
+    }
+
+    #[test]
+    fn conditional_steps_and_steps_without_a_tool_may_be_left_out() {
+        let plan = [
+            "Search with web_search",
+            "If the result is unclear, open the page with visit_page",
+            "Use calculator or mental arithmetic",
+            "Confirm the heights on a second source",
+        ];
+        let scene = planned(&plan, &[("web_search", "hits")]).answers("836").build();
+        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+    }
+
+    #[test]
+    fn a_replan_replaces_the_plan_before_it() {
+        let scene = planned(&PLAN, &[("web_search", "hits")])
+            .says("New plan")
+            .plan(&["Compute with calculator"])
+            .calls("", &[("calculator", "{}")])
+            .returns("836")
+            .answers("836")
+            .build();
+        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+    }
+
+    #[test]
+    fn another_order_is_noted_but_passes() {
+        let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
+        let measured = on(&planned(&PLAN, &calls).answers("836").build()).unwrap();
+        assert_eq!((measured.passed, measured.value), (true, Value::Score(4.0)));
+        assert!(!measured.findings.is_empty());
+    }
+
+    #[test]
+    fn errors_without_a_replan_are_found_and_a_recovery_is_not() {
+        let bad = "Error: invalid url: the scheme https:// is required";
+        let calls = [("web_search", "hits"), ("visit_page", bad), ("visit_page", bad), ("calculator", "836")];
+        let scene = planned(&PLAN, &calls).answers("836").build();
+        assert!(rationales(&scene)[0].contains("not revised"), "{:?}", rationales(&scene));
+        let calls =
+            [("web_search", "hits"), ("visit_page", bad), ("visit_page", "page"), ("calculator", "836")];
+        assert!(rationales(&planned(&PLAN, &calls).answers("836").build()).is_empty());
+    }
+
+    #[test]
+    fn a_step_done_thrice_alike_is_repeated() {
+        let mut script = planned(&PLAN[..1], &[]);
+        for _ in 0..3 {
+            script = script.calls("", &[("web_search", r#"{"q":1}"#)]).returns("hits");
+        }
+        assert!(rationales(&script.answers("x").build())[0].contains("3 times"));
+    }
+
+    #[test]
+    fn no_plan_an_incomplete_run_and_no_content_are_unmeasured() {
+        assert_eq!(on(&Script::new("task").answers("x").build()), Err(Reason::NotApplicable));
+        let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
+        assert_eq!(on(&cut), Err(Reason::NotApplicable));
+        let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
+        assert_eq!(on(&hidden), Err(Reason::NoContent));
+    }
+
+    #[test]
+    fn tools_are_named_as_whole_words() {
+        assert!(names_tool("Do a web search for it", "web_search"));
+        assert!(names_tool("Call `visit_page`.", "visit_page"));
+        assert!(!names_tool("research_agents everywhere", "search_agent"));
+        assert!(!names_tool("run it", "run"));
+    }
+}

@@ -1,0 +1,307 @@
+//! `tool_coverage` (001, table 2): do the calls of an agent, and of those beneath it, cover its task?
+//!
+//! In: the task, the plan, the tools offered, all calls beneath. Out: 1-5 on the agent's span.
+//! Found: a source or tool that the task demands and no call that went for it, a planned tool never
+//! called, no call that touches what the task is about, and a source that failed to the last while
+//! the answer went out without it. Without tools: not applicable.
+
+use aho_corasick::AhoCorasick;
+
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
+use crate::measure::agent::cast;
+use crate::measure::agent::plan_efficiency::{is_conditional, names_tool};
+use crate::measure::agent::request::Request;
+use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::reasoning::Review;
+use crate::measure::{Answer, Measurement, Metric, Need, Reason, Step, View};
+use crate::recognise::{Agent, Content};
+
+/// As in its attribute key.
+pub const NAME: &str = "tool_coverage";
+
+/// Bytes of arguments and results that are searched for the task's names; past them the task
+/// counts as covered.
+const SEARCH_BYTES: usize = 4 << 20;
+/// A task about fewer names may be covered under other words.
+const LEAST_NAMES: usize = 2;
+/// Spans cited by one finding at most.
+const MAX_CITED: usize = 8;
+
+/// See the module.
+pub struct ToolCoverage;
+
+impl Metric for ToolCoverage {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        let index = cast::index_at(view.scene, view.memo, view.at);
+        let agent = index.and_then(|i| Some((i, view.scene.agents.get(i)?)));
+        Step::Done(agent.map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    }
+}
+
+fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
+    let attempts = Attempts::get(view.scene, view.memo);
+    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
+    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
+    let helpers = view.scene.agents.iter().any(|a| a.parent == Some(i));
+    if agent.tools.is_empty() && calls.is_empty() && !helpers {
+        return unmeasured(view.at, NAME, Reason::NotApplicable);
+    }
+    let Some(task) = cast::task(view.scene, i) else {
+        return unmeasured(view.at, NAME, Reason::NoContent);
+    };
+    let cover = Cover { view, agent, attempts: &attempts, calls: &calls, task };
+    let request = Request::read(task, "");
+    let mut findings = Findings::new();
+    if calls.is_empty() {
+        let seen = agent
+            .llms
+            .iter()
+            .any(|at| view.scene.readings.get(*at).is_some_and(|r| r.output_content == Content::Present));
+        let Some(source) = request.source.filter(|_| seen && !helpers && !view.scene.incomplete) else {
+            return unmeasured(view.at, NAME, Reason::NotApplicable);
+        };
+        let rationale = format!(
+            "the task demands \"{source}\", {} tools were offered, and none was called",
+            agent.tools.len()
+        );
+        findings.push(Defect::NothingCovered.found(rationale, task));
+        return findings.scored(view, NAME);
+    }
+    if !view.scene.incomplete {
+        cover.demanded_tools(&mut findings);
+        cover.planned_tools(&mut findings);
+        cover.failed_to_the_last(i, &mut findings);
+    }
+    cover.untouched(&request, &mut findings);
+    findings.scored(view, NAME)
+}
+
+struct Cover<'a> {
+    view: &'a View<'a>,
+    agent: &'a Agent,
+    attempts: &'a Attempts,
+    calls: &'a [usize],
+    task: &'a str,
+}
+
+impl Cover<'_> {
+    fn called(&self, name: &str) -> bool {
+        let calls = self.calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
+        calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
+            || self.view.scene.agents.iter().any(|a| a.name.as_deref() == Some(name) && a.at != self.agent.at)
+    }
+
+    /// Tools that the task itself names.
+    fn demanded_tools(&self, findings: &mut Findings) {
+        for tool in &self.agent.tools {
+            let name = tool.name.trim();
+            // A plain word ("search") in a task is a word; an identifier is the tool.
+            if !name.contains(['_', '-']) || self.called(name) {
+                continue;
+            }
+            let Some(at) = self.task.find(name) else { continue };
+            let before = self.task.get(..at).unwrap_or_default();
+            let clause = before.rsplit(['.', ';', '\n']).next().unwrap_or_default().to_ascii_lowercase();
+            let open =
+                ["not ", "n't ", "without", "avoid", " or ", "if ", "may ", "can ", "available", "tools:"];
+            if !open.iter().any(|w| clause.contains(w)) && clause.contains("use") {
+                let rationale = format!("the task says to use {name}, and no call did");
+                findings.push(Defect::PartNotCovered.found(rationale, clause.trim()));
+            }
+        }
+    }
+
+    /// Tools that the latest plan names.
+    fn planned_tools(&self, findings: &mut Findings) {
+        let Some((_, plan)) = self.agent.plans.last() else { return };
+        for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
+            let mut named =
+                self.agent.tools.iter().map(|t| t.name.trim()).filter(|n| names_tool(step, n)).peekable();
+            if named.peek().is_some() && !named.clone().any(|n| self.called(n)) {
+                let rationale = format!(
+                    "the plan has {} called in this step, and it never was",
+                    named.next().unwrap_or_default()
+                );
+                findings.push(Defect::PlannedCallMissing.found(rationale, step));
+            }
+        }
+    }
+
+    /// The last calls all failed, and the answer is found to rest on nothing.
+    fn failed_to_the_last(&self, i: usize, findings: &mut Findings) {
+        let review = Review::get(self.view.scene, self.view.memo);
+        if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
+            return;
+        }
+        let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
+        let tail: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
+        let Some(call) = tail.first().and_then(|c| self.view.scene.calls.get(*c)) else { return };
+        let said = match tail.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
+            Some(Outcome::Failed { said, .. }) => said.as_str(),
+            _ => "",
+        };
+        let rationale = format!(
+            "the last {} calls ({}) failed and no other brought what the answer needed; the answer was given all \
+             the same",
+            tail.len(),
+            call.name.trim()
+        );
+        let defect =
+            if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
+        let spans = tail.iter().filter_map(|c| self.view.scene.calls.get(*c)).take(MAX_CITED);
+        let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id);
+        findings.push(ids.fold(defect.found(rationale, said), |f, id| f.citing(id)));
+    }
+
+    /// No argument and no result holds any name that the task is about.
+    fn untouched(&self, request: &Request, findings: &mut Findings) {
+        let tokens: Vec<String> = request
+            .names
+            .iter()
+            .flat_map(|n| n.split([' ', '-', '’', '\'']))
+            .filter(|t| t.chars().count() >= 4 && t.is_ascii())
+            .map(str::to_ascii_lowercase)
+            .collect();
+        if request.names.len() < LEAST_NAMES || !request.wants_found_facts() || tokens.is_empty() {
+            return;
+        }
+        let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&tokens) else { return };
+        let mut bytes = 0;
+        for call in self.calls.iter().filter_map(|c| self.view.scene.calls.get(*c)) {
+            let (Some(arguments), Some(result)) = (&call.arguments, &call.result) else { return };
+            bytes += arguments.len() + result.len();
+            if bytes > SEARCH_BYTES || finder.is_match(&**arguments) || finder.is_match(&**result) {
+                return;
+            }
+        }
+        let rationale = format!(
+            "none of {} calls asked about or returned anything on {}",
+            self.calls.len(),
+            request.names.join(", ")
+        );
+        findings.push(Defect::NothingCovered.found(rationale, self.task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::measure::{Measured, Memo, Settings, Value};
+    use crate::recognise::Scene;
+
+    const TASK: &str =
+        "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
+    const BAD: &str = "Error: invalid url: the scheme https:// is required";
+
+    fn on(scene: &Scene) -> Result<Measured, Reason> {
+        let (settings, memo) = (Settings::default(), Memo::new());
+        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo };
+        measure(&view, 0, &scene.agents[0]).outcome
+    }
+
+    fn run(task: &str) -> Script {
+        Script::new(task).tools(&["web_search", "visit_page", "calculator"])
+    }
+
+    #[test]
+    fn calls_about_the_task_cover_it() {
+        let scene = run(TASK)
+            .calls("", &[("web_search", r#"{"query":"elbrus height"}"#)])
+            .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
+            .answers("836 m")
+            .build();
+        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+    }
+
+    #[test]
+    fn a_demanded_source_without_any_call_is_no_coverage() {
+        let scene = run(TASK).answers("1206 m").build();
+        let measured = on(&scene).unwrap();
+        assert_eq!((measured.value, measured.passed), (Value::Score(1.0), false));
+        assert!(measured.findings[0].rationale.contains("Alpine Almanac"));
+    }
+
+    #[test]
+    fn tools_that_were_not_needed_need_not_be_called() {
+        let scene = run("What is the capital of France?").answers("Paris").build();
+        assert_eq!(on(&scene), Err(Reason::NotApplicable));
+        assert_eq!(on(&Script::new(TASK).answers("836 m").build()), Err(Reason::NotApplicable));
+    }
+
+    #[test]
+    fn calls_about_something_else_cover_nothing() {
+        let scene = run("Who founded Acme Robotics and Zenith Optics?")
+            .calls("", &[("web_search", r#"{"query":"weather"}"#)])
+            .returns("sunny")
+            .answers("I do not know.")
+            .build();
+        assert_eq!(on(&scene).unwrap().value, Value::Score(1.0));
+    }
+
+    #[test]
+    fn a_tool_named_by_the_task_or_the_plan_must_be_called() {
+        let named = run("Use web_search to find the height of Mount Elbrus.")
+            .calls("", &[("visit_page", r#"{"url":"https://elbrus.example"}"#)])
+            .returns("Mount Elbrus: 5642 m")
+            .answers("5642 m")
+            .build();
+        assert_eq!(on(&named).unwrap().value, Value::Score(3.0));
+        let planned = run(TASK)
+            .says("Plan")
+            .plan(&[
+                "Search with web_search",
+                "Compute the difference with calculator",
+                "Use visit_page if needed",
+            ])
+            .calls("", &[("web_search", r#"{"query":"elbrus"}"#)])
+            .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
+            .answers("836 m")
+            .build();
+        let measured = on(&planned).unwrap();
+        assert_eq!(measured.findings.len(), 1);
+        assert!(measured.findings[0].quote.contains("calculator"));
+    }
+
+    #[test]
+    fn tools_forbidden_or_optional_in_the_task_may_be_left_out() {
+        for task in [
+            "Do not use web_search. How high is Mount Elbrus?",
+            "You can use web_search if you like. How high is Mount Elbrus?",
+        ] {
+            let scene = run(task)
+                .calls("", &[("visit_page", r#"{"url":"https://elbrus.example"}"#)])
+                .returns("Mount Elbrus: 5642 m")
+                .answers("5642 m")
+                .build();
+            assert_eq!(on(&scene).unwrap().value, Value::Score(5.0), "{task}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_failed_to_the_last_does_not_cover_the_answer() {
+        let mut script = run(TASK)
+            .calls("", &[("web_search", r#"{"query":"Elbrus"}"#)])
+            .returns("1. Alpine Almanac https://almanac.example/elbrus");
+        for _ in 0..3 {
+            script = script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(BAD);
+        }
+        let measured = on(&script.answers("From memory it is roughly 800 metres.").build()).unwrap();
+        assert_eq!(measured.findings[0].cited.len(), 3);
+        assert!(!measured.passed);
+    }
+
+    #[test]
+    fn without_a_task_there_is_no_measurement() {
+        let scene = run(TASK).calls("", &[("web_search", "{}")]).returns("x").build_without_content();
+        assert_eq!(on(&scene), Err(Reason::NoContent));
+    }
+}
