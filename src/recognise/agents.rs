@@ -267,8 +267,7 @@ fn planned(
             plans::of_output(table, texts, &mut readings[at]);
         }
         if table.plan_heuristic && nth == 0 && readings[at].plans.is_empty() {
-            let text = Text::from(readings[at].output_text().as_str());
-            let plan = plans::unmarked(&text, texts);
+            let plan = plans::unmarked(&readings[at].output_text(), texts);
             readings[at].plans.extend(plan);
         }
     }

@@ -72,7 +72,8 @@ fn add(reading: &mut Reading, sign: ErrorSign) {
 }
 
 fn head(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_COMPARED)).unwrap_or(text)
+    let end = (0..=MAX_COMPARED.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    text.get(..end).unwrap_or(text)
 }
 
 fn first<'a>(found: &Found<'a>, field: Field) -> Option<&'a str> {

@@ -43,6 +43,8 @@ pub struct Overrides {
     pub planning_tools: Vec<String>,
     /// Beginnings of a line after which a plan is written in a model's output.
     pub plan_markers: Vec<PlanMarker>,
+    /// Words of a framework's own in a prompt that asks for a plan: what comes out is the plan.
+    pub plan_prompts: Vec<String>,
     /// Tools whose argument is the agent's final answer.
     pub final_answer_tools: Vec<String>,
     /// Exception types that end a run on purpose: cancellations and interrupts, not failures.

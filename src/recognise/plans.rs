@@ -87,16 +87,28 @@ pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, reading: &mut 
 /// Plans that an LLM span wrote: by a planning tool, else marked in its text.
 pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading) {
     let mut found = Vec::new();
+    let asked = asked_for(table, reading);
     for part in reading.output.iter().flat_map(|m| &m.parts) {
         match part {
             Part::Call(call) if table.planning_tools.iter().any(|t| t.eq_ignore_ascii_case(&call.name)) => {
                 found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
             }
-            Part::Text(text) => found.extend(marked(table, text, texts)),
+            Part::Text(text) => {
+                let whole = asked.and_then(|end| unmarked(text.split(end).next().unwrap_or(""), texts));
+                found.extend(marked(table, text, texts).or(whole));
+            }
             _ => {}
         }
     }
     reading.plans.extend(found);
+}
+
+/// The word by which the last message of the prompt asks for a plan.
+fn asked_for<'t>(table: &'t Table, reading: &Reading) -> Option<&'t str> {
+    let last = reading.input.last()?;
+    let asks =
+        |word: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(word.as_str())));
+    table.plan_prompts.iter().find(asks).map(String::as_str)
 }
 
 /// The plan behind the first marker in `text` that has steps behind it.
@@ -140,7 +152,7 @@ fn heading(lower: &str, word: &str) -> Option<usize> {
 }
 
 /// The heuristic of section 4.6: a numbered list in a model's first output.
-pub(crate) fn unmarked(text: &Text, texts: &mut Texts) -> Option<Plan> {
+pub(crate) fn unmarked(text: &str, texts: &mut Texts) -> Option<Plan> {
     let read = plan(text, false, texts)?;
     (read.steps.len() >= MIN_STEPS).then_some(read)
 }

@@ -122,6 +122,7 @@ pub(crate) struct Table {
     redacted: Vec<String>,
     pub(crate) planning_tools: Vec<String>,
     pub(crate) plan_markers: Vec<PlanMarker>,
+    pub(crate) plan_prompts: Vec<String>,
     pub(crate) final_answer_tools: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
@@ -212,6 +213,7 @@ impl Table {
         self.plan_markers.extend(
             from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
         );
+        self.plan_prompts.extend(from.plan_prompts.iter().cloned());
         self.final_answer_tools.extend(from.final_answer_tools.iter().cloned());
         self.not_failures.extend(from.not_failures.iter().cloned());
     }

@@ -515,6 +515,23 @@ fn later_calls_of_a_planning_tool_are_replans() {
 }
 
 #[test]
+fn what_answers_a_prompt_for_a_plan_is_a_plan_and_other_lists_are_only_on_request() {
+    let spans = |prompt: &str| {
+        json!([
+            { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
+            { "id": 2, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat",
+                "gen_ai.input.messages": json!([{ "role": "user", "content": prompt }]).to_string(),
+                "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"1. look\\n2. read<end_plan>\\n3. no\"}]" } },
+        ])
+    };
+    let steps = |scene: Scene| scene.agents[0].plans.first().map(|(_, p)| p.steps.len());
+    assert_eq!(steps(scene_of(spans("Write a plan. After it, write the '<end_plan>' tag."))), Some(2));
+    assert_eq!(steps(scene_of(spans("Which are the largest?"))), None);
+    let overrides = Overrides { plan_heuristic: true, ..Overrides::default() };
+    assert_eq!(steps(scene_with(&overrides, spans("Which are the largest?"), json!([]))), Some(3));
+}
+
+#[test]
 fn a_plan_span_and_a_plan_in_the_state_are_plans_and_a_declared_graph_is_not() {
     let scene = scene_of(json!([
         { "id": 1, "name": "invoke_agent a", "attributes": { "gen_ai.operation.name": "invoke_agent", "gen_ai.workflow.nodes": ["model", "tools"],
