@@ -8,6 +8,7 @@ use super::engine::Judged;
 use crate::annotate::Annotated;
 use crate::assemble::{Reason, Tally};
 use crate::measure;
+use crate::receive::Refused;
 use crate::telemetry::{self, MetricCells, Telemetry};
 
 #[derive(Debug)]
@@ -24,6 +25,30 @@ impl Meter {
 
     pub fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
+    }
+
+    /// A request was read: spans that are as they should be, and others.
+    pub fn received(&self, good: u64, bad: u64) {
+        let receive = &self.telemetry.receive;
+        receive.spans_received.inc_by(good.saturating_add(bad));
+        if bad > 0 {
+            receive.refused("malformed", bad);
+        }
+    }
+
+    /// Its good spans were taken, or not.
+    pub fn taken(&self, good: u64, taken: &Result<(), Refused>) {
+        let receive = &self.telemetry.receive;
+        let why = match taken {
+            Ok(()) => {
+                receive.spans_accepted.inc_by(good);
+                return;
+            }
+            Err(Refused::Malformed(_)) => "malformed",
+            Err(Refused::Overloaded { .. }) => "overloaded",
+            Err(Refused::ShuttingDown) => "shutting_down",
+        };
+        receive.refused(why, good);
     }
 
     pub fn tally(&self, tally: Tally) {

@@ -117,6 +117,8 @@ impl Pipeline {
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
         let mut groups = split.groups;
+        let good = count(&groups);
+        self.shared.meter.received(good, accepted.rejected);
         if let Some(select) = &self.select {
             let passed = pass(&mut groups, select);
             if !passed.is_empty() {
@@ -130,8 +132,9 @@ impl Pipeline {
                 _ => self.forward_groups(&groups).await,
             }
         }
-        self.deal(groups, |group| group.trace, Work::Spans).await?;
-        Ok(accepted)
+        let dealt = self.deal(groups, |group| group.trace, Work::Spans).await;
+        self.shared.meter.taken(good, &dealt);
+        dealt.map(|()| accepted)
     }
 
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {

@@ -6,4 +6,5 @@ mod commands;
 mod end_to_end;
 mod frameworks;
 mod purity;
+mod scrape;
 mod support;

@@ -1,0 +1,78 @@
+//! What the process says about itself after real requests: the numbers of a scrape, the probes.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::Process;
+
+async fn http(addr: std::net::SocketAddr, head: &str, body: &[u8]) -> String {
+    let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let length = body.len();
+    let head = format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket.write_all(b"content-type: application/x-protobuf\r\n\r\n").await.unwrap();
+    socket.write_all(body).await.unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn span(trace: u8, id: u8) -> Span {
+    Span {
+        trace_id: vec![trace; 16],
+        span_id: vec![id; 8],
+        name: "step".to_owned(),
+        start_time_unix_nano: 1,
+        end_time_unix_nano: 2,
+        ..Span::default()
+    }
+}
+
+fn request(spans: Vec<Span>) -> Vec<u8> {
+    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..Default::default() }] }
+        .encode_to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_accounts_for_every_span_that_came_in() {
+    let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
+    let (otlp, admin) = (process.service.http.unwrap(), process.service.admin.unwrap());
+    // Two good spans of one trace, one of them sent twice, and one without ids.
+    let root = span(1, 1);
+    let child = Span { parent_span_id: vec![1; 8], ..span(1, 2) };
+    let nameless = Span { trace_id: Vec::new(), ..span(1, 3) };
+    let body = request(vec![child.clone(), child, nameless]);
+    let answer = http(otlp, "POST /v1/traces", &body).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    http(otlp, "POST /v1/traces", &request(vec![root])).await;
+    let broken = http(otlp, "POST /v1/traces", b"\x0a\xff").await;
+    assert!(broken.starts_with("HTTP/1.1 400"), "{broken}");
+    process.until("the trace", |d| d.spans().len() == 2).await;
+
+    let ready = http(admin, "GET /readyz", b"").await;
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    let page = http(admin, "GET /metrics", b"").await;
+    for line in [
+        "spans_received_total 4",
+        "spans_accepted_total 3",
+        "spans_refused_total{reason=\"malformed\"} 1",
+        "spans_duplicate_total 1",
+        "receive_requests_total{transport=\"http\",signal=\"traces\",outcome=\"accepted\"} 1",
+        "receive_requests_total{transport=\"http\",signal=\"traces\",outcome=\"partial\"} 1",
+        "receive_requests_total{transport=\"http\",signal=\"traces\",outcome=\"malformed\"} 1",
+        "receive_rejected_items_total{transport=\"http\",signal=\"traces\"} 1",
+        "traces_closed_total{reason=\"complete\"} 1",
+        "traces_open 0",
+        "buffered_spans 0",
+        "buffered_bytes 0",
+        "receive_held_bytes 0",
+        "close_to_export_seconds_count 1",
+        "exporter_items_total{exporter=\"otlp_grpc\",outcome=\"lost\"} 0",
+    ] {
+        assert!(page.contains(&format!("\notel_verdict_{line}\n")), "no {line} in\n{page}");
+    }
+    process.stop().await;
+}
