@@ -19,7 +19,9 @@ use crate::receive::config::Endpoint;
 use crate::receive::{self, Accepted, Answer, Intake, Offer, OtlpConfig, Signal};
 use crate::recognise::Recogniser;
 use crate::telemetry::Telemetry;
-use crate::trace::Envelope;
+use crate::trace::{Envelope, TraceId};
+use crate::wire::request::{Group, Interner, split};
+use crate::wire::write::{self, Item};
 
 pub(super) const LONG: &str = "\
 Show what otel-verdict does, in one process and a few seconds.
@@ -37,33 +39,61 @@ Exit codes:
   0  every span arrived, judged
   1  something went wrong";
 
-/// A recorded request: its folder, its service, its bytes.
-struct Capture {
-    run: &'static str,
-    signal: Signal,
-    body: &'static [u8],
+/// A recorded run of an agent.
+struct Run {
+    name: &'static str,
+    story: &'static str,
+    requests: &'static [(Signal, &'static [u8])],
 }
 
-macro_rules! capture {
-    ($signal:ident, $run:literal, $file:literal) => {
-        Capture {
-            run: $run,
-            signal: Signal::$signal,
-            body: include_bytes!(concat!("../../tests/data/frameworks/", $run, "/", $file)),
-        }
+macro_rules! captured {
+    ($file:literal) => {
+        include_bytes!(concat!("../../tests/data/frameworks/", $file)).as_slice()
     };
 }
 
-/// The runs shown, each with what is known to be wrong with it (`truth.json` beside it).
-const CAPTURES: [Capture; 8] = [
-    capture!(Traces, "googleadk-logs-a", "001.pb"),
-    capture!(Logs, "googleadk-logs-a", "logs-001.pb"),
-    capture!(Traces, "pydanticai-b", "001.pb"),
-    capture!(Traces, "strands-c", "001.pb"),
-    capture!(Traces, "vercelai-e", "001.pb"),
-    capture!(Traces, "langgraph-openinference-m", "001.pb"),
-    capture!(Traces, "langgraph-openllmetry-x", "001.pb"),
-    capture!(Traces, "openaiagents-openinference-responses-b", "001.pb"),
+/// The runs shown. All were given the same question, how much taller one mountain is than another
+/// according to a web page; what went wrong in each is known (`truth.json` beside the recording).
+const RUNS: [Run; 7] = [
+    Run {
+        name: "Google ADK",
+        story: "a correct run, whose content is in log records",
+        requests: &[
+            (Signal::Traces, captured!("googleadk-logs-a/001.pb")),
+            (Signal::Logs, captured!("googleadk-logs-a/logs-001.pb")),
+        ],
+    },
+    Run {
+        name: "Pydantic AI",
+        story: "a page is not found and the agent finds another; 'existential', the default policy, \
+                counts that, 'outcome_relevant' does not",
+        requests: &[(Signal::Traces, captured!("pydanticai-b/001.pb"))],
+    },
+    Run {
+        name: "OpenAI Agents",
+        story: "the same, under an instrumentation that hides most content",
+        requests: &[(Signal::Traces, captured!("openaiagents-openinference-responses-b/001.pb"))],
+    },
+    Run {
+        name: "Strands",
+        story: "the same wrong call four times; the tool returns its error as text, no status says so",
+        requests: &[(Signal::Traces, captured!("strands-c/001.pb"))],
+    },
+    Run {
+        name: "Vercel AI SDK",
+        story: "planned steps skipped, and a number that nothing supports",
+        requests: &[(Signal::Traces, captured!("vercelai-e/001.pb"))],
+    },
+    Run {
+        name: "LangGraph",
+        story: "the model writes a tool call that is cut off, and the run ends without an answer",
+        requests: &[(Signal::Traces, captured!("langgraph-openinference-m/001.pb"))],
+    },
+    Run {
+        name: "LangGraph",
+        story: "the model's endpoint answers 500",
+        requests: &[(Signal::Traces, captured!("langgraph-openllmetry-x/001.pb"))],
+    },
 ];
 
 /// Longer than any of this takes on a slow machine; a demo that hangs must end.
@@ -91,20 +121,40 @@ async fn show() -> Result<(), Failure> {
         ..OtlpGrpc::default()
     };
     let client = Direct::grpc(&client).map_err(|e| Failure::Run(e.to_string()))?;
-    for capture in CAPTURES {
-        let sent = client.send(capture.signal, &Bytes::from_static(capture.body)).await;
-        let (rejected, why) = sent.map_err(|e| Failure::Run(format!("{}: {e}", capture.run)))?;
+    let mut expected = 0;
+    for (signal, body) in RUNS.iter().flat_map(|run| run.requests) {
+        let sent = client.send(*signal, &Bytes::from_static(body)).await;
+        let (rejected, why) = sent.map_err(|e| Failure::Run(e.to_string()))?;
         if rejected > 0 {
-            return Err(Failure::Run(format!("{}: {rejected} items rejected: {why}", capture.run)));
+            return Err(Failure::Run(format!("{rejected} items rejected: {why}")));
+        }
+        if *signal == Signal::Traces {
+            expected += groups(body).iter().map(|group| group.spans.len()).sum::<usize>();
         }
     }
-    // The recordings are whole, so there is nothing to wait for: what is open closes now.
-    service.flush().await;
-    let dropped = service.stop(*config.service.shutdown_timeout).await;
-    if dropped > 0 {
-        return Err(Failure::Run(format!("{dropped} items were dropped on the way to the sink")));
+    // Traces close by themselves once it has been quiet; nothing hurries them here.
+    while sink.kept.spans() < expected {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    print(sink.take().await, &config)
+    let dropped = service.stop(*config.service.shutdown_timeout).await;
+    let received = sink.take().await;
+    let arrived = received.iter().map(|group| group.spans.len()).sum::<usize>();
+    if dropped > 0 || arrived != expected {
+        return Err(Failure::Run(format!(
+            "{expected} spans were sent, {arrived} arrived, {dropped} dropped"
+        )));
+    }
+    print(&received, &config)?;
+    tell(&format!(
+        "{arrived} spans went over OTLP/gRPC twice; what you read are their verdict.* attributes.\n\
+         Next: otel-verdict run --config config/quickstart.yaml"
+    ));
+    Ok(())
+}
+
+/// A request taken apart by trace.
+fn groups(body: &[u8]) -> Vec<Group> {
+    split(body, "verdict.", &Interner::default()).map(|split| split.groups).unwrap_or_default()
 }
 
 fn config(sink: String) -> Result<Config, Failure> {
@@ -116,6 +166,10 @@ fn config(sink: String) -> Result<Config, Failure> {
         grpc.endpoint = free()?;
     }
     config.admin.endpoint = free()?;
+    // The recordings are whole and come at once, so that there is little to wait for.
+    config.verdict.close.quiet = Period::millis(300);
+    config.verdict.close.idle = Period::secs(1);
+    config.verdict.close.remote_idle = Period::millis(500);
     for exporter in config.exporters.0.values_mut() {
         if let ExporterConfig::Grpc(grpc) = exporter {
             grpc.endpoint.clone_from(&sink);
@@ -125,17 +179,23 @@ fn config(sink: String) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn print(pieces: Vec<Bytes>, config: &Config) -> Result<(), Failure> {
+fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     let recogniser = Recogniser::new(&config.verdict.recognise).map_err(|e| Failure::Run(e.to_string()))?;
     let kind_of = |span: &[u8], envelope: &Envelope| recogniser.kind(span, envelope);
-    let trees = console::render(&pieces, &kind_of, &Style::detect(Color::Auto, &config.verdict.prefix));
-    if trees.is_empty() {
-        return Err(Failure::Run("nothing arrived at the sink".to_owned()));
+    let style = Style::detect(Color::Auto, &config.verdict.prefix);
+    let mut out = String::new();
+    for run in &RUNS {
+        out.push_str(&format!("== {}: {}\n\n", run.name, run.story));
+        let sent = run.requests.iter().filter(|(signal, _)| *signal == Signal::Traces);
+        let traces: Vec<TraceId> = sent.flat_map(|(_, body)| groups(body)).map(|group| group.trace).collect();
+        let spans = received.iter().filter(|group| traces.contains(&group.trace)).flat_map(|g| &g.spans);
+        let items: Vec<Item<'_>> =
+            spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
+        let pieces: Vec<Bytes> = write::requests(&items, usize::MAX).into_iter().map(|p| p.bytes).collect();
+        out.push_str(&console::render(&pieces, &kind_of, &style));
+        out.push('\n');
     }
-    put(trees.as_bytes())?;
-    tell("\nThese spans went through OTLP/gRPC twice; their verdict.* attributes are what you just read.");
-    tell("Next: otel-verdict run --config config/quickstart.yaml");
-    Ok(())
+    put(out.as_bytes())
 }
 
 /// Whatever is sent here is kept, as a back end would.
@@ -148,7 +208,14 @@ struct Sink {
 
 #[derive(Default)]
 struct Kept {
-    spans: Mutex<Vec<Bytes>>,
+    groups: Mutex<Vec<Group>>,
+}
+
+impl Kept {
+    fn spans(&self) -> usize {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().map(|group| group.spans.len()).sum()
+    }
 }
 
 impl Intake for Kept {
@@ -158,7 +225,7 @@ impl Intake for Kept {
 
     fn offer(&self, offer: Offer) -> Answer<'_> {
         if offer.signal == Signal::Traces {
-            self.spans.lock().unwrap_or_else(PoisonError::into_inner).push(offer.body);
+            self.groups.lock().unwrap_or_else(PoisonError::into_inner).extend(groups(&offer.body));
         }
         Box::pin(std::future::ready(Ok(Accepted::default())))
     }
@@ -181,9 +248,9 @@ impl Sink {
         Ok(Sink { endpoint, kept, stop, serving })
     }
 
-    async fn take(self) -> Vec<Bytes> {
+    async fn take(self) -> Vec<Group> {
         self.stop.cancel();
         let _ = self.serving.await;
-        std::mem::take(&mut *self.kept.spans.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.kept.groups.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -141,6 +141,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
 
 fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failure> {
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
+    let mut strange = 0;
     for origin in origins {
         let mut refused = None;
         let known = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
@@ -151,12 +152,13 @@ fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failu
         if let Some(why) = refused {
             return Err(Failure::Usage(why));
         }
-        if !known {
-            tell(&format!("{}: passed over, it holds no telemetry", origin.name()));
-        }
+        strange += usize::from(!known);
         progress.step(origin.size());
     }
     progress.done();
+    if strange > 0 {
+        tell(&format!("{strange} files in folders hold JSON, but no telemetry, and were passed over"));
+    }
     Ok(())
 }
 

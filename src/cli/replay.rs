@@ -96,10 +96,7 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
         tally: Tally::default(),
     };
     for origin in origins {
-        let known = input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
-        if !known {
-            tell(&format!("{}: passed over, it holds no telemetry", origin.name()));
-        }
+        input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
     }
     let Tally { requests, refused, rejected } = sender.tally;
     tell(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));

@@ -5,6 +5,7 @@
 mod commands;
 mod end_to_end;
 mod frameworks;
+mod processes;
 mod purity;
 mod scrape;
 mod support;

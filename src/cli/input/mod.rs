@@ -59,8 +59,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// For messages.
-    pub fn name(&self) -> String {
+    fn name(&self) -> String {
         match self {
             Origin::Stdin => "standard input".to_owned(),
             Origin::Named(path) | Origin::Found(path) => path.display().to_string(),

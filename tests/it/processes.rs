@@ -1,0 +1,189 @@
+//! Commands that process traces: `eval`, `replay`, `run` and `demo`, each as its own process.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    binary().args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const FAILS: &str = "tests/data/frameworks/vercelai-e";
+const PASSES: &str = "tests/data/frameworks/googleadk-logs-a";
+
+#[test]
+fn eval_prints_one_object_a_trace_and_fail_on_makes_it_an_exit_code() {
+    let output = run(&["eval", FAILS, PASSES, "--output", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let traces = lines(&output);
+    assert_eq!(traces.len(), 2);
+    let failing = traces.iter().find(|t| t["result"] == "fail").unwrap();
+    assert!(!failing["failed_spans"].as_array().unwrap().is_empty());
+    assert!(failing["spans"].as_array().unwrap().iter().any(|span| {
+        span["measurements"].as_array().unwrap().iter().any(|m| m["findings"][0]["quote"].is_string())
+    }));
+    assert_eq!(run(&["eval", FAILS, "--fail-on", "fail"]).status.code(), Some(1));
+    assert_eq!(run(&["eval", PASSES, "--fail-on", "unmeasured"]).status.code(), Some(0));
+}
+
+#[test]
+fn eval_reads_its_own_otlp_output_and_standard_input() {
+    let output = run(&["eval", FAILS, "--output", "otlp"]);
+    let request = &lines(&output)[0];
+    let annotated = text(&output.stdout);
+    assert!(request["resourceSpans"].is_array() && annotated.contains("verdict.trace.result"));
+    let mut child = binary()
+        .args(["eval", "-", "--output", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&output.stdout).unwrap();
+    let again = child.wait_with_output().unwrap();
+    let (first, second) = (lines(&run(&["eval", FAILS, "--output", "json"])), lines(&again));
+    assert_eq!(first, second, "annotated spans are judged as they were before");
+}
+
+#[test]
+fn eval_says_what_it_cannot_read_and_exits_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.json");
+    std::fs::write(&bad, "{\"resourceSpans\": [").unwrap();
+    let output = run(&["eval", bad.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("bad.json: line 1"), "{}", text(&output.stderr));
+    assert_eq!(run(&["eval", "/nowhere"]).status.code(), Some(2));
+    assert_eq!(run(&["eval"]).status.code(), Some(2));
+    // Logs alone: telemetry, but nothing to judge.
+    let output = run(&["eval", "tests/data/frameworks/googleadk-logs-a/logs-001.pb"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_demo_shows_every_run_and_exits_0() {
+    let started = Instant::now();
+    let output = run(&["demo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let trees = text(&output.stdout);
+    assert!(trees.contains("✗ fail") && trees.contains("✓ pass"), "{trees}");
+    assert!(trees.contains("closed by complete"), "{trees}");
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+/// `run` as a process, with its gRPC and admin addresses as its log says them.
+struct Running {
+    child: Child,
+    grpc: String,
+    admin: String,
+}
+
+impl Running {
+    fn start(folder: &Path, out: &Path) -> Running {
+        let config = folder.join("config.yaml");
+        let text = format!(
+            "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
+             exporters: {{ file: {{ path: '{}' }} }}\n\
+             admin: {{ endpoint: '127.0.0.1:0' }}\n\
+             service: {{ log_format: json }}\n",
+            out.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut child = binary()
+            .args(["run", "--config", config.to_str().unwrap()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let (mut grpc, mut admin) = (None, None);
+        while grpc.is_none() || admin.is_none() {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it listened");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            let endpoint = event["endpoint"].as_str().map(str::to_owned);
+            match event["message"].as_str() {
+                Some("receiving OTLP/gRPC") => grpc = endpoint,
+                Some(message) if message.contains("/readyz") => admin = endpoint,
+                _ => {}
+            }
+        }
+        // Read on, or the process would block once the pipe is full.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Running { child, grpc: grpc.unwrap(), admin: admin.unwrap() }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(&self.admin).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_is_replayed_to_run_comes_out_judged_when_it_is_told_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let out: PathBuf = folder.path().join("out.jsonl");
+    let mut running = Running::start(folder.path(), &out);
+    assert!(running.get("/readyz").starts_with("HTTP/1.1 200"));
+    let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert!(text(&sent.stderr).contains("3 requests sent, 0 refused"), "{}", text(&sent.stderr));
+    assert!(running.get("/metrics").contains("otel_verdict"));
+    assert_eq!(running.terminate(), Some(0));
+    let output = run(&["eval", out.to_str().unwrap(), "--output", "json"]);
+    let mut results: Vec<String> =
+        lines(&output).iter().map(|trace| trace["result"].as_str().unwrap().to_owned()).collect();
+    results.sort();
+    assert_eq!(results, ["fail", "pass"]);
+    assert!(std::fs::read_to_string(&out).unwrap().contains("verdict.trace.result"));
+}
+
+#[test]
+fn run_says_why_it_cannot_start() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    let address = taken.local_addr().unwrap();
+    std::fs::write(&config, format!("admin: {{ endpoint: '127.0.0.1:0' }}\nreceivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '{address}' }} }} }} }}\n")).unwrap();
+    let output = run(&["run", "--config", config.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains(&format!("cannot listen on {address}")),
+        "{}",
+        text(&output.stderr)
+    );
+    let replayed = run(&["replay", FAILS, "--endpoint", "not an endpoint"]);
+    assert_eq!(replayed.status.code(), Some(2), "{}", text(&replayed.stderr));
+}
