@@ -150,7 +150,8 @@ pub enum Color {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
-    /// No TLS at all. Default false. Spans then travel in the clear.
+    /// No TLS, unless the endpoint says `https://`. Default false. Spans then travel in the clear.
+    /// For HTTP the URL alone decides.
     pub insecure: bool,
     /// PEM file of authorities to trust. Default: the system's. With it, only these are trusted.
     pub ca_file: Option<PathBuf>,

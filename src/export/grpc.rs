@@ -48,7 +48,7 @@ impl Target {
         }
         let (tls, authority) = match endpoint.split_once("://") {
             Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (!insecure, rest),
+            Some(("https", rest)) => (true, rest),
             Some((scheme, _)) => return Err(format!("'{scheme}' is not a scheme for gRPC; leave it out")),
             None => (!insecure, endpoint),
         };
@@ -366,6 +366,7 @@ mod tests {
         assert_eq!(read("h:4317", true), Ok(("http://h:4317/".into(), false)));
         assert_eq!(read("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
         assert_eq!(read("https://h:4317/", false), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(read("https://h:4317", true), Ok(("https://h:4317/".into(), true)));
         assert_eq!(read("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
         for bad in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
             assert!(Target::read(bad, false).is_err(), "{bad}");

@@ -57,9 +57,11 @@ impl HttpClient {
             urls[slot(signal)] = Some(url(config, signal).map_err(|(_, why)| StartError::Endpoint(why))?);
         }
         let secured = urls.iter().flatten().any(|url| url.scheme() == "https");
-        let tls = match secured {
-            true => tls::client_config(&config.tls, &[b"h2", b"http/1.1"])?,
-            false => tls::unused()?,
+        let loopback = urls.iter().flatten().all(is_loopback);
+        let tls = match (secured, loopback) {
+            (true, _) => tls::client_config(&config.tls, &[b"h2", b"http/1.1"])?,
+            (false, true) => tls::trusting_nobody()?,
+            (false, false) => tls::for_proxy()?,
         };
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -70,7 +72,7 @@ impl HttpClient {
             .timeout(*config.timeout)
             .tcp_nodelay(true)
             .pool_max_idle_per_host(config.sending_queue.num_consumers);
-        if urls.iter().flatten().all(is_loopback) {
+        if loopback {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|e| StartError::Endpoint(reasons(&e)))?;

@@ -40,6 +40,7 @@ pub enum TlsError {
 pub(super) fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure_skip_verify {
+        tracing::warn!("an exporter does not check its destination's certificate (insecure_skip_verify)");
         Arc::new(AcceptAny(Arc::clone(&provider)))
     } else {
         let roots = Arc::new(authorities(tls.ca_file.as_deref())?);
@@ -68,9 +69,19 @@ pub(super) fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, T
     Ok(config)
 }
 
-/// A configuration for a client that is not to do TLS, but must be given one.
-pub(super) fn unused() -> Result<ClientConfig, TlsError> {
-    client_config(&Tls { insecure_skip_verify: true, ..Tls::default() }, &[])
+/// For a client whose endpoints are plain HTTP: only a proxy may ask for TLS then. It is trusted
+/// as the system says; where the system trusts nobody, neither do we.
+pub(super) fn for_proxy() -> Result<ClientConfig, TlsError> {
+    client_config(&Tls::default(), &[b"http/1.1"]).or_else(|_| trusting_nobody())
+}
+
+/// For a client that is never to do TLS, but must be given a configuration.
+pub(super) fn trusting_nobody() -> Result<ClientConfig, TlsError> {
+    Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| TlsError::Unusable(e.to_string()))?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
 }
 
 /// A host as a certificate names it; IPv6 addresses may stand in brackets.
