@@ -38,8 +38,10 @@ pub enum Defect {
     TimedOut,
     /// A module, binary or permission is missing where the tool runs.
     EnvironmentBroken,
-    /// The tool's schema and the call disagree: unexpected keyword, tool not found.
+    /// There is no such tool, or its schema does not hold.
     ToolMisdefined,
+    /// The tool refused its arguments: unexpected keyword, missing or invalid value.
+    WrongArguments,
     /// Code that the agent wrote does not parse or run.
     CodeBroken,
     /// An error of no further known cause.
@@ -144,7 +146,7 @@ impl Defect {
         use Defect::*;
         match self {
             RateLimited | Unauthenticated | ServiceDown | NotFound | Exhausted | TimedOut
-            | EnvironmentBroken | ToolMisdefined | CodeBroken | Errored => 1.0,
+            | EnvironmentBroken | ToolMisdefined | WrongArguments | CodeBroken | Errored => 1.0,
             EmptyResult | NothingCovered | MissingAnswer | EmptyAnswer => 1.0,
             MalformedArguments | UnknownTool | UnsupportedFact | UnsupportedQuote | UnsupportedUrl
             | FalseClaim | RepeatedFailingCall | CallLoop | NoAdaptation | AnswerUnsupported | Refusal
@@ -174,16 +176,17 @@ impl Defect {
             TimedOut => Category::TimeoutIssues,
             EnvironmentBroken => Category::EnvironmentSetupErrors,
             ToolMisdefined => Category::ToolDefinitionIssues,
-            CodeBroken | MalformedArguments | MissingTag | WrongFormat => Category::FormattingErrors,
+            // The annotators of TRAIL put code and arguments that do not fit under formatting.
+            WrongArguments | CodeBroken | MalformedArguments | MissingParameter | UnknownParameter
+            | IllTypedParameter | WrongFormat => Category::FormattingErrors,
             Errored | RetryAnnounced | OverLimit => return None,
             UnknownTool | FalseClaim => Category::ToolRelated,
-            MissingParameter | UnknownParameter | IllTypedParameter => Category::ToolDefinitionIssues,
             EmptyResult | IrrelevantResult => Category::PoorInformationRetrieval,
             TruncatedResult => Category::ContextHandlingFailures,
             Refusal | GiveUp | Evasion | PartUnanswered | EmptyAnswer | MissingAnswer => {
                 Category::GoalDeviation
             }
-            CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls => {
+            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls => {
                 Category::InstructionNonCompliance
             }
             UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported => Category::LanguageOnly,

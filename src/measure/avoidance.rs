@@ -12,6 +12,7 @@ use regex::Regex;
 
 use super::anchors::{Defect, Findings, unmeasured};
 use super::error_detection::CallsAt;
+use super::pattern::pattern;
 use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Content, Reading, Text};
 use crate::trace::Kind;
@@ -153,7 +154,9 @@ fn strip_lead(text: &str) -> &str {
 /// Sentences, cut at "but" and "however" too: what follows those may well be the answer.
 fn clauses(text: &str) -> impl Iterator<Item = &str> {
     static CUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s").ok()
+        pattern(
+            r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s",
+        )
     });
     let mut from = 0;
     let cuts: Vec<(usize, usize)> =
@@ -181,7 +184,7 @@ struct Shapes {
 const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]{0,60},\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]{0,160},\s*){0,3}(?:(?:that|and|but)\s+)?";
 
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
-    let new = |rest: &str| Regex::new(&format!("(?i){LEAD}(?:{rest})")).ok();
+    let new = |rest: &str| pattern(&format!("(?i){LEAD}(?:{rest})"));
     Some(Shapes {
         policy: new(concat!(
             r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
@@ -214,10 +217,9 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
             r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]{0,120}?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
             r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
         ))?,
-        nothing: Regex::new(
+        nothing: pattern(
             r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$",
-        )
-        .ok()?,
+        )?,
     })
 });
 

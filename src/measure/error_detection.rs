@@ -100,8 +100,8 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
     }
 }
 
-/// Status, exceptions and flags of the span itself.
-fn own_signs(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
+/// Status, exceptions and flags of the span itself, with their cause.
+pub fn own_signs(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
     if reading.errors.is_empty() {
         return None;
     }
@@ -151,6 +151,11 @@ fn words_of(signs: &[&ErrorSign]) -> String {
     let mut sorted: Vec<&ErrorSign> = signs.to_vec();
     sorted.sort_by_key(|sign| rank(sign));
     let mut out = String::new();
+    // A flag's or type's name says least: it is only told where nothing else is.
+    let told = |sign: &&&ErrorSign| rank(sign) < 2;
+    if sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some()) {
+        sorted = sorted.iter().filter(told).copied().collect();
+    }
     for text in sorted.iter().flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
         let text = text.trim();
         if !text.is_empty() && !out.contains(text) {

@@ -18,31 +18,57 @@ const READ_BYTES: usize = 2048;
 /// at a word's border there, unless it carries `~` on that side.
 const PHRASES: &[(Defect, &[&str])] = &[
     (
-        Defect::ToolMisdefined,
+        Defect::CodeBroken,
+        &[
+            "error in code parsing",
+            "code parsing failed",
+            "syntaxerror",
+            "indentationerror",
+            "unexpected indent",
+        ],
+    ),
+    (
+        Defect::WrongArguments,
         &[
             "unexpected keyword argument",
             "got multiple values for",
             "required positional argument",
-            "unknown tool",
-            "no such tool",
-            "tool not found",
-            "no tool named",
-            "not a valid tool",
-            "tool does not exist",
-            "unknown function",
-            "function not found",
-            "invalid function name",
-            "input should be",
-            "field required",
-            "missing required",
-            "validation error",
+            "required positional arguments",
+            "required keyword-only argument",
+            "validation error for",
+            "validation errors for",
             "validationerror",
             "schema validation",
+            "input should be",
+            "field required",
+            "missing required argument",
+            "missing required arguments",
+            "missing required parameter",
+            "missing required parameters",
             "does not match the schema",
             "invalid arguments",
             "invalid parameters",
             "unrecognized keys",
             "unexpected argument",
+            "unexpected arguments",
+        ],
+    ),
+    (
+        Defect::ToolMisdefined,
+        &[
+            "unknown tool",
+            "no such tool",
+            "tool not found",
+            "no tool named",
+            "no tool with name",
+            "not a valid tool",
+            "tool does not exist",
+            "unavailable tool",
+            "nosuchtoolerror",
+            "unknown function",
+            "function not found",
+            "invalid function name",
+            "invalid tool schema",
         ],
     ),
     (
@@ -235,14 +261,10 @@ const PHRASES: &[(Defect, &[&str])] = &[
     (
         Defect::CodeBroken,
         &[
-            "syntaxerror",
-            "indentationerror",
             "nameerror",
             "interpretererror",
             "unboundlocalerror",
             "code execution failed",
-            "code parsing failed",
-            "error in code parsing",
             "unterminated",
             "invalid syntax",
             "is not defined",
@@ -251,6 +273,7 @@ const PHRASES: &[(Defect, &[&str])] = &[
             "attributeerror",
         ],
     ),
+    (Defect::EmptyResult, &["no results found", "no results for", "no matches found"]),
 ];
 
 struct Phrases {
@@ -276,6 +299,16 @@ static ALL: LazyLock<Option<Phrases>> = LazyLock::new(|| {
 /// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
 pub fn cause(text: &str) -> Defect {
     let Some(all) = ALL.as_ref() else { return Defect::Errored };
+    // "... failed at line '<code>' due to: <error>": the code's own words say nothing of the cause.
+    let reason = memchr::memmem::rfind(text.as_bytes(), b" due to: ").and_then(|at| text.get(at..));
+    if let Some(reason) = reason
+        && reason.len() < text.len()
+    {
+        return match cause(reason.trim_start_matches(" due to: ")) {
+            Defect::Errored if text.contains("Code execution failed") => Defect::CodeBroken,
+            known => known,
+        };
+    }
     let text = clip(text, READ_BYTES);
     let bytes = text.as_bytes();
     let in_word = |i: Option<usize>| {
@@ -326,8 +359,15 @@ mod tests {
             ("This model's maximum context length is 8192 tokens", Defect::Exhausted),
             ("ReadTimeout: Connection timed out", Defect::TimedOut),
             ("DEADLINE_EXCEEDED", Defect::TimedOut),
-            ("search() got an unexpected keyword argument 'topk'", Defect::ToolMisdefined),
+            ("search() got an unexpected keyword argument 'topk'", Defect::WrongArguments),
+            ("Error: teleport is not a valid tool, try one of [search].", Defect::ToolMisdefined),
             ("SyntaxError: unterminated string literal", Defect::CodeBroken),
+            (
+                "Code execution failed at line 'open(\"timeout.txt\")' due to: ModuleNotFoundError: No module named 'x'",
+                Defect::EnvironmentBroken,
+            ),
+            ("Code execution failed at line 'f(\"401\")' due to: ValueError: odd", Defect::CodeBroken),
+            ("Exception: No results found for query: 'x'. Use a less specific query.", Defect::EmptyResult),
             ("invalid url 'almanac': the scheme is required", Defect::Errored),
         ];
         for (text, wanted) in cases {

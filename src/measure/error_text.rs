@@ -10,6 +10,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::anchors::{QUOTE_BYTES, clip};
+use super::pattern::pattern;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
 const MAX_JSON: usize = 64 * 1024;
@@ -43,7 +44,9 @@ pub fn reported(result: &str) -> Option<String> {
 /// Rules out most JSON without parsing it: an error report says so with one of these.
 fn might_be_error_json(text: &str) -> bool {
     static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r#"(?i)err|exce|fail|trace|"detail|"status|success|"ok"|code"?\s*:|unable|could not|cannot|denied|time|not found|unknown|invalid|[45]\d\d "#).ok()
+        pattern(
+            r#"(?i)err|exce|fail|trace|"detail|"status|success|"ok"|code"?\s*:|unable|could not|cannot|denied|time|not found|unknown|invalid|[45]\d\d "#,
+        )
     });
     WORDS.as_ref().is_none_or(|re| re.is_match(text))
 }
@@ -255,8 +258,7 @@ const SHORT: &str = r#"(?ix)^(?:
   | (?: exit\s+(?:code|status) | process\s+exited\s+with\s+(?:code|status) )\s*:?\s*[1-9]
 )"#;
 
-static SHAPES: LazyLock<Option<(Regex, Regex)>> =
-    LazyLock::new(|| Some((Regex::new(ALWAYS).ok()?, Regex::new(SHORT).ok()?)));
+static SHAPES: LazyLock<Option<(Regex, Regex)>> = LazyLock::new(|| Some((pattern(ALWAYS)?, pattern(SHORT)?)));
 
 /// The passage of a plain text that makes it an error report.
 fn of_text(text: &str) -> Option<&str> {
@@ -304,10 +306,9 @@ fn past_labels(text: &str) -> &str {
 /// `{'error': ...}` as Python prints it.
 fn python_repr(text: &str) -> Option<&str> {
     static DICT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+        pattern(
             r"^\{\s*'(?:error|errors|exception|error_message)'\s*:\s*(?:'[^']|\x22|\{|\[[^\]]|True)|^\{\s*'(?:status|type)'\s*:\s*'(?:error|failed|failure)'|^\{\s*'(?:success|ok)'\s*:\s*False|^\{\s*'is_?[eE]rror'\s*:\s*True",
         )
-        .ok()
     });
     if text.as_bytes().first() != Some(&b'{') || text.len() > MAX_JSON {
         return None;
@@ -318,10 +319,9 @@ fn python_repr(text: &str) -> Option<&str> {
 /// An HTML page whose title is an HTTP error.
 fn error_page(text: &str) -> Option<&str> {
     static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+        pattern(
             r"(?i)<title>\s*(?:error\s+)?[45]\d\d\b\s*(?:[-:|]|not|for|un|bad|int|ser|gat|too|me|go|err|</)",
         )
-        .ok()
     });
     if text.as_bytes().first() != Some(&b'<') {
         return None;

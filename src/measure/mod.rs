@@ -269,6 +269,7 @@ pub mod error_text;
 pub mod instruction_following;
 pub mod latency;
 pub mod memo;
+pub mod pattern;
 pub mod reasoning;
 #[cfg(test)]
 mod recorded;

@@ -66,8 +66,18 @@ pub fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
 }
 
 /// Keywords that say nothing about validity.
-const SILENT: [&str; 9] =
-    ["title", "description", "default", "$schema", "examples", "example", "$id", "deprecated", "strict"];
+const SILENT: [&str; 10] = [
+    "nullable",
+    "title",
+    "description",
+    "default",
+    "$schema",
+    "examples",
+    "example",
+    "$id",
+    "deprecated",
+    "strict",
+];
 
 /// Checks in place; `None` as soon as the schema has a keyword that needs the full validator.
 fn check(schema: &Value, value: &Value, path: &str, depth: usize, found: &mut Vec<Problem>) -> Option<()> {
@@ -78,6 +88,10 @@ fn check(schema: &Value, value: &Value, path: &str, depth: usize, found: &mut Ve
     };
     if depth > MAX_DEPTH {
         return None;
+    }
+    // OpenAPI's way to say "or null", in use where schemas are made from signatures.
+    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        return Some(());
     }
     for key in schema.keys() {
         let known = ["type", "properties", "required", "enum", "items", "anyOf", "additionalProperties"];
@@ -352,6 +366,8 @@ mod tests {
     fn arguments_that_fit_have_no_problems() {
         assert_eq!(found(plain(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })), []);
         assert_eq!(found(plain(), json!({ "url": "x", "tags": ["a"] })), []);
+        let nullable = json!({ "properties": { "a": { "type": "string", "nullable": true } } });
+        assert_eq!(found(nullable, json!({ "a": null })), []);
         assert_eq!(found(json!({}), json!({ "a": 1 })), []);
         assert_eq!(found(json!("nonsense"), json!({ "a": 1 })), []);
     }

@@ -14,6 +14,7 @@ use crate::trace::{Idx, Kind};
 
 pub mod arguments;
 pub mod result;
+pub mod written;
 
 /// As in its attribute key.
 pub const NAME: &str = "tool_completeness";
@@ -69,9 +70,12 @@ fn on_tool(view: &View<'_>) -> Option<Measurement> {
 /// The calls that this model call wrote: their arguments, and the results of those without a span.
 fn on_llm(view: &View<'_>) -> Option<Measurement> {
     let known = CallsAt::of(view.scene, view.memo);
-    let calls = known.by_llm.get(&view.at)?;
+    let calls = known.by_llm.get(&view.at).map_or(&[][..], Vec::as_slice);
     let mut findings = Findings::new();
     let mut seen = false;
+    if let Some(finding) = view.scene.readings.get(view.at).and_then(|r| written::defects(view, r)) {
+        findings.push(finding);
+    }
     for call in calls.iter().filter_map(|&i| view.scene.calls.get(i)) {
         if call.tool.is_none() {
             seen |= of_result(view, call, &mut findings);

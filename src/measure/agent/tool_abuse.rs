@@ -253,7 +253,10 @@ impl<'a> Run<'a> {
             matches!(
                 self.attempt(i).map(|a| &a.outcome),
                 Some(Outcome::Failed {
-                    cause: Defect::ToolMisdefined | Defect::Unauthenticated | Defect::EnvironmentBroken,
+                    cause: Defect::ToolMisdefined
+                        | Defect::WrongArguments
+                        | Defect::Unauthenticated
+                        | Defect::EnvironmentBroken,
                     ..
                 })
             )

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
+use crate::measure::pattern::pattern;
 
 /// Instructions kept per prompt.
 const MAX_INSTRUCTIONS: usize = 32;
@@ -222,7 +223,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         ),
     ];
     let build = |(source, make, cues): (String, _, _)| {
-        Regex::new(&format!("(?i){source}")).ok().map(|regex| Pattern { regex, make, cues })
+        pattern(&format!("(?i){source}")).map(|regex| Pattern { regex, make, cues })
     };
     sources.into_iter().filter_map(build).collect()
 });
@@ -264,15 +265,21 @@ fn tool_rule(c: &Captures<'_>) -> Option<Rule> {
 
 /// Words that make an instruction depend on something, or an example of one.
 static CONDITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b").ok()
+    pattern(
+        r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b",
+    )
 });
 
 /// A length limit counts only where its sentence speaks of the output, not of a part of it.
 static ABOUT_OUTPUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b").ok()
+    pattern(
+        r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b",
+    )
 });
 static ABOUT_PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b").ok()
+    pattern(
+        r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b",
+    )
 });
 
 fn read(text: &str) -> Vec<Instruction> {

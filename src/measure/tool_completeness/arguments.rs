@@ -12,14 +12,29 @@ use crate::recognise::{Call, Role, Scene, Text, ToolDefinition};
 
 /// Defects of the call as the model wrote it; none where no model call is known to have.
 pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
-    let Some(llm) = call.llm else { return Vec::new() };
-    let done = call.result.is_some() && of_call(view.scene, view.memo, call).is_none();
+    if call.llm.is_none() {
+        return Vec::new();
+    }
+    let error = of_call(view.scene, view.memo, call);
+    let done = call.result.is_some() && error.is_none();
     if let Some(finding) = malformed(call, done) {
         return vec![finding];
     }
-    if let Some(finding) = unknown_tool(view, call, llm, done) {
+    if let Some(finding) = unknown_tool(view, call, done) {
         return vec![finding];
     }
+    let mut findings = ill_fitting(view, call, done);
+    if findings.is_empty()
+        && let Some(error) = error.filter(|e| e.cause == Defect::WrongArguments)
+    {
+        let rationale = format!("{} refused the arguments that the model wrote", call.name.trim());
+        findings.push(refused(&error.quote).found(rationale, &error.quote));
+    }
+    findings
+}
+
+/// Arguments held against the schema that the model was shown.
+fn ill_fitting(view: &View<'_>, call: &Call, done: bool) -> Vec<Finding> {
     let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
         return Vec::new();
     };
@@ -45,6 +60,16 @@ pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
     findings
 }
 
+/// Which defect a tool's refusal speaks of.
+fn refused(words: &str) -> Defect {
+    let lower = words.to_ascii_lowercase();
+    match () {
+        () if lower.contains("unexpected") || lower.contains("unrecognized") => Defect::UnknownParameter,
+        () if lower.contains("missing") || lower.contains("required") => Defect::MissingParameter,
+        () => Defect::IllTypedParameter,
+    }
+}
+
 /// Arguments that open as JSON and are none.
 fn malformed(call: &Call, done: bool) -> Option<Finding> {
     let text = call.arguments.as_deref()?.trim();
@@ -66,7 +91,8 @@ fn python_like(text: &str) -> bool {
 }
 
 /// A tool that was not offered, where the run shows that nothing could carry out the call.
-fn unknown_tool(view: &View<'_>, call: &Call, llm: usize, done: bool) -> Option<Finding> {
+fn unknown_tool(view: &View<'_>, call: &Call, done: bool) -> Option<Finding> {
+    let llm = call.llm?;
     let offered = offered(view.scene, call, llm);
     let name = call.name.trim();
     if done || name.is_empty() || offered.is_empty() || offered.iter().any(|tool| same_tool(&tool.name, name))

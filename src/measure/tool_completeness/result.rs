@@ -7,6 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::measure::anchors::{Defect, clip, clip_end};
+use crate::measure::pattern::pattern;
 use crate::measure::{Finding, View};
 use crate::recognise::{Call, Text};
 
@@ -100,14 +101,13 @@ fn hollow(value: &Value, depth: usize) -> bool {
 /// The text's whole message is that there was nothing.
 fn says_nothing_found(text: &str) -> bool {
     static NOTHING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(concat!(
+        pattern(concat!(
             r"(?i)^[\W]{0,6}(?:(?:sorry|unfortunately)\W+)?(?:",
             r"(?:there (?:are|were|is|was) )?no (?:\w+ ){0,3}?(?:results?|match(?:es|ing)?|documents?|records?|entr(?:y|ies)|items?|hits?|data|files?|pages?|rows?|information|articles?)\b[^.\n]{0,160}?(?:\bfound|\bavailable|\breturned|\bmatch(?:ed|ing)?|\bfor\b|\bexists?\b|\.|!|$)",
             r"|nothing (?:was )?found|0 (?:results|matches|hits|rows|documents)\b|(?:could not|couldn't|did not|didn't) find (?:any|a|the)?\b|not found\W*$",
             r"|(?:your |the |this )?(?:search|query)\b[^.\n]{0,160}?(?:returned no|returned 0|did not (?:match|return)|found no|yielded no|has no results|had no results)",
             r"|\(?(?:empty|no output|no content|no results?)\)?\W*$)",
         ))
-        .ok()
     });
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
     // A list of findings that opens with "No data ..." goes on; the news that there is none does not.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
+use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
 use crate::recognise::{Scene, ToolDefinition};
 use serde_json::json;
@@ -185,4 +186,55 @@ fn without_content_it_is_unmeasured() {
     let at = sample.span(None, reading);
     sample.call(None, Some(at), "visit_page", "{}", None);
     assert_eq!(run(&ToolCompleteness, &sample.scene(), at)[0].outcome, Err(Reason::NoContent));
+}
+
+#[test]
+fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
+    let scene = ran(
+        "page_down",
+        "{\"url\":\"x\"}",
+        "Error: TypeError: forward() got an unexpected keyword argument 'url'",
+    );
+    let out = run(&ToolCompleteness, &scene, 0);
+    let finding = &out[0].outcome.as_ref().unwrap().findings[0];
+    assert_eq!((finding.score, finding.category), (3.0, Some(Category::FormattingErrors)));
+}
+
+#[test]
+fn a_run_that_ends_on_a_call_nobody_could_parse() {
+    let script = || Script::new("How tall?").tools(&["visit_page"]);
+    let mut scene = script().says("").build();
+    scene.readings[1].finish = vec!["tool_calls".into()];
+    scene.readings[1].output.clear();
+    assert_eq!(score(&run(&ToolCompleteness, &scene, 1)), Some(2.0));
+    // An instrumentation that does not record calls shows the tool running next.
+    let mut scene = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
+    scene.readings[1].finish = vec!["tool_calls".into()];
+    scene.readings[1].output.clear();
+    assert!(run(&ToolCompleteness, &scene, 1).is_empty());
+}
+
+#[test]
+fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
+    let failed = |message: &str| {
+        let mut sample = Sample::new();
+        let step = sample.span(
+            None,
+            crate::recognise::Reading {
+                kind: Kind::Chain,
+                errors: vec![sign(ErrorSource::Exception, Some("AgentExecutionError"), Some(message))],
+                ..Default::default()
+            },
+        );
+        let wrote = sample.span(Some(step), llm(vec![], "Code:\n```py\nprint(np)\n```"));
+        (sample.scene(), wrote)
+    };
+    let (scene, wrote) =
+        failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
+    let out = run(&ToolCompleteness, &scene, wrote);
+    assert_eq!(score(&out), Some(2.0));
+    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [scene.tree.spans[0].id]);
+    // An outage in the same place is not the model's.
+    let (scene, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
+    assert!(run(&ToolCompleteness, &scene, wrote).is_empty());
 }

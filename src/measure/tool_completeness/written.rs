@@ -1,0 +1,74 @@
+//! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
+//! code that does not run. There is no call to look at then; the traces are in the step around it.
+
+use crate::measure::anchors::Defect;
+use crate::measure::error_detection::own_signs;
+use crate::measure::{Finding, View};
+use crate::recognise::{Reading, ToolRequest};
+use crate::trace::{Idx, Kind};
+
+/// Defects of an output that is on its face an action, found without a call.
+pub fn defects(view: &View<'_>, reading: &Reading) -> Option<Finding> {
+    if !reading.errors.is_empty() || reading.requests().next().is_some() {
+        return None;
+    }
+    unparsed(view, reading).or_else(|| broken_code(view, reading))
+}
+
+/// The model stopped in order to call a tool, the framework found no call it could parse, and the
+/// run ended there.
+fn unparsed(view: &View<'_>, reading: &Reading) -> Option<Finding> {
+    let stopped =
+        |f: &str| ["tool_calls", "tool_call", "tool_use", "function_call", "tool-calls"].contains(&f);
+    if view.scene.incomplete
+        || !reading.finish.iter().any(|f| stopped(f))
+        || !reading.output_text().trim().is_empty()
+    {
+        return None;
+    }
+    let agent = view.scene.agents.get(view.scene.owner.get(view.at).copied().flatten()?)?;
+    let start = view.scene.tree.spans.get(view.at)?.start;
+    // An instrumentation that leaves calls out would show them carried out next.
+    let went_on = agent.calls.iter().filter_map(|&i| view.scene.calls.get(i)).any(|call| call.start > start);
+    if agent.llms.last() != Some(&view.at) || went_on {
+        return None;
+    }
+    // The agent's own record of the conversation may still hold what was written.
+    let seen = view.scene.readings.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
+    let rationale =
+        "the model stopped to call a tool, but wrote no call that could be parsed; the run ended there";
+    let quote = seen.and_then(|r| r.arguments.as_deref()).or(reading.finish.first().map(|f| &**f));
+    Some(Defect::MalformedArguments.found(rationale, quote.unwrap_or_default()))
+}
+
+fn is_json(request: &ToolRequest) -> bool {
+    request.arguments.as_deref().is_none_or(|a| serde_json::from_str::<serde::de::IgnoredAny>(a).is_ok())
+}
+
+/// The step around the model call failed on the code that the model wrote.
+fn broken_code(view: &View<'_>, reading: &Reading) -> Option<Finding> {
+    let step = view.scene.tree.parent(view.at)?;
+    let around = view.scene.readings.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
+    if around.errors.is_empty() || last_llm(view, step) != Some(view.at) {
+        return None;
+    }
+    let text = reading.output_text();
+    if !["```", "<code>", "Code:"].iter().any(|mark| text.contains(mark)) {
+        return None;
+    }
+    let at_step = View { at: step, ..*view };
+    let (error, cause) = own_signs(&at_step, around)?;
+    if !matches!(cause, Defect::CodeBroken | Defect::WrongArguments | Defect::EnvironmentBroken) {
+        return None;
+    }
+    let mut finding =
+        Defect::MalformedArguments.found("the code that the model wrote could not be run", &error.quote);
+    finding.category = cause.category();
+    let id = view.scene.tree.spans.get(step)?.id;
+    Some(finding.citing(id))
+}
+
+fn last_llm(view: &View<'_>, step: Idx) -> Option<Idx> {
+    let is_llm = |i: &Idx| view.scene.readings.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
+    view.scene.tree.children(step).iter().copied().rev().find(is_llm)
+}
