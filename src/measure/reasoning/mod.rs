@@ -47,7 +47,10 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     }
     let review = Review::get(view.scene, view.memo);
     let judged = review.of_llm.get(&view.at);
-    if let Some(judged) = judged.filter(|j| j.examined || !j.findings.is_empty()) {
+    // What later prompts and tool spans tell of an output may convict it; only the output itself
+    // can clear it.
+    let seen = reading.output_content == Content::Present;
+    if let Some(judged) = judged.filter(|j| j.examined && seen || !j.findings.is_empty()) {
         let mut findings = Findings::new();
         judged.findings.iter().cloned().for_each(|f| findings.push(f));
         return Some(findings.scored(view, NAME));
