@@ -120,7 +120,7 @@ impl Attempts {
 
     fn of_scene(scene: &Scene) -> Attempts {
         let mut keys: HashMap<String, Rc<str>> = HashMap::new();
-        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(call, &mut keys)).collect();
+        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(scene, call, &mut keys)).collect();
         let mut repeats = Vec::new();
         for agent in &scene.agents {
             failing_repeats(scene, &of, &agent.calls, &mut repeats);
@@ -135,20 +135,25 @@ impl Attempts {
     }
 }
 
-fn attempt(call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
+fn attempt(scene: &Scene, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
     let key = arguments_key(call).map(|arguments| {
         let key = format!("{name} {arguments}");
         keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone()
     });
     let finishing = FINAL.contains(&name.as_str());
-    Attempt { key, outcome: outcome(call), inward: finishing || INWARD.contains(&name.as_str()), finishing }
+    Attempt {
+        key,
+        outcome: outcome(scene, call),
+        inward: finishing || INWARD.contains(&name.as_str()),
+        finishing,
+    }
 }
 
-fn outcome(call: &Call) -> Outcome {
+fn outcome(scene: &Scene, call: &Call) -> Outcome {
     let said = match (&call.result, call.failed) {
-        (Some(result), true) => Some(clip(result, QUOTE_BYTES).to_owned()),
-        (None, true) => Some(String::new()),
+        (Some(result), true) if !result.trim().is_empty() => Some(clip(result, QUOTE_BYTES).to_owned()),
+        (_, true) => Some(own_word(scene, call)),
         (Some(result), false) => error_text::reported(result),
         (None, false) => return Outcome::Unknown,
     };
@@ -156,6 +161,13 @@ fn outcome(call: &Call) -> Outcome {
         Some(said) => Outcome::Failed { cause: error_kind::cause(&said), said },
         None => Outcome::Gave,
     }
+}
+
+/// What the tool span itself says of its error.
+fn own_word(scene: &Scene, call: &Call) -> String {
+    let signs = call.tool.and_then(|at| scene.readings.get(at)).map(|r| r.errors.as_slice());
+    let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
+    said.map_or_else(String::new, |t| clip(t, QUOTE_BYTES).to_owned())
 }
 
 /// The arguments in one spelling: keys sorted, space collapsed.
@@ -247,6 +259,11 @@ fn failing_repeats(scene: &Scene, attempts: &[Attempt], calls: &[usize], out: &m
             out.push(Repeat { call: i, first: row.first, nth: row.failures });
         }
     }
+}
+
+/// Whether a tool of this name ends a run with its answer.
+pub fn is_finishing(name: &str) -> bool {
+    FINAL.contains(&name.trim().to_ascii_lowercase().as_str())
 }
 
 /// The model span that asked for call `i`: the one that recognition linked, else the agent's last

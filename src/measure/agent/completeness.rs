@@ -84,10 +84,12 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
 
 /// There is no answer: a defect, or a reason not to judge.
 fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
-    if agent.answer_content != Content::Present {
+    let reading = view.scene.readings.get(agent.at);
+    // A run that ended in an error has no answer, whether or not one would have been recorded.
+    let broke = reading.is_some_and(|r| !r.errors.is_empty() && r.input_content == Content::Present);
+    if agent.answer_content != Content::Present && !broke {
         return Err(Reason::NoContent);
     }
-    let reading = view.scene.readings.get(agent.at);
     let unfinished = view.scene.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
     let idle = agent.llms.is_empty() && agent.calls.is_empty();
     if view.scene.incomplete || unfinished || idle || reading.is_none_or(|r| r.cancelled || r.wrapper) {
@@ -243,6 +245,16 @@ mod tests {
         assert_eq!(on(&ended), Err(Reason::NotApplicable));
         let hidden = Script::new(TASK).says("").build_without_content();
         assert_eq!(on(&hidden), Err(Reason::NoContent));
+        let mut broken = Script::new(TASK).build();
+        broken.agents[0].answer_content = Content::Absent;
+        broken.agents[0].llms.push(0);
+        assert_eq!(on(&broken), Err(Reason::NoContent));
+        broken.readings[0].errors.push(crate::recognise::ErrorSign {
+            source: crate::recognise::ErrorSource::Exception,
+            kind: None,
+            message: Some("500".into()),
+        });
+        assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
         assert_eq!(on(&handed), Err(Reason::NotApplicable));
     }

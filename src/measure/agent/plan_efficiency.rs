@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, Findings, unmeasured};
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
@@ -121,7 +121,7 @@ fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str>
     let called = calls.iter().filter_map(|c| view.scene.calls.get(*c)).map(|c| c.name.trim());
     let mut out: Vec<&str> = Vec::new();
     for name in offered.chain(called) {
-        if out.len() < MAX_TOOLS && !out.contains(&name) && !name.to_ascii_lowercase().contains("answer") {
+        if out.len() < MAX_TOOLS && !out.contains(&name) && !is_finishing(name) {
             out.push(name);
         }
     }

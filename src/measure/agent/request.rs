@@ -64,8 +64,9 @@ pattern!(
 );
 pattern!(
     SOURCE,
-    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|almanac|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the)|(use|using) (the |your )?(web|search|internet|browser|calculator|tools?\b)|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
+    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|almanac|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser|calculator)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
 );
+pattern!(TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
 pattern!(
     NUMBER,
     r"(?i)\b(how (many|much|tall|high|far|old|deep|heavy|wide|fast)|what (is |was )?(the )?(number|percentage|year|total|sum|difference|population|price|cost|height|distance|age) (of|in|between|did|was|is|were)|in (what|which) year|answer with a number)\b"
@@ -151,7 +152,7 @@ impl Request {
             transform: said(&TRANSFORM, &whole).is_some(),
             estimate: said(&ESTIMATE, &whole).is_some(),
             source: said(&SOURCE, &whole),
-            standing: said(&SOURCE, &instructed),
+            standing: said(&SOURCE, &instructed).or_else(|| said(&TOOLS, &instructed)),
             number: said(&NUMBER, &whole),
             name: said(&WHO, &whole),
             calendar: said(&CALENDAR, &whole).is_some(),
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_patterns_compile() {
-        for pattern in [&FACTUAL, &CREATIVE, &TRANSFORM, &ESTIMATE, &SOURCE, &NUMBER, &WHO, &CALENDAR, &NAME]
+        for pattern in
+            [&FACTUAL, &CREATIVE, &TRANSFORM, &ESTIMATE, &SOURCE, &TOOLS, &NUMBER, &WHO, &CALENDAR, &NAME]
         {
             assert!(pattern.is_some());
         }

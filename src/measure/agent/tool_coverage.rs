@@ -7,7 +7,7 @@
 
 use aho_corasick::AhoCorasick;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::agent::plan_efficiency::{is_conditional, names_tool};
 use crate::measure::agent::request::Request;
@@ -123,8 +123,13 @@ impl Cover<'_> {
     fn planned_tools(&self, findings: &mut Findings) {
         let Some((_, plan)) = self.agent.plans.last() else { return };
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
-            let mut named =
-                self.agent.tools.iter().map(|t| t.name.trim()).filter(|n| names_tool(step, n)).peekable();
+            let mut named = self
+                .agent
+                .tools
+                .iter()
+                .map(|t| t.name.trim())
+                .filter(|n| !is_finishing(n) && names_tool(step, n))
+                .peekable();
             if named.peek().is_some() && !named.clone().any(|n| self.called(n)) {
                 let rationale = format!(
                     "the plan has {} called in this step, and it never was",

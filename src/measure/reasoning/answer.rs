@@ -8,29 +8,18 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::measure::agent::attempts::is_finishing;
 use crate::measure::anchors::clip;
 use crate::recognise::{Reading, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
 pub const MAX_ANSWER: usize = 32 * 1024;
-/// Tools whose arguments are the answer; the same as those that end a run.
-const FINISHING: [&str; 8] = [
-    "final_answer",
-    "finalanswer",
-    "final_result",
-    "submit",
-    "submit_answer",
-    "finish",
-    "answer",
-    "attempt_completion",
-];
-
 /// The final answer that `reading` carries, if its output is one: text without a further call, or
 /// what it hands to a finishing tool (as a call, or within code).
 pub fn final_answer(reading: &Reading) -> Option<String> {
     let mut handed = String::new();
     for request in reading.requests() {
-        if !FINISHING.contains(&request.name.trim().to_ascii_lowercase().as_str()) {
+        if !is_finishing(&request.name) {
             return None;
         }
         handed.push_str(&strings_of(request));

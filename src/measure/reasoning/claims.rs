@@ -23,7 +23,7 @@ pub struct Claim<'t> {
 
 static BY_TOOL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r#"(?i)\b(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#,
+        r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#,
     )
     .ok()
 });
@@ -147,6 +147,8 @@ mod tests {
             "If I had searched the web, I would know.",
             "According to the Alpine Almanac, it is 5642 m.",
             "Let me check the page.",
+            "Visit the retrieved article page with the visit_page tool.",
+            "Compile the verified quote and provide it using final_answer.",
         ] {
             let found: Vec<_> = claims(text).into_iter().filter(|c| c.tool != Some("Eddington")).collect();
             assert!(found.is_empty(), "{text}: {found:?}");
