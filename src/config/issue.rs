@@ -7,7 +7,7 @@ use super::node::{Mark, Step};
 /// One fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Issue {
-    /// Where; `None` for what no file says (a fault in defaults would be ours).
+    /// Where.
     pub at: Mark,
     /// The key, dotted.
     pub key: String,

@@ -198,15 +198,14 @@ fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error
 impl<'n, 's> Reader<'n, 's> {
     fn typed<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let Reader { node, notes } = self;
-        let result = match &node.value {
+        // An error is not placed here: the caller knows the path.
+        match &node.value {
             _ if node.is_null() => visitor.visit_unit(),
             Value::Scalar(text, Style::Quoted) => visitor.visit_str(text),
             Value::Scalar(text, _) => plain(text, visitor),
             Value::List(items) => visitor.visit_seq(Items { items, next: 0, notes }),
             Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0, fields: None, notes }),
-        };
-        // Not placed here: the caller knows the path.
-        result
+        }
     }
 
     fn map<'de, V: Visitor<'de>>(
@@ -347,11 +346,11 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        while let Some((key, node)) = self.entries.get(self.next) {
+        while let Some((key, _)) = self.entries.get(self.next) {
             let Some(fields) = self.fields.filter(|fields| !fields.contains(&key.text.as_str())) else {
                 let text: StrDeserializer<'_, Error> = key.text.as_str().into_deserializer();
                 self.notes.path.push(Step::Key(key.text.clone()));
-                let read = seed.deserialize(text).map_err(|e| e.placed_at(key.at, &self.notes.path, node));
+                let read = seed.deserialize(text).map_err(|e| e.placed_at(key.at, &self.notes.path));
                 self.notes.path.pop();
                 return read.map(Some);
             };
@@ -375,7 +374,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 
 impl Error {
     /// A fault in the key itself.
-    fn placed_at(mut self, at: Mark, path: &[Step], _value: &Node) -> Error {
+    fn placed_at(mut self, at: Mark, path: &[Step]) -> Error {
         self.place.get_or_insert_with(|| (at, path.to_vec()));
         self
     }

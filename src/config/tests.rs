@@ -193,3 +193,19 @@ fn properties<'a>(schema: &'a serde_json::Value, keys: &mut Vec<&'a str>) {
         _ => {}
     }
 }
+
+proptest::proptest! {
+    /// Whatever a file holds, it is read or refused, and never breaks the loader.
+    #[test]
+    fn any_change_of_a_good_file_is_read_or_refused(
+        at in 0usize..12_000, cut in 0usize..40, put in "[\\PC\n ]{0,12}"
+    ) {
+        let text: Vec<char> = shipped("reference.yaml").chars().collect();
+        let at = at.min(text.len());
+        let rest = text.iter().skip(at + cut);
+        let changed: String = text.iter().take(at).copied().chain(put.chars()).chain(rest.copied()).collect();
+        if let Err(invalid) = load(&changed) {
+            proptest::prop_assert!(!invalid.lines().is_empty());
+        }
+    }
+}
