@@ -181,7 +181,7 @@ struct Shapes {
 }
 
 /// What may stand before the words that count.
-const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]{0,60},\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]{0,160},\s*){0,3}(?:(?:that|and|but)\s+)?";
+const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]*,\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]*,\s*){0,3}(?:(?:that|and|but)\s+)?";
 
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let new = |rest: &str| pattern(&format!("(?i){LEAD}(?:{rest})"));
@@ -189,23 +189,23 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
         policy: new(concat!(
             r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
             r"|(?:i|we) (?:must|have to) (?:respectfully )?decline\b|(?:i|we) (?:refuse|decline) to\b",
-            r"|(?:this|that|the|your) (?:request|content|question|task)\b[^.]{0,60}(?:violates?|against|not permitted|not allowed|inappropriate|harmful|unethical|illegal)",
+            r"|(?:this|that|the|your) (?:request|content|question|task)\b[^.]*(?:violates?|against|not permitted|not allowed|inappropriate|harmful|unethical|illegal)",
             r"|(?:it|that|this) (?:would be|is|goes) (?:against (?:my|our|the)|a violation|illegal|unethical|harmful|inappropriate)",
-            r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]{0,40}(?:prevent|prohibit|do not allow|don't allow|forbid)",
+            r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]*(?:prevent|prohibit|do not allow|don't allow|forbid)",
         ))?,
         lack: new(concat!(
             r"(?:i|we) (?:do not|don't|did not|didn't) (?:currently |actually |really |yet )?(?:have (?:any |the |direct |real-time |enough |sufficient |specific |reliable |that |this )*(?:access|information|data|knowledge|answer|ability|capability|details|means|tools?|results?)|know\b|possess|find any|find (?:the|a|an)\b)",
             r"|(?:i|we) (?:have no|lack|had no) (?:\w+ )?(?:access|information|data|knowledge|way|means|idea|answer|tools?)",
             r"|(?:i|we)(?:'m| am|'re| are| was| were|'ve been| have been| remain)? (?:unable|not able|not sure|unsure|uncertain|not aware|not certain|unfamiliar)\b",
             r"|(?:i|we) (?:can't|cannot|can not|could not|couldn't|was not able to|wasn't able to|were not able to|failed to|am failing to) (?:\w+ly )?(?:find|determine|locate|access|retrieve|verify|answer|identify|obtain|confirm|provide|give|reach|complete|open|load|browse|see|tell|say|get|establish|extract|fetch|view|read|conclude|resolve|perform|look up)\b",
-            r"|(?:the |an? |any |your |this |that |it )[^.]{0,100}?(?:cannot|can't|could not|couldn't|can not) be (?:determined|found|answered|verified|located|retrieved|identified|accessed|confirmed|established|completed|provided)",
+            r"|(?:the |an? |any |your |this |that |it )[^.]*?(?:cannot|can't|could not|couldn't|can not) be (?:determined|found|answered|verified|located|retrieved|identified|accessed|confirmed|established|completed|provided)",
             r"|(?:it|that) (?:is|was) (?:not possible|impossible) (?:for me )?to (?:determine|find|answer|say|tell|know|verify|provide|give|identify)",
-            r"|(?:there (?:is|was|were|are) )?(?:no|not enough|insufficient|too little) (?:\w+ )?(?:information|data|details|context|evidence|answer|results)\b[^.]{0,80}?(?:available|found|provided|to (?:answer|determine|say|tell|identify|conclude|give)|could be (?:found|determined))",
+            r"|(?:there (?:is|was|were|are) )?(?:no|not enough|insufficient|too little) (?:\w+ )?(?:information|data|details|context|evidence|answer|results)\b[^.]*?(?:available|found|provided|to (?:answer|determine|say|tell|identify|conclude|give)|could be (?:found|determined))",
             r"|unable to (?:determine|find|answer|locate|access|retrieve|verify|identify|provide|complete|obtain|confirm)\b|(?:cannot|could not|can't|couldn't) (?:be )?(?:determined?|find|found|answer(?:ed)?|locate(?:d)?|verif(?:y|ied)|identif(?:y|ied))\b",
             r"|i give up\b|i have not been able to|i haven't been able to|i'm afraid i (?:can't|cannot|don't|do not|couldn't)",
         ))?,
         stopped: new(concat!(
-            r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]{0,40}(?:reached|exceeded)|reached (?:the )?max",
+            r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]*(?:reached|exceeded)|reached (?:the )?max",
             r"|(?:i|we) (?:have to|must|will have to) stop here\b|task (?:was )?aborted|i (?:will|'ll) not answer",
         ))?,
         padding: new(concat!(
@@ -214,7 +214,7 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
             r"|(?:if you|let me know|feel free|would you like|could you|can you|you (?:may|might|can|could|should) (?:want to|wish to|try|check|consult|contact|refer|find|look|ask|visit|need))\b",
             r"|(?:i|we) (?:recommend|suggest|would recommend|would suggest|advise|'d recommend|'d suggest)\b|for (?:more|accurate|the most|up-to-date|further)\b",
             r"|(?:i|we)(?:'ve| have)? (?:searched|tried|checked|looked|attempted|visited|reviewed|examined|consulted|queried)\b",
-            r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]{0,120}?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
+            r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]*?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
             r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
         ))?,
         nothing: pattern(

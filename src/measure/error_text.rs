@@ -246,7 +246,7 @@ const SHORT: &str = r#"(?ix)^(?:
         (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b
       | (?:could\s+not|couldn't|cannot|can't|can\s+not)\s+
         (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b )
-  | (?: the\s+)?(?:requested\s+|specified\s+)?(?:page|file|url|resource|tool|function|endpoint|module|path|document|directory|website)\b [^\n]{0,160}?
+  | (?: the\s+)?(?:requested\s+|specified\s+)?(?:page|file|url|resource|tool|function|endpoint|module|path|document|directory|website)\b [^\n]*?
     (?: (?:was\s+|were\s+|is\s+)?not\s+found | does\s+not\s+exist | doesn't\s+exist | could\s+not\s+be\s+(?:found|loaded|opened|reached) | is\s+unavailable )
   | (?: unknown|no\s+such|undefined ) \s+ (?:tool|function|file|command|url|page|resource|method|endpoint)\b
   | invalid \s+ (?:\w+\s+)? (?:url|uri|argument|arguments|parameter|parameters|input|request|api[\ _]key|json|path|query|token|credentials|syntax|format) \b
@@ -254,7 +254,7 @@ const SHORT: &str = r#"(?ix)^(?:
   | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed?\s*out\b | timeout\b
   | (?: rate\s+limit(?:ed)?\b | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | unauthorized | forbidden | not\s+authorized
       | authentication\s+(?:failed|required) | service\s+unavailable | internal\s+server\s+error | bad\s+gateway )
-  | [\w./-]{1,60} \s* : \s* [^\n]{0,120}? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
+  | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
   | (?: exit\s+(?:code|status) | process\s+exited\s+with\s+(?:code|status) )\s*:?\s*[1-9]
 )"#;
 

@@ -21,6 +21,12 @@ const USER_BYTES: usize = 2048;
 /// A sentence is looked for within so many bytes on both sides of a match.
 const SENTENCE_BYTES: usize = 300;
 
+/// A marker or forbidden phrase is a few words at most.
+const MARK_BYTES: usize = 60;
+/// An instruction that spans more than this is two that happen to share words. Checked here, since
+/// bounded gaps in the patterns themselves would make their automata huge.
+const SPAN_BYTES: usize = 200;
+
 /// What the output must be like.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
@@ -118,7 +124,7 @@ struct Pattern {
 }
 
 /// A quoted marker or a tag, in the group `mark`.
-const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase|string|line|text|sentence|keyword)s?\s*:?\s*)?(?:['"`“](?:\\n|\s)*(?P<mark>[^'"`”\n]{2,60}?)(?:\\n)?['"`”]|(?P<tag></?[a-z][\w-]{1,30}>|\[[A-Z_]{3,30}\]))"#;
+const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase|string|line|text|sentence|keyword)s?\s*:?\s*)?(?:['"`“](?:\\n|\s)*(?P<mark>[^'"`”\n]+?)(?:\\n)?['"`”]|(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\]))"#;
 /// What the instruction is about: the model's own output.
 const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
 const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
@@ -127,7 +133,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let say = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, Make, Cues); 19] = [
         (
-            r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]{1,30}>|\[[A-Z_]{3,30}\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
+            r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
             |c| Some(Rule::EndsWith(mark(c)?)),
             &["stop", "end"],
         ),
@@ -152,22 +158,22 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             &["with"],
         ),
         (
-            format!(r#"{OUTPUT}\b[^.\n]{{0,60}}?\b(?:in|within|inside|between|with|using)\s+(?:the\s+)?['"`]?<(?P<tag>[a-z][\w-]{{1,30}})>(?:[^<\n]{{0,40}}</[a-z][\w-]{{1,30}}>)?['"`]?(?:\s+(?:xml\s+)?tags?)?"#),
+            format!(r#"{OUTPUT}\b[^.\n]*?\b(?:in|within|inside|between|with|using)\s+(?:the\s+)?['"`]?<(?P<tag>[a-z][\w-]+)>(?:[^<\n]*</[a-z][\w-]+>)?['"`]?(?:\s+(?:xml\s+)?tags?)?"#),
             |c| Some(Rule::Enclosed(c.name("tag")?.as_str().to_owned())),
             &["<"],
         ),
         (
-            format!(r"{say}\b[^.\n]{{0,60}}?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]{{0,40}}?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]{{0,30}}?\bjson\b|{say}\b[^.\n]{{0,40}}?\bjson\b[^.\n]{{0,20}}?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
+            format!(r"{say}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]*?\bjson\b|{say}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
             |_| Some(Rule::OnlyJson),
             &["json"],
         ),
         (
-            format!(r#"{say}\b[^.\n]{{0,40}}?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]{{0,40}}?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
+            format!(r#"{say}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
             |_| Some(Rule::OnlyYesOrNo),
             &["yes"],
         ),
         (
-            format!(r"{say}\b[^.\n]{{0,20}}?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
+            format!(r"{say}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
             |c| c.name("of").is_none().then_some(Rule::OnlyNumber),
             &["number", "integer", "numeric"],
         ),
@@ -207,17 +213,17 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             &["markdown"],
         ),
         (
-            r"(?:must|always|should)\b[^.\n]{0,60}?\b(?:in|within|inside|as)\s+(?:a|an)\s+(?:single\s+)?(?:(?P<lang>python|sql|bash|json|yaml|javascript|typescript|rust|java|html)\s+)?(?:markdown\s+)?(?:fenced\s+)?code\s*(?:block|fence)\b".to_owned(),
+            r"(?:must|always|should)\b[^.\n]*?\b(?:in|within|inside|as)\s+(?:a|an)\s+(?:single\s+)?(?:(?P<lang>python|sql|bash|json|yaml|javascript|typescript|rust|java|html)\s+)?(?:markdown\s+)?(?:fenced\s+)?code\s*(?:block|fence)\b".to_owned(),
             |c| Some(Rule::Fence(c.name("lang").map(|l| l.as_str().to_ascii_lowercase()))),
             &["code block", "code fence", "codeblock"],
         ),
         (
-            r#"(?:never|do\s+not|don't|must\s+not|avoid)\s+(?:ever\s+)?(?:say|saying|use|using|mention|mentioning|include|including|write|writing|output)\s+the\s+(?:exact\s+)?(?:word|phrase|term|expression)s?\s+['"`“](?P<mark>[^'"`”\n]{2,60})['"`”]"#.to_owned(),
-            |c| Some(Rule::Forbidden(c.name("mark")?.as_str().to_owned())),
+            r#"(?:never|do\s+not|don't|must\s+not|avoid)\s+(?:ever\s+)?(?:say|saying|use|using|mention|mentioning|include|including|write|writing|output)\s+the\s+(?:exact\s+)?(?:word|phrase|term|expression)s?\s+['"`“](?P<mark>[^'"`”\n]+)['"`”]"#.to_owned(),
+            |c| Some(Rule::Forbidden(mark(c)?)),
             &["word", "phrase", "term", "expression"],
         ),
         (
-            r"(?P<one>(?:only|at\s+most|exactly|no\s+more\s+than)\s+(?:call\s+|use\s+|make\s+|invoke\s+)?(?:one|1|a\s+single)\s+(?:tool|function)s?\s*(?:calls?)?\s+(?:at\s+a\s+time|at\s+once|(?:per|in\s+each|in\s+one|in\s+a\s+single|in\s+every)\s+(?:step|turn|message|response|action|iteration|request|reply))|\bone\s+(?:tool|function)(?:\s+call)?\s+at\s+a\s+time|(?:do\s+not|don't|never)\s+(?:call|make|use|invoke)\s+(?:multiple|more\s+than\s+one|several|parallel)\s+(?:tools?|functions?)(?:\s+calls?)?)|(?:must|always|have\s+to|required\s+to)\s+(?:first\s+)?(?:use|call|invoke|consult|query)\s+(?:(?P<some>(?:the|your|one\s+of\s+the|at\s+least\s+one|one\s+of\s+your)\s+(?:available\s+|provided\s+|given\s+)?tools?\b|tools\b|a\s+tool\b)|(?:the\s+|your\s+)?['\x22`]?(?P<name>[A-Za-z][\w.-]{1,60}?)['\x22`]?\s+(?:tool|function|agent|team\s+member)\b)|(?P<memory>(?:never|do\s+not|don't)\s+(?:answer|respond|reply)\s+(?:\w+\s+)?from\s+(?:your\s+)?(?:own\s+)?(?:memory|knowledge))".to_owned(),
+            r"(?P<one>(?:only|at\s+most|exactly|no\s+more\s+than)\s+(?:call\s+|use\s+|make\s+|invoke\s+)?(?:one|1|a\s+single)\s+(?:tool|function)s?\s*(?:calls?)?\s+(?:at\s+a\s+time|at\s+once|(?:per|in\s+each|in\s+one|in\s+a\s+single|in\s+every)\s+(?:step|turn|message|response|action|iteration|request|reply))|\bone\s+(?:tool|function)(?:\s+call)?\s+at\s+a\s+time|(?:do\s+not|don't|never)\s+(?:call|make|use|invoke)\s+(?:multiple|more\s+than\s+one|several|parallel)\s+(?:tools?|functions?)(?:\s+calls?)?)|(?:must|always|have\s+to|required\s+to)\s+(?:first\s+)?(?:use|call|invoke|consult|query)\s+(?:(?P<some>(?:the|your|one\s+of\s+the|at\s+least\s+one|one\s+of\s+your)\s+(?:available\s+|provided\s+|given\s+)?tools?\b|tools\b|a\s+tool\b)|(?:the\s+|your\s+)?['\x22`]?(?P<name>[A-Za-z][\w.-]+?)['\x22`]?\s+(?:tool|function|agent|team\s+member)\b)|(?P<memory>(?:never|do\s+not|don't)\s+(?:answer|respond|reply)\s+(?:\w+\s+)?from\s+(?:your\s+)?(?:own\s+)?(?:memory|knowledge))".to_owned(),
             tool_rule,
             &["tool", "function", "agent", "team member", "memory", "knowledge"],
         ),
@@ -230,7 +236,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
 
 fn mark(c: &Captures<'_>) -> Option<String> {
     let found = c.name("mark").or_else(|| c.name("tag"))?;
-    Some(found.as_str().trim().to_owned()).filter(|m| !m.is_empty())
+    Some(found.as_str().trim().to_owned()).filter(|m| (2..=MARK_BYTES).contains(&m.len()))
 }
 
 fn number(text: &str) -> Option<usize> {
@@ -291,7 +297,7 @@ fn read(text: &str) -> Vec<Instruction> {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {
-            let Some(whole) = captures.get(0) else { continue };
+            let Some(whole) = captures.get(0).filter(|m| m.len() <= SPAN_BYTES) else { continue };
             let sentence = sentence(&text, whole.start(), whole.end());
             let Some(rule) = (pattern.make)(&captures) else { continue };
             if let Some(instruction) = accept(rule, sentence)

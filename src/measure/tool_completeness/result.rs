@@ -102,10 +102,10 @@ fn hollow(value: &Value, depth: usize) -> bool {
 fn says_nothing_found(text: &str) -> bool {
     static NOTHING: LazyLock<Option<Regex>> = LazyLock::new(|| {
         pattern(concat!(
-            r"(?i)^[\W]{0,6}(?:(?:sorry|unfortunately)\W+)?(?:",
-            r"(?:there (?:are|were|is|was) )?no (?:\w+ ){0,3}?(?:results?|match(?:es|ing)?|documents?|records?|entr(?:y|ies)|items?|hits?|data|files?|pages?|rows?|information|articles?)\b[^.\n]{0,160}?(?:\bfound|\bavailable|\breturned|\bmatch(?:ed|ing)?|\bfor\b|\bexists?\b|\.|!|$)",
+            r"(?i)^[\W]*(?:(?:sorry|unfortunately)\W+)?(?:",
+            r"(?:there (?:are|were|is|was) )?no (?:\w+ ){0,3}?(?:results?|match(?:es|ing)?|documents?|records?|entr(?:y|ies)|items?|hits?|data|files?|pages?|rows?|information|articles?)\b[^.\n]*?(?:\bfound|\bavailable|\breturned|\bmatch(?:ed|ing)?|\bfor\b|\bexists?\b|\.|!|$)",
             r"|nothing (?:was )?found|0 (?:results|matches|hits|rows|documents)\b|(?:could not|couldn't|did not|didn't) find (?:any|a|the)?\b|not found\W*$",
-            r"|(?:your |the |this )?(?:search|query)\b[^.\n]{0,160}?(?:returned no|returned 0|did not (?:match|return)|found no|yielded no|has no results|had no results)",
+            r"|(?:your |the |this )?(?:search|query)\b[^.\n]*?(?:returned no|returned 0|did not (?:match|return)|found no|yielded no|has no results|had no results)",
             r"|\(?(?:empty|no output|no content|no results?)\)?\W*$)",
         ))
     });
