@@ -2,7 +2,7 @@
 //!
 //! A span is never decoded whole. On the way in [`request`] validates and splits (`check` is the
 //! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] look into what
-//! passes through; in between [`fields`] and [`value`] read where asked; on the way out [`write`]
+//! passes through; in between [`fields`] and [`value`] read where asked; on the way out [`mod@write`]
 //! appends fields and joins spans into requests. [`json`] turns OTLP/JSON into the same bytes and
 //! back; [`messages`] are the generated structs, for what is not on the data path. Everything here
 //! borrows where it can, is bounded by its input, and panics on no bytes.

@@ -33,7 +33,7 @@ struct Reach(Vec<Vec<usize>>);
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
-/// Agents deeper than [`MAX_DEPTH`] are not counted for those far above them.
+/// Agents deeper than `MAX_DEPTH` are not counted for those far above them.
 pub fn calls_beneath(scene: &Scene, memo: &Memo, i: usize) -> Vec<usize> {
     let reach: Rc<Reach> = memo.scene(|| {
         let mut all: Vec<Vec<usize>> = scene.agents.iter().map(|a| a.calls.clone()).collect();
