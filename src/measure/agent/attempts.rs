@@ -1,7 +1,7 @@
 //! Every tool call as an attempt: its arguments made comparable, and how it ended.
 //!
 //! In: the calls of a scene. Out: one [`Attempt`] a call, and the failing calls that were made
-//! again unchanged (001, table 2, tool abuse; issue: "repeating a call that just failed").
+//! again unchanged (001, table 2, tool abuse).
 //! A retry is no fault by itself: a passing outage deserves one, a success between two calls may
 //! have changed what the second one meets, and whoever succeeds at last was right to go on.
 

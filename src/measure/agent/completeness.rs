@@ -15,6 +15,7 @@ use crate::measure::anchors::{Defect, Findings, clip, unmeasured};
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Agent, Content};
+use crate::trace::Status;
 
 /// As in its attribute key.
 pub const NAME: &str = "completeness";
@@ -86,7 +87,8 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
 fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
     let reading = view.scene.readings.get(agent.at);
     // A run that ended in an error has no answer, whether or not one would have been recorded.
-    let broke = reading.is_some_and(|r| !r.errors.is_empty() && r.input_content == Content::Present);
+    let broke = agent.task.is_some()
+        && view.scene.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
     if agent.answer_content != Content::Present && !broke {
         return Err(Reason::NoContent);
     }
@@ -249,11 +251,7 @@ mod tests {
         broken.agents[0].answer_content = Content::Absent;
         broken.agents[0].llms.push(0);
         assert_eq!(on(&broken), Err(Reason::NoContent));
-        broken.readings[0].errors.push(crate::recognise::ErrorSign {
-            source: crate::recognise::ErrorSource::Exception,
-            kind: None,
-            message: Some("500".into()),
-        });
+        broken.tree.spans[0].status = Status::Error;
         assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
         assert_eq!(on(&handed), Err(Reason::NotApplicable));

@@ -185,7 +185,9 @@ impl<'a> Run<'a> {
                 }
                 findings.push(finding);
             }
-            before = before.max_by_call(Some((*n, first)));
+            if before.is_none_or(|(_, call)| call < first) {
+                before = Some((*n, first));
+            }
         }
     }
 
@@ -229,20 +231,6 @@ impl<'a> Run<'a> {
             let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id).take(8);
             let finding = Defect::NoReplan.found(rationale, self.step(*n));
             findings.push(ids.fold(finding, |f, id| f.citing(id)));
-        }
-    }
-}
-
-/// The later of two first calls.
-trait Latest {
-    fn max_by_call(self, other: Self) -> Self;
-}
-
-impl Latest for Option<(usize, usize)> {
-    fn max_by_call(self, other: Self) -> Self {
-        match (self, other) {
-            (Some(a), Some(b)) => Some(if a.1 > b.1 { a } else { b }),
-            (a, b) => a.or(b),
         }
     }
 }
