@@ -352,7 +352,7 @@ fn quoted(answer: &str) -> Vec<(usize, usize)> {
     let mut from = 0;
     for line in answer.split_inclusive('\n') {
         let straight: Vec<usize> = line.match_indices('"').map(|(at, _)| from + at).collect();
-        if straight.len() % 2 == 0 {
+        if straight.len().is_multiple_of(2) {
             out.extend(straight.chunks_exact(2).filter_map(|pair| Some((pair.first()? + 1, *pair.get(1)?))));
         }
         let mut open = None;
