@@ -2,6 +2,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+// Tests say what they skip and what they found.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 mod end_to_end;
 mod frameworks;
