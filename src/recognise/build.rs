@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::interpret::Interpreter;
 use super::message::Text;
-use super::read::Found;
+use super::read::{Found, Told};
 use super::reading::Reading;
 use super::scene::Scene;
 use super::table::Table;
@@ -30,8 +30,8 @@ pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
             found.log(table, &log.record);
         }
         let (service, scope) = around.of(&span.envelope, &mut interpreter.texts);
-        let (kind, lifecycle) = found.kind(table, scope);
-        weak.push(found.is_weak(table, scope));
+        let Told { kind, lifecycle, weak: only_named } = found.kind(table, scope);
+        weak.push(only_named);
         // A step's messages are its children's: they are read only where it may have to stand in
         // for an agent.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();

@@ -62,7 +62,7 @@ impl Recogniser {
     /// What an encoded span is, without reading its content.
     pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
         let found = read::Found::span(&self.table, span);
-        found.kind(&self.table, build::scope(envelope)).0
+        found.kind(&self.table, build::scope(envelope)).kind
     }
 
     /// The whole trace. `logs` may come in any order; those of unknown spans are left out.

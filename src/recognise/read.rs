@@ -33,6 +33,16 @@ pub(crate) struct Event<'a> {
     pub(crate) body: Value<'a>,
 }
 
+/// What a span is said to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) kind: Kind,
+    /// It only makes an agent.
+    pub(crate) lifecycle: bool,
+    /// Nothing but a model's name on the span says so.
+    pub(crate) weak: bool,
+}
+
 /// What one pass has found.
 #[derive(Debug, Default)]
 pub(crate) struct Found<'a> {
@@ -168,25 +178,21 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// What the span is, and whether it only makes an agent (conventions, section 5.7).
-    pub(crate) fn kind(&self, table: &Table, scope: &str) -> (Kind, bool) {
+    /// What the span is (conventions, section 5.7).
+    pub(crate) fn kind(&self, table: &Table, scope: &str) -> Told {
         if self.has(Meaning::Placeholder) {
-            return (Kind::Unknown, false);
+            return Told::default();
         }
-        // A model's name makes a span a model's call, unless it is named on an agent's span that
-        // used no tokens.
-        let model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
-        [self.kind, table.by_name(scope, self.name), model]
-            .into_iter()
-            .flatten()
-            .min_by_key(|says| (says.rank, says.order))
-            .map_or((Kind::Unknown, false), |says| (says.kind, says.lifecycle))
-    }
-
-    /// True when only a model's name on the span says that it is a model's call.
-    pub(crate) fn is_weak(&self, table: &Table, scope: &str) -> bool {
-        self.model_key.is_some()
-            && self.kind.or(table.by_name(scope, self.name)).is_none_or(|k| k.rank > Rank::ModelKey)
+        let Some(says) = table.by_name(scope, self.name, self.kind).filter(|s| s.rank < Rank::ModelKey)
+        else {
+            let weak = self.model_key.is_some();
+            // A model's name makes a span a model's call, unless it is named on an agent's span
+            // that used no tokens.
+            let model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
+            let says = model.or_else(|| table.by_name(scope, self.name, self.kind));
+            return says.map_or(Told::default(), |s| Told { kind: s.kind, lifecycle: s.lifecycle, weak });
+        };
+        Told { kind: says.kind, lifecycle: says.lifecycle, weak: false }
     }
 
     pub(crate) fn has(&self, meaning: Meaning) -> bool {
@@ -224,7 +230,7 @@ fn nested(piece: Piece) -> u8 {
 }
 
 fn better(best: &mut Option<KindSays>, says: KindSays) {
-    if best.is_none_or(|b| (says.rank, says.order) < (b.rank, b.order)) {
+    if says.beats(*best) {
         *best = Some(says);
     }
 }

@@ -76,6 +76,46 @@ pub(crate) struct KindSays {
     pub(crate) lifecycle: bool,
 }
 
+impl KindSays {
+    /// Counts more than `other`.
+    pub(crate) fn beats(&self, other: Option<KindSays>) -> bool {
+        other.is_none_or(|other| (self.rank, self.order) < (other.rank, other.order))
+    }
+}
+
+/// A statement about span names.
+#[derive(Debug)]
+struct NameSays {
+    scope: Box<str>,
+    begins: Box<str>,
+    /// `None` where the name has to be `begins` exactly.
+    ends: Option<Box<str>>,
+    says: KindSays,
+}
+
+impl NameSays {
+    fn new(rule: &NameRule, order: Order) -> NameSays {
+        let (begins, ends) = match rule.name.split_once('*') {
+            Some((begins, ends)) => (begins, Some(ends.into())),
+            None => (rule.name.as_str(), None),
+        };
+        let says = KindSays { rank: rule.rank, order, kind: rule.kind, lifecycle: false };
+        NameSays { scope: rule.scope.as_str().into(), begins: begins.into(), ends, says }
+    }
+
+    fn matches(&self, scope: &str, name: &str) -> bool {
+        let named = match &self.ends {
+            None => *self.begins == *name,
+            Some(ends) => {
+                name.len() >= self.begins.len() + ends.len()
+                    && name.starts_with(self.begins.as_ref())
+                    && name.ends_with(ends.as_ref())
+            }
+        };
+        named && scope.starts_with(self.scope.as_ref())
+    }
+}
+
 #[derive(Debug)]
 struct KindRule {
     rank: Rank,
@@ -115,7 +155,7 @@ pub(crate) struct Table {
     exact: Map<Box<str>, Entry>,
     groups: Map<Box<str>, Group>,
     open: Vec<(Box<str>, Field, Order)>,
-    names: Vec<(NameRule, Order)>,
+    names: Vec<NameSays>,
     pub(crate) events: Map<Box<str>, EventRule>,
     /// By convention, since `{}` is a value in one and nothing in another.
     absent: Vec<Vec<String>>,
@@ -203,7 +243,7 @@ impl Table {
         for flag in &from.flags {
             self.entry(&flag.key).flags.push((flag.means, flag.values.clone()));
         }
-        self.names.extend(from.names.iter().map(|rule| (rule.clone(), base)));
+        self.names.extend(from.names.iter().map(|rule| NameSays::new(rule, base)));
         for (name, rule) in &from.events {
             self.events.entry(name.as_str().into()).or_insert(*rule);
         }
@@ -256,18 +296,15 @@ impl Table {
             .find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_ref())?)))
     }
 
-    /// What the span's name says of its kind.
-    pub(crate) fn by_name(&self, scope: &str, name: &str) -> Option<KindSays> {
-        self.names
-            .iter()
-            .filter(|(rule, _)| scope.starts_with(&rule.scope) && matches(&rule.name, name))
-            .map(|(rule, order)| KindSays {
-                rank: rule.rank,
-                order: *order,
-                kind: rule.kind,
-                lifecycle: false,
-            })
-            .min_by_key(|says| (says.rank, says.order))
+    /// What the span's name says of its kind, where that counts more than `known`.
+    pub(crate) fn by_name(&self, scope: &str, name: &str, known: Option<KindSays>) -> Option<KindSays> {
+        let mut best = known;
+        for rule in &self.names {
+            if rule.says.beats(best) && rule.matches(scope, name) {
+                best = Some(rule.says);
+            }
+        }
+        best
     }
 
     /// The value is one that its convention writes for "not recorded".
@@ -366,14 +403,4 @@ fn index(text: &str) -> Option<(u32, &str)> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     Some((digits.parse().ok()?, rest))
-}
-
-/// `*` at either end, or once inside, matches anything.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((begin, end)) => {
-            name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
-        }
-    }
 }
