@@ -1,6 +1,6 @@
 //! The one integration binary: the crate and its commands as their users meet them.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 // Tests say what they skip and what they found.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
