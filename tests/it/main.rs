@@ -1,7 +1,6 @@
 //! The one integration binary: the crate and its commands as their users meet them.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // Tests say what they skip and what they found.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
