@@ -1,0 +1,324 @@
+//! The whole processor under load, over loopback gRPC: `cargo bench --bench load`.
+//!
+//! This process is generator and sink; between them stands, each in a process of its own, a raw
+//! pass-through or the `otel-verdict` binary, without metrics and with all rules. Out, beside each
+//! other: spans a second, CPU seconds per million spans, latency from the request that completes a
+//! trace until the trace is at the sink, and resident bytes of buffered spans. Linux only: CPU and
+//! memory are read from `/proc`.
+#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+
+// Each bench uses its part.
+#[allow(dead_code)]
+mod corpus;
+mod relay;
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corpus::{Corpus, MARK, TRACES};
+use relay::Client;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Requests in flight at once.
+const IN_FLIGHT: usize = 8;
+/// Share of its own throughput at which a stand's latency is measured.
+const PACE: f64 = 0.2;
+/// How long latency is measured.
+const PACED: Duration = Duration::from_secs(6);
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, role, from, to] = &arguments[..]
+        && role == "pass-through"
+    {
+        return relay::pass_through(from.parse().unwrap(), to.parse().unwrap()).await;
+    }
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: CPU and memory are read from /proc, which this system has not");
+    }
+    let sink = Sink::start().await;
+    for (corpus, rounds) in [(Corpus::agent(TRACES), 8), (Corpus::small(TRACES), 40)] {
+        println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
+        println!(
+            "{:<16} {:>9} {:>14} {:>6} {:>9} {:>9} {:>9}",
+            "", "spans/s", "CPU s/million", "x", "paced/s", "p50 ms", "p99 ms"
+        );
+        let mut base = None;
+        for kind in Kind::ALL {
+            let stand = Stand::start(kind, &sink, "0s").await;
+            let (rate, cpu) = throughput(&stand, &sink, &corpus, rounds).await;
+            let (p50, p99) = latency(&stand, &sink, &corpus, rate * PACE).await;
+            let x = cpu / *base.get_or_insert(cpu);
+            println!(
+                "{:<16} {rate:>9.0} {cpu:>14.2} {x:>6.2} {:>9.0} {p50:>9.2} {p99:>9.2}",
+                kind.name(),
+                rate * PACE
+            );
+        }
+        memory(&sink, &corpus).await;
+    }
+}
+
+/// What stands between generator and sink.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    PassThrough,
+    WithoutMetrics,
+    AllRules,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::PassThrough, Kind::WithoutMetrics, Kind::AllRules];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::PassThrough => "pass-through",
+            Kind::WithoutMetrics => "without metrics",
+            Kind::AllRules => "all rules",
+        }
+    }
+}
+
+/// A running process, stopped when dropped.
+struct Stand {
+    child: Child,
+    client: Client,
+    /// Holds the configuration for as long as it runs.
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // It may have ended by itself, which shows elsewhere.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stand {
+    async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Stand {
+        let folder = tempfile::tempdir().unwrap();
+        let [grpc, http, admin] = free_ports();
+        let mut command = match kind {
+            Kind::PassThrough => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args(["pass-through".to_owned(), grpc.to_string(), sink.addr.to_string()]);
+                command
+            }
+            _ => {
+                let file = folder.path().join("config.yaml");
+                std::fs::write(&file, configuration(kind, [grpc, http, admin], sink.addr, quiet)).unwrap();
+                let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+                command.arg("run").arg("--config").arg(file);
+                command
+            }
+        };
+        let child = command.stdout(Stdio::null()).spawn().expect("the process starts");
+        Stand { child, client: Client::connect(grpc).await, _folder: folder }
+    }
+
+    /// CPU seconds that the process has used.
+    fn cpu(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // Fields 14 and 15, utime and stime, in ticks of 10 ms; the name before them may hold spaces.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    }
+
+    /// Resident bytes of the process.
+    fn resident(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0
+    }
+
+    /// Sends everything, [`IN_FLIGHT`] requests at a time.
+    async fn send(&self, requests: &[Bytes]) {
+        let slots = Arc::new(Semaphore::new(IN_FLIGHT));
+        for request in requests {
+            let slot = slots.clone().acquire_owned().await.unwrap();
+            let (client, request) = (self.client.clone(), request.clone());
+            tokio::spawn(async move {
+                client.export(relay::TRACES, request).await;
+                drop(slot);
+            });
+        }
+        let _all = slots.acquire_many(IN_FLIGHT as u32).await.unwrap();
+    }
+}
+
+fn free_ports() -> [SocketAddr; 3] {
+    let listen = || std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let all = [listen(), listen(), listen()];
+    all.map(|listener| listener.local_addr().unwrap())
+}
+
+fn configuration(kind: Kind, [grpc, http, admin]: [SocketAddr; 3], sink: SocketAddr, quiet: &str) -> String {
+    let metrics = match kind {
+        Kind::WithoutMetrics => {
+            let all = otel_verdict::measure::catalog::names();
+            let off: Vec<String> = all.map(|name| format!("{name}: {{ enabled: false }}")).collect();
+            format!("emit: [attributes], metrics: {{ {} }}", off.join(", "))
+        }
+        _ => "metrics: {}".to_owned(),
+    };
+    format!(
+        r#"
+receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: "{grpc}" }}, http: {{ endpoint: "{http}" }} }} }} }}
+verdict: {{ close: {{ quiet: {quiet} }}, {metrics} }}
+exporters: {{ otlp_grpc: {{ endpoint: "{sink}", tls: {{ insecure: true }} }} }}
+admin: {{ endpoint: "{admin}" }}
+service: {{ exporters: [otlp_grpc], log_level: warn }}
+"#
+    )
+}
+
+/// The destination: knows each span by the trace id that begins with the corpus's mark.
+struct Sink {
+    addr: SocketAddr,
+    spans: Arc<AtomicUsize>,
+    /// When the last span of a trace came, while that is of interest.
+    last: Arc<Mutex<Option<HashMap<Trace, Instant>>>>,
+}
+
+/// Round and number, as the trace id's second half has them.
+type Trace = [u8; 8];
+
+impl Sink {
+    async fn start() -> Sink {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let spans = Arc::new(AtomicUsize::new(0));
+        let last = Arc::new(Mutex::new(None));
+        let (count, times) = (spans.clone(), last.clone());
+        tokio::spawn(relay::serve(listener, move |path, message| {
+            let now = Instant::now();
+            if path == relay::TRACES {
+                let mut times: std::sync::MutexGuard<'_, Option<HashMap<Trace, Instant>>> =
+                    times.lock().unwrap();
+                for trace in traces(&message) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    if let Some(times) = &mut *times {
+                        times.insert(trace, now);
+                    }
+                }
+            }
+            std::future::ready(Bytes::new())
+        }));
+        Sink { addr, spans, last }
+    }
+
+    /// Waits until so many spans have come since `before`.
+    async fn wait(&self, before: usize, spans: usize) {
+        for _ in 0..6_000 {
+            if self.spans.load(Ordering::Relaxed) - before >= spans {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{} of {spans} spans came", self.spans.load(Ordering::Relaxed) - before);
+    }
+}
+
+/// The trace ids in a request, one a span.
+fn traces(message: &[u8]) -> impl Iterator<Item = Trace> + '_ {
+    memchr::memmem::find_iter(message, &MARK).filter_map(|at| message.get(at + 8..at + 16)?.try_into().ok())
+}
+
+/// Spans a second, and CPU seconds per million spans, at full load.
+async fn throughput(stand: &Stand, sink: &Sink, corpus: &Corpus, rounds: u32) -> (f64, f64) {
+    let warm = corpus.renewed(u32::MAX);
+    let before = sink.spans.load(Ordering::Relaxed);
+    stand.send(&warm.requests).await;
+    sink.wait(before, corpus.spans).await;
+    let before = sink.spans.load(Ordering::Relaxed);
+    let (cpu, mut took) = (stand.cpu(), Duration::ZERO);
+    for round in 0..rounds {
+        let corpus = corpus.renewed(round);
+        let began = Instant::now();
+        stand.send(&corpus.requests).await;
+        sink.wait(before, corpus.spans * (round as usize + 1)).await;
+        took += began.elapsed();
+    }
+    let spans = f64::from(rounds) * corpus.spans as f64;
+    (spans / took.as_secs_f64(), (stand.cpu() - cpu) / spans * 1e6)
+}
+
+/// Milliseconds from sending the request with a trace's root until all of it is at the sink: the
+/// median and the 99th percentile, at `pace` spans a second.
+async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> (f64, f64) {
+    *sink.last.lock().unwrap() = Some(HashMap::new());
+    let mut sent: HashMap<Trace, Instant> = HashMap::new();
+    let began = Instant::now();
+    let before = sink.spans.load(Ordering::Relaxed);
+    let mut due = 0;
+    for round in 1_000_000.. {
+        let corpus = corpus.renewed(round);
+        for request in &corpus.requests {
+            let at = began + Duration::from_secs_f64(due as f64 / pace);
+            tokio::time::sleep_until(at.into()).await;
+            let now = Instant::now();
+            for trace in traces(request) {
+                due += 1;
+                // The root comes last, so that the last request with a trace is the one that closes it.
+                sent.insert(trace, now);
+            }
+            let (client, request) = (stand.client.clone(), request.clone());
+            tokio::spawn(async move { client.export(relay::TRACES, request).await });
+        }
+        if began.elapsed() > PACED {
+            break;
+        }
+    }
+    sink.wait(before, due).await;
+    let arrived = sink.last.lock().unwrap().take().unwrap();
+    let mut all: Vec<f64> =
+        sent.iter().map(|(trace, sent)| arrived[trace].duration_since(*sent).as_secs_f64() * 1e3).collect();
+    all.sort_by(f64::total_cmp);
+    (all[all.len() / 2], all[all.len() * 99 / 100])
+}
+
+/// What a buffered span costs: with every trace open, and with 1 in 16 left open.
+async fn memory(sink: &Sink, corpus: &Corpus) {
+    let payload = corpus.payload as f64 / corpus.spans as f64;
+    let row = |name: &str, resident: f64, spans: f64| {
+        let each = resident / spans;
+        println!(
+            "{name:<28} {each:>6.0} B/span resident, payload {payload:.0} B: +{:.0} B, {:.2} x",
+            each - payload,
+            each / payload
+        );
+    };
+    let stand = Stand::start(Kind::WithoutMetrics, sink, "1h").await;
+    stand.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
+    let before = stand.resident();
+    let rounds = if payload > 1_000.0 { 2 } else { 20 };
+    for round in 0..rounds {
+        stand.send(&corpus.renewed(round).requests).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    row("all open", stand.resident() - before, (rounds as usize * corpus.spans) as f64);
+    drop(stand);
+
+    let stand = Stand::start(Kind::WithoutMetrics, sink, "0s").await;
+    let before_spans = sink.spans.load(Ordering::Relaxed);
+    stand.send(&corpus.renewed(u32::MAX).requests).await;
+    sink.wait(before_spans, corpus.spans).await;
+    let before = stand.resident();
+    let before_spans = sink.spans.load(Ordering::Relaxed);
+    let rounds = rounds * 4;
+    let kept = corpus.some_open();
+    for round in 0..rounds {
+        stand.send(&kept.renewed(round).requests).await;
+        sink.wait(before_spans, (round as usize + 1) * (kept.spans - kept.open)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    row("1 trace in 16 open", stand.resident() - before, (rounds as usize * kept.open) as f64);
+}

@@ -1,0 +1,218 @@
+//! The same work done in several ways: requests in, traces put together, about 5 attributes a span
+//! appended, requests out. Every path returns the bytes that it would send, so that a test can
+//! tell that it did the work.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::rc::Rc;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use otel_verdict::annotate::{self, Emission, Emit, Note};
+use otel_verdict::assemble::{Assembler, Close, Closing};
+use otel_verdict::config::{Period, Verdict};
+use otel_verdict::measure::{Measured, Measurement, Value as Measure};
+use otel_verdict::pipeline::Engine;
+use otel_verdict::propagate::{self, TraceVerdict, Verdicts};
+use otel_verdict::recognise::Scene;
+use otel_verdict::trace::Tree;
+use otel_verdict::wire::request::{self, Interner};
+use prost::Message;
+
+/// What a path made.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Bytes of the requests that it would send.
+    pub bytes: usize,
+    /// Spans in them.
+    pub spans: usize,
+    /// Traces that closed.
+    pub traces: usize,
+}
+
+/// A way to do the work.
+pub type Path = fn(&[Bytes]) -> Done;
+
+/// All of them, by name.
+pub const PATHS: [(&str, Path); 5] = [
+    ("memcpy", memcpy),
+    ("prost codec", prost_codec),
+    ("prost", prost),
+    ("ours", ours),
+    ("ours, all rules", rules),
+];
+
+/// Copies the bytes once: what nothing can be faster than.
+pub fn memcpy(requests: &[Bytes]) -> Done {
+    let mut done = Done::default();
+    for request in requests {
+        done.bytes += black_box(request.to_vec()).len();
+    }
+    done
+}
+
+/// Decodes every request with opentelemetry-proto and encodes it again; nothing between.
+pub fn prost_codec(requests: &[Bytes]) -> Done {
+    let mut done = Done::default();
+    for request in requests {
+        let decoded = ExportTraceServiceRequest::decode(request.clone()).expect("the corpus decodes");
+        done.bytes += black_box(decoded.encode_to_vec()).len();
+    }
+    done
+}
+
+/// What stands around a span.
+type Place = (Rc<Option<Resource>>, Rc<Option<InstrumentationScope>>);
+
+/// A trace being put together from decoded spans; spans know their place by its number.
+#[derive(Default)]
+struct Decoded {
+    spans: Vec<(usize, Span)>,
+    places: Vec<Place>,
+}
+
+/// Decodes fully, groups by trace, closes on the root, appends 5 attributes a span, encodes.
+pub fn prost(requests: &[Bytes]) -> Done {
+    let mut done = Done::default();
+    let mut open: HashMap<[u8; 16], Decoded> = HashMap::new();
+    for request in requests {
+        let decoded = ExportTraceServiceRequest::decode(request.clone()).expect("the corpus decodes");
+        let mut closed = Vec::new();
+        for resource_spans in decoded.resource_spans {
+            let resource = Rc::new(resource_spans.resource);
+            for scope_spans in resource_spans.scope_spans {
+                let scope = Rc::new(scope_spans.scope);
+                for span in scope_spans.spans {
+                    let id: [u8; 16] = span.trace_id.as_slice().try_into().expect("16 bytes");
+                    if span.parent_span_id.is_empty() {
+                        closed.push(id);
+                    }
+                    let trace = open.entry(id).or_default();
+                    if !trace.places.last().is_some_and(|last| Rc::ptr_eq(&last.1, &scope)) {
+                        trace.places.push((Rc::clone(&resource), Rc::clone(&scope)));
+                    }
+                    trace.spans.push((trace.places.len() - 1, span));
+                }
+            }
+        }
+        for trace in closed.into_iter().filter_map(|id| open.remove(&id)) {
+            done.traces += 1;
+            done.spans += trace.spans.len();
+            done.bytes += black_box(encode(trace)).len();
+        }
+    }
+    done
+}
+
+fn encode(trace: Decoded) -> Vec<u8> {
+    let mut resource_spans: Vec<ResourceSpans> = trace
+        .places
+        .iter()
+        .map(|(resource, scope)| ResourceSpans {
+            resource: Option::clone(resource),
+            scope_spans: vec![ScopeSpans { scope: Option::clone(scope), ..Default::default() }],
+            ..Default::default()
+        })
+        .collect();
+    for (place, mut span) in trace.spans {
+        span.attributes.extend([
+            string("verdict.result", "pass"),
+            double("verdict.instruction_following.score", 5.0),
+            string("verdict.instruction_following.result", "pass"),
+            string("verdict.error_detection.label", "valid"),
+            string("verdict.error_detection.result", "pass"),
+        ]);
+        resource_spans[place].scope_spans[0].spans.push(span);
+    }
+    ExportTraceServiceRequest { resource_spans }.encode_to_vec()
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..Default::default() }
+}
+
+fn string(key: &str, value: &str) -> KeyValue {
+    attribute(key, Value::StringValue(value.to_owned()))
+}
+
+fn double(key: &str, value: f64) -> KeyValue {
+    attribute(key, Value::DoubleValue(value))
+}
+
+/// Our receive-to-export path without metrics: the same 5 attributes, made up for every span.
+pub fn ours(requests: &[Bytes]) -> Done {
+    let emission = Emission { emit: vec![Emit::Attributes], ..Emission::default() };
+    assemble(requests, |closing| {
+        let note = note(&closing);
+        let tree = Tree::new(closing.trace, closing.spans);
+        let measurements: Vec<Measurement> = (0..tree.len()).flat_map(made_up).collect();
+        let verdicts =
+            Verdicts { of: vec![Some(propagate::Verdict::Pass); tree.len()], trace: TraceVerdict::default() };
+        let scene = Scene { tree, ..Scene::default() };
+        annotate::annotate(&scene, &measurements, &verdicts, &note, &emission, MAX_REQUEST)
+    })
+}
+
+/// The same with every rule: recognised, measured, propagated, annotated, log events and all.
+pub fn rules(requests: &[Bytes]) -> Done {
+    static ENGINE: LazyLock<Engine> =
+        LazyLock::new(|| Engine::new(&Verdict::default(), true).expect("the defaults hold"));
+    assemble(requests, |closing| {
+        let judged = ENGINE.judge(closing, NOW, &mut |_, _| ());
+        ENGINE.annotate(&judged)
+    })
+}
+
+fn made_up(at: usize) -> [Measurement; 2] {
+    let value = |metric, value| Measurement {
+        at,
+        metric,
+        outcome: Ok(Measured { value, passed: true, findings: Vec::new() }),
+        judge: "rules/1".into(),
+    };
+    [value("instruction_following", Measure::Score(5.0)), value("error_detection", Measure::Label("valid"))]
+}
+
+/// As the pipeline has it.
+const MAX_REQUEST: usize = 4 << 20;
+/// Any time will do.
+const NOW: u64 = 1_800_000_000_000_000_000;
+
+fn note(closing: &Closing) -> Note {
+    Note {
+        reason: closing.reason,
+        revision: 1,
+        passed: Some(true),
+        changed: true,
+        incomplete: closing.incomplete,
+        now: NOW,
+    }
+}
+
+/// Takes requests apart, puts traces together, and has each closed one annotated.
+fn assemble(requests: &[Bytes], mut conclude: impl FnMut(Closing) -> annotate::Annotated) -> Done {
+    let envelopes = Interner::default();
+    // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.
+    let mut assembler = Assembler::new(Close { quiet: Period(Duration::ZERO), ..Close::default() });
+    let now = Instant::now();
+    let mut done = Done::default();
+    for request in requests {
+        let split = request::split(request, "verdict.", &envelopes).expect("the corpus is well formed");
+        for group in split.groups {
+            assembler.add(group.trace, group.spans, |_| None, now);
+        }
+        for closing in assembler.poll(now) {
+            let annotated = black_box(conclude(closing));
+            done.traces += 1;
+            done.spans += annotated.spans.iter().map(|piece| piece.items as usize).sum::<usize>();
+            done.bytes += annotated.spans.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+        }
+    }
+    done
+}

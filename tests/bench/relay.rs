@@ -1,0 +1,128 @@
+//! Raw gRPC for the load harness: messages stay bytes. Generator and sink speak it, and so does
+//! the pass-through that the processor is held against: it sends every request on as it came and
+//! answers once that was answered.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes};
+use http::uri::PathAndQuery;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status};
+
+/// `TraceService/Export`.
+pub const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// Larger than any request of the corpora, or made of them.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// A codec that does nothing.
+#[derive(Clone, Copy)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Raw;
+    type Decoder = Raw;
+
+    fn encoder(&mut self) -> Raw {
+        Raw
+    }
+
+    fn decoder(&mut self) -> Raw {
+        Raw
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+/// A connection to a server.
+#[derive(Clone)]
+pub struct Client(tonic::client::Grpc<Channel>);
+
+impl Client {
+    /// Connects, waiting for a server that is still starting.
+    pub async fn connect(to: SocketAddr) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("an address is a URI");
+        for _ in 0..500 {
+            if let Ok(channel) = endpoint.connect().await {
+                return Client(tonic::client::Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("nobody listens on {to}");
+    }
+
+    /// Sends one request; a busy server is asked again.
+    pub async fn export(&self, path: &'static str, message: Bytes) -> Bytes {
+        let mut grpc = self.0.clone();
+        loop {
+            grpc.ready().await.expect("the server is there");
+            let path = PathAndQuery::from_static(path);
+            match grpc.unary(Request::new(message.clone()), path, Raw).await {
+                Ok(response) => return response.into_inner(),
+                Err(status) if status.code() == tonic::Code::Unavailable => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(status) => panic!("refused: {status}"),
+            }
+        }
+    }
+}
+
+/// Serves every method of every service with `take`, which gets the path and the message.
+pub async fn serve<F>(
+    listener: TcpListener,
+    take: impl Fn(String, Bytes) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Bytes> + Send + 'static,
+{
+    let router = axum::Router::new().fallback(move |request: http::Request<axum::body::Body>| {
+        let take = take.clone();
+        async move {
+            let path = request.uri().path().to_owned();
+            let method = tower::service_fn(move |request: Request<Bytes>| {
+                let answer = take(path.clone(), request.into_inner());
+                async move { Ok::<_, Status>(Response::new(answer.await)) }
+            });
+            tonic::server::Grpc::new(Raw).max_decoding_message_size(MAX_MESSAGE).unary(method, request).await
+        }
+    });
+    let routes = tonic::service::Routes::from(router);
+    let server = Server::builder().tcp_nodelay(true).add_routes(routes);
+    server.serve_with_incoming(TcpListenerStream::new(listener)).await.expect("the listener works");
+}
+
+/// The process that the processor is held against: what comes in on `from` goes out to `to`.
+pub async fn pass_through(from: SocketAddr, to: SocketAddr) {
+    let client = Client::connect(to).await;
+    let listener = TcpListener::bind(from).await.expect("the port is free");
+    serve(listener, move |path, message| {
+        let client = client.clone();
+        async move {
+            assert_eq!(path, TRACES);
+            client.export(TRACES, message).await
+        }
+    })
+    .await;
+}
