@@ -31,7 +31,7 @@ const BROKEN: usize = 2;
 const NOTED: f64 = 4.0;
 
 static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or)\b").ok()
+    Regex::new(r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b").ok()
 });
 
 /// See the module.
@@ -295,6 +295,7 @@ mod tests {
             "Search with web_search",
             "If the result is unclear, open the page with visit_page",
             "Use calculator or mental arithmetic",
+            "Find the row (e.g., with visit_page)",
             "Confirm the heights on a second source",
         ];
         let scene = planned(&plan, &[("web_search", "hits")]).answers("836").build();

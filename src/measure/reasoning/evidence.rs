@@ -13,9 +13,14 @@ use crate::recognise::Text;
 
 /// Past this many distinct numbers the index is full: nothing more is called unsupported.
 const MAX_VALUES: usize = 50_000;
-/// Up to this many numbers, differences, sums, products and ratios of any two are looked for.
-/// Among more, almost any number is the difference of some two: only numbers in play count then.
+/// Most numbers among which any two may be combined.
 const PAIRS_AMONG: usize = 400;
+/// Of n numbers there are about n² sums and differences: among many, almost any number is one of
+/// them, and that it is proves nothing. So many chance hits are put up with; past them only the
+/// numbers in play count: those that the model itself used, and results that stand alone.
+const CHANCE: f64 = 2.0;
+/// Numbers that the model itself used, kept at most, the latest.
+const SPOKEN: usize = 400;
 /// Up to this many numbers, sums and differences of any three are looked for.
 const TRIPLES_AMONG: usize = 40;
 /// Bytes that phrase searches may read per trace, in all: evidence can be large, answers many.
@@ -44,6 +49,11 @@ const FACTORS: [f64; 18] = [
 
 /// A number shown this finely (three digits) is not met by chance as a ratio of two others.
 const SHARP: f64 = 1e-3;
+
+/// How many of [`FACTORS`] are decimal prefixes.
+const PREFIXES: usize = 5;
+/// Up to this many numbers, other conversions are looked for too.
+const CONVERTED_AMONG: usize = 60;
 
 /// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +90,8 @@ pub struct Evidence<'a> {
     fresh: Vec<(f64, bool)>,
     /// Numbers that only an unsupported answer brought into the run.
     tainted: Vec<f64>,
+    /// Numbers that the model used in what it said and asked for.
+    spoken: Vec<f64>,
     /// Results that stand alone ("836"): the outcome of one computation.
     lone: Vec<(f64, &'a str)>,
     searched: usize,
@@ -112,6 +124,16 @@ impl<'a> Evidence<'a> {
             && is_lone(text, &n)
         {
             self.lone.push((n.value, text));
+        }
+    }
+
+    /// Notes the numbers of what the model itself said or asked for: no evidence, but where they
+    /// stand in the evidence too, it was reckoning with them.
+    pub fn speak(&mut self, text: &str) {
+        let spoken = &mut self.spoken;
+        numbers::scan(text, |n| spoken.push(n.value));
+        if spoken.len() > 2 * SPOKEN {
+            spoken.drain(..spoken.len() - SPOKEN);
         }
     }
 
@@ -189,27 +211,30 @@ impl<'a> Evidence<'a> {
 
     fn converts(&self, value: f64, grain: f64) -> bool {
         let rough = grain.max(value * 5e-4);
-        FACTORS.iter().any(|f| {
+        // The first factors are decimal prefixes; the others meet something by chance among many.
+        let many = self.operands.len() > CONVERTED_AMONG;
+        let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
+        factors.iter().any(|f| {
             within(&self.operands, (value - rough) / f, (value + rough) / f)
                 || within(&self.operands, (value - rough) * f, (value + rough) * f)
-        }) || within(&self.operands, (value - rough - 32.0) / 1.8, (value + rough - 32.0) / 1.8)
-            || within(&self.operands, (value - rough) * 1.8 + 32.0, (value + rough) * 1.8 + 32.0)
+        }) || (!many
+            && (within(&self.operands, (value - rough - 32.0) / 1.8, (value + rough - 32.0) / 1.8)
+                || within(&self.operands, (value - rough) * 1.8 + 32.0, (value + rough) * 1.8 + 32.0)))
     }
 
     fn derives(&self, value: f64, grain: f64, in_play: &[f64]) -> bool {
-        let mut few: Vec<f64>;
-        let pool: &[f64] = if self.operands.len() <= PAIRS_AMONG {
-            few = self.operands.clone();
-            few.extend_from_slice(in_play);
-            few.sort_by(f64::total_cmp);
-            few.dedup();
-            &few
+        let n = self.operands.len();
+        let chance = (n * n) as f64 * 2.0 * grain / value.max(1.0);
+        let mut pool: Vec<f64> = in_play.to_vec();
+        if n <= PAIRS_AMONG && chance <= CHANCE {
+            pool.extend_from_slice(&self.operands);
         } else {
-            few = in_play.to_vec();
-            few.extend(self.lone.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
-            few.sort_by(f64::total_cmp);
-            &few
-        };
+            pool.extend(self.lone.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
+            pool.extend(self.spoken.iter().rev().take(SPOKEN).filter(|v| self.stands(**v, 0.0)));
+        }
+        pool.sort_by(f64::total_cmp);
+        pool.dedup();
+        let pool = pool.as_slice();
         // Ratios shown coarsely prove something among few numbers only: of n numbers there are n²
         // ratios, and some is near any two-digit number. Between the answer's own numbers always.
         let sharp = grain / value <= SHARP || (pool.len() * pool.len()) as f64 * grain / value <= 0.5;
@@ -380,6 +405,16 @@ mod tests {
         let n = numbers::all("800 m")[0];
         assert_eq!(e.supports(&n, true, &[]), Support::Seen);
         assert_eq!(e.supports(&n, false, &[]), Support::None);
+    }
+
+    #[test]
+    fn among_many_numbers_only_those_the_model_used_are_reckoned_with() {
+        let page: String = (0..150).map(|i| format!("row {}.37 ", 1000 + i * 37)).collect();
+        let t = texts(&[&page]);
+        let mut e = evidence(&t);
+        assert_eq!(support(&mut e, "2738"), Support::None, "two of 150 rows lie so far apart by chance");
+        e.speak("the rows 1037.37 and 3775.37 matter");
+        assert_eq!(support(&mut e, "2738"), Support::Derived);
     }
 
     #[test]

@@ -120,6 +120,9 @@ impl<'a> History<'a> {
         while let Some(&at) = self.llms.get(self.next_llm).filter(|at| **at <= until) {
             self.next_llm += 1;
             self.read_prompt(at);
+            if at < until {
+                self.hear(at);
+            }
         }
     }
 
@@ -136,6 +139,18 @@ impl<'a> History<'a> {
         }
         let secondhand = call.tool.is_some_and(|t| self.delegations.contains(&t));
         self.evidence.add(result, if secondhand { Source::Told } else { Source::World });
+    }
+
+    /// Notes what the model said and asked for.
+    fn hear(&mut self, at: Idx) {
+        let Some(reading) = self.scene.readings.get(at) else { return };
+        for part in reading.output.iter().flat_map(|m| &m.parts) {
+            match part {
+                Part::Text(text) | Part::Reasoning(text) => self.evidence.speak(text),
+                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.speak(a)),
+                _ => {}
+            }
+        }
     }
 
     fn read_prompt(&mut self, at: Idx) {
