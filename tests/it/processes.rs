@@ -156,7 +156,12 @@ fn what_is_replayed_to_run_comes_out_judged_when_it_is_told_to_stop() {
     let folder = tempfile::tempdir().unwrap();
     let out: PathBuf = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
-    assert!(running.get("/readyz").starts_with("HTTP/1.1 200"));
+    // Listeners are there before everything behind them is.
+    let begun = Instant::now();
+    while !running.get("/readyz").starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it never became ready");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
     assert!(text(&sent.stderr).contains("3 requests sent, 0 refused"), "{}", text(&sent.stderr));
