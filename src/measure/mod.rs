@@ -272,7 +272,7 @@ pub mod memo;
 pub mod pattern;
 pub mod reasoning;
 #[cfg(test)]
-mod recorded;
+mod tests;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schema;
