@@ -70,12 +70,16 @@ pub fn annotate(
     emission: &Emission,
     max_size: usize,
 ) -> Annotated {
-    let by_span = by_span(measurements, scene.tree.len());
+    let sorted = by_span(measurements);
+    let mut rest = &sorted[..];
     let mut out = Annotated::default();
-    let mut appended = Vec::with_capacity(scene.tree.len() * 64);
+    // What a passing measurement takes, with its share of the verdict.
+    let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
     let mut ranges: Vec<Range<usize>> = Vec::with_capacity(scene.tree.len());
     let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
-    for (i, own) in by_span.iter().enumerate() {
+    for i in 0..scene.tree.len() {
+        let own;
+        (own, rest) = rest.split_at(rest.iter().take_while(|m| m.at == i).count());
         let start = appended.len();
         let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
         if emission.has(Emit::Attributes) && !kept {
@@ -174,13 +178,10 @@ fn write_spans(
     write::requests(&items, max_size)
 }
 
-/// Each span's measurements, in their order.
-fn by_span(measurements: &[Measurement], spans: usize) -> Vec<Vec<&Measurement>> {
-    let mut by = vec![Vec::new(); spans];
-    for m in measurements {
-        if let Some(own) = by.get_mut(m.at) {
-            own.push(m);
-        }
-    }
-    by
+/// The measurements by span, those of one span in their order.
+fn by_span(measurements: &[Measurement]) -> Vec<&Measurement> {
+    let mut sorted: Vec<&Measurement> = measurements.iter().collect();
+    // Which they mostly are already.
+    sorted.sort_by_key(|m| m.at);
+    sorted
 }

@@ -8,10 +8,10 @@
 //! An assembler owns the traces of one shard and is used by one task; the hash of the trace id
 //! chooses the shard.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
-use crate::trace::{Attached, Span, TraceId};
+use crate::trace::{Attached, ById, Span, TraceId};
 
 mod config;
 mod open;
@@ -119,11 +119,11 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Assembler {
     close: Close,
-    open: HashMap<TraceId, Open>,
+    open: ById<TraceId, Open>,
     /// Every open trace once, under a time not later than its deadline. A deadline that moves
     /// back leaves the entry: it is looked at again when that time comes.
     filed: BTreeSet<(Instant, TraceId)>,
-    closed: HashMap<TraceId, Remembered>,
+    closed: ById<TraceId, Remembered>,
     /// Closed traces, oldest first: what is forgotten next.
     oldest: VecDeque<TraceId>,
     ready: Vec<Closing>,
@@ -136,9 +136,9 @@ impl Assembler {
     pub fn new(close: Close) -> Assembler {
         Assembler {
             close,
-            open: HashMap::new(),
+            open: ById::default(),
             filed: BTreeSet::new(),
-            closed: HashMap::new(),
+            closed: ById::default(),
             oldest: VecDeque::new(),
             ready: Vec::new(),
             bytes: 0,

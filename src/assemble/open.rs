@@ -1,13 +1,14 @@
 //! One open trace: its spans so far, what it still waits for, and when it should close.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::Entry;
 use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::Reason;
 use super::config::Times;
-use crate::trace::{Attached, Span, SpanId};
+use crate::trace::{Attached, ById, Span, SpanId};
 
 /// What is known of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +29,7 @@ pub(super) struct Open {
     /// The deadline it is filed under; see `Assembler`.
     pub filed: Instant,
     times: Times,
-    ids: HashMap<SpanId, Seen>,
+    ids: ById<SpanId, Seen>,
     /// Spans beyond the first of their id; a set, so that a sender who repeats one id a hundred
     /// thousand times costs no more than one who does not.
     twins: HashSet<Bytes>,
@@ -56,7 +57,7 @@ impl Open {
             last: now,
             filed: now,
             times,
-            ids: HashMap::new(),
+            ids: ById::default(),
             twins: HashSet::new(),
             awaited: 0,
             awaited_remote: 0,
@@ -66,20 +67,25 @@ impl Open {
 
     pub fn add(&mut self, span: Span, now: Instant) -> Added {
         self.last = now;
-        match self.ids.get(&span.id) {
-            Some(&Seen::Here(first)) => {
-                let same_as_first = self.spans.get(first as usize).is_some_and(|s| s.bytes == span.bytes);
-                if same_as_first || !self.twins.insert(span.bytes.clone()) {
-                    return Added::Duplicate;
-                }
+        let here = Seen::Here(self.spans.len() as u32);
+        match self.ids.entry(span.id) {
+            Entry::Vacant(new) => {
+                new.insert(here);
             }
-            known => {
-                if let Some(&Seen::Awaited { remote }) = known {
+            Entry::Occupied(mut known) => match *known.get() {
+                Seen::Awaited { remote } => {
                     self.awaited -= 1;
                     self.awaited_remote -= usize::from(remote);
+                    known.insert(here);
                 }
-                self.ids.insert(span.id, Seen::Here(self.spans.len() as u32));
-            }
+                Seen::Here(first) => {
+                    let first = self.spans.get(first as usize);
+                    if first.is_some_and(|s| s.bytes == span.bytes) || !self.twins.insert(span.bytes.clone())
+                    {
+                        return Added::Duplicate;
+                    }
+                }
+            },
         }
         if span.parent.is_zero() {
             self.ended_root |= span.end != 0;

@@ -231,15 +231,27 @@ impl Settings {
 
     /// Whether `metric` is wanted on the span `at`.
     pub fn enabled(&self, metric: &str, scene: &Scene, at: Idx) -> bool {
-        let general = match metric {
+        let general = self.general(metric);
+        let special = self.overrides(metric).iter().filter(|o| o.enabled.is_some());
+        special.into_iter().find(|o| o.holds(scene, at)).and_then(|o| o.enabled).unwrap_or(general)
+    }
+
+    /// Whether `metric` is wanted where no override says otherwise.
+    fn general(&self, metric: &str) -> bool {
+        match metric {
             "error_detection" => self.error_detection.enabled,
             "avoidance" => self.avoidance.enabled,
             "latency" => self.latency.enabled,
             "tokens" => self.tokens.enabled,
             _ => self.scored(metric).is_some_and(|s| s.enabled),
-        };
-        let special = self.overrides(metric).iter().filter(|o| o.enabled.is_some());
-        special.into_iter().find(|o| o.holds(scene, at)).and_then(|o| o.enabled).unwrap_or(general)
+        }
+    }
+
+    /// Whether any metric may be wanted anywhere. If not, spans need not even be read.
+    pub fn any(&self) -> bool {
+        super::catalog::names().any(|metric| {
+            self.general(metric) || self.overrides(metric).iter().any(|o| o.enabled == Some(true))
+        })
     }
 
     /// The threshold of a scored metric on the span `at`; a score below it fails.

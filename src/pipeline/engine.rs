@@ -22,6 +22,8 @@ pub struct Engine {
     policies: Policies,
     emission: Emission,
     annotates: bool,
+    /// Some metric is switched on.
+    measures: bool,
 }
 
 /// A trace, judged.
@@ -49,6 +51,7 @@ impl Engine {
             policies: config.propagation.clone(),
             emission: config.emission(),
             annotates,
+            measures: config.metrics.any(),
         })
     }
 
@@ -66,6 +69,11 @@ impl Engine {
         took: &mut dyn FnMut(&'static str, std::time::Duration),
     ) -> Judged {
         let tree = Tree::new(closing.trace, closing.spans);
+        if !self.measures {
+            let note = note(&closing.before, closing.reason, closing.incomplete, None, now);
+            let scene = Scene { tree, incomplete: closing.incomplete, ..Scene::default() };
+            return Judged { scene, measurements: Vec::new(), verdicts: Verdicts::default(), note };
+        }
         let scene = self.recogniser.scene(tree, &closing.logs, closing.incomplete);
         let mut since = Instant::now();
         let measurements = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {

@@ -4,7 +4,9 @@
 //! whose indexes every later stage uses. Order of arrival never shows: spans are sorted by start
 //! time, then id, before they are linked.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,12 +18,29 @@ pub use tree::Tree;
 pub type Idx = usize;
 
 /// 16 bytes, never all zero once a span has been accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct TraceId(pub [u8; 16]);
 
 /// 8 bytes; all zero means "none" (a root's parent).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct SpanId(pub [u8; 8]);
+
+/// A map by trace or span id. Every span is looked up several times, so its hash is a fast one;
+/// its seed is random, since ids come from outside.
+pub type ById<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+// As one number: derived, an array is hashed with its length and byte by byte.
+impl Hash for TraceId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from_ne_bytes(self.0));
+    }
+}
+
+impl Hash for SpanId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from_ne_bytes(self.0));
+    }
+}
 
 impl TraceId {
     /// True for the all-zero id, which OTLP calls invalid.

@@ -1,8 +1,6 @@
 //! From spans in any order to an arena tree: sorted, de-duplicated links, cycles cut.
 
-use std::collections::HashMap;
-
-use super::{Idx, Span, SpanId, TraceId};
+use super::{ById, Idx, Span, SpanId, TraceId};
 
 /// One trace's spans, sorted by start time then id, linked to parents and children.
 ///
@@ -14,7 +12,9 @@ pub struct Tree {
     /// The spans; an [`Idx`] points into this.
     pub spans: Vec<Span>,
     parent: Vec<Option<Idx>>,
-    children: Vec<Vec<Idx>>,
+    /// Every span that has a parent, by parent; `child_of[i]` says where those of `i` begin.
+    children: Vec<Idx>,
+    child_of: Vec<usize>,
     top: Vec<Idx>,
     order: Vec<Idx>,
 }
@@ -31,7 +31,7 @@ impl Tree {
                 .cmp(&(b.start, b.id, b.end, b.parent))
                 .then_with(|| a.bytes.cmp(&b.bytes))
         });
-        let mut by_id: HashMap<SpanId, Idx> = HashMap::with_capacity(spans.len());
+        let mut by_id: ById<SpanId, Idx> = ById::with_capacity_and_hasher(spans.len(), Default::default());
         for (i, span) in spans.iter().enumerate() {
             by_id.entry(span.id).or_insert(i);
         }
@@ -41,21 +41,37 @@ impl Tree {
             .map(|(i, span)| by_id.get(&span.parent).copied().filter(|&p| p != i && !span.parent.is_zero()))
             .collect();
         cut_cycles(&mut parent);
-        let mut children = vec![Vec::new(); spans.len()];
-        let mut top = Vec::new();
-        for (i, p) in parent.iter().enumerate() {
-            match p {
-                Some(p) => children[*p].push(i),
-                None => top.push(i),
+        let mut tree = Tree { id, spans, parent, ..Tree::default() };
+        tree.link_children();
+        let mut stack: Vec<Idx> = tree.top.iter().rev().copied().collect();
+        tree.order.reserve_exact(tree.spans.len());
+        while let Some(i) = stack.pop() {
+            tree.order.push(i);
+            stack.extend(tree.children(i).iter().rev());
+        }
+        tree
+    }
+
+    /// From parents to `top` and to children, which keep the spans' order.
+    fn link_children(&mut self) {
+        self.child_of = vec![0; self.spans.len() + 1];
+        for (i, parent) in self.parent.iter().enumerate() {
+            match parent {
+                Some(p) => self.child_of[p + 1] += 1,
+                None => self.top.push(i),
             }
         }
-        let mut order = Vec::with_capacity(spans.len());
-        let mut stack: Vec<Idx> = top.iter().rev().copied().collect();
-        while let Some(i) = stack.pop() {
-            order.push(i);
-            stack.extend(children[i].iter().rev());
+        for i in 1..self.child_of.len() {
+            self.child_of[i] += self.child_of[i - 1];
         }
-        Tree { id, spans, parent, children, top, order }
+        let mut next = self.child_of.clone();
+        self.children = vec![0; self.spans.len() - self.top.len()];
+        for (i, parent) in self.parent.iter().enumerate() {
+            if let Some(p) = parent {
+                self.children[next[*p]] = i;
+                next[*p] += 1;
+            }
+        }
     }
 
     /// Number of spans.
@@ -75,7 +91,7 @@ impl Tree {
 
     /// Children in order of start time, then id.
     pub fn children(&self, i: Idx) -> &[Idx] {
-        &self.children[i]
+        &self.children[self.child_of[i]..self.child_of[i + 1]]
     }
 
     /// Spans without a parent in this tree: roots, and orphans of a partial trace.
@@ -103,7 +119,7 @@ impl Tree {
         let mut stack = vec![i];
         std::iter::from_fn(move || {
             let next = stack.pop()?;
-            stack.extend(self.children[next].iter().rev());
+            stack.extend(self.children(next).iter().rev());
             Some(next)
         })
     }

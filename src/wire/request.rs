@@ -9,7 +9,6 @@
 //! the frame around spans is broken is the whole request [`Malformed`]. Fields of the request
 //! beside `resource_spans`, of which OTLP defines none, have no span to go with and end here.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use bytes::Bytes;
 use super::check::{self, MAX_DEPTH, Scan};
 use super::fields::Malformed;
 pub use super::intern::Interner;
-use crate::trace::{Envelope, Span, SpanId, Status, TraceId};
+use crate::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
 
 /// Fields 1-16, which OTLP defines for `Span`.
 const SPAN: u32 = 0x1_fffe;
@@ -288,7 +287,7 @@ const FEW: usize = 16;
 #[derive(Default)]
 struct Traces {
     all: Vec<Total>,
-    by_id: HashMap<TraceId, usize>,
+    by_id: ById<TraceId, usize>,
     last: usize,
 }
 

@@ -317,7 +317,7 @@ fn small_trace(trace: u32) -> Vec<(usize, Span)> {
             let frame = Frame { trace, id, parent, start: id, end: 2 * last - id };
             let attributes = vec![
                 text("http.request.method", "GET"),
-                text("http.route", format!("/items/{{id}}/{}", WORDS[dice.below(30) as usize])),
+                text("http.route", format!("/{}", WORDS[dice.below(30) as usize])),
                 int("http.response.status_code", 200),
             ];
             (0, span(&frame, "GET /items/{id}", 3, attributes))
@@ -359,7 +359,7 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     let mut run = Run {
         trace,
         flat: trace.is_multiple_of(2),
-        system: format!("You are a support agent of a shop. {}", dice.prose(1_700)),
+        system: format!("You are a support agent of a shop. {}", dice.prose(1_500)),
         task: format!("Where is order {}? {}", 10_000 + trace, dice.prose(220)),
         answer: String::new(),
         turns,
@@ -401,7 +401,7 @@ fn turn(dice: &mut Dice, n: usize) -> Turn {
         "step": n,
         "items": (0..4).map(|_| json!({"sku": dice.below(1 << 40), "price": dice.below(10_000), "note": dice.prose(90)})).collect::<Vec<_>>(),
         "updated": format!("2026-01-{:02}T10:{:02}:00Z", 1 + dice.below(28), dice.below(60)),
-        "note": dice.prose(330),
+        "note": dice.prose(300),
     });
     Turn {
         said: format!("I will call {call} to find out more. {}", dice.prose(190)),

@@ -31,7 +31,12 @@ fn main() {
     let mut rows = Vec::new();
     for corpus in [Corpus::agent(TRACES), Corpus::small(TRACES)] {
         let each = corpus.payload / corpus.spans;
-        println!("{}: {} spans of {each} bytes in {} requests", corpus.name, corpus.spans, corpus.requests.len());
+        println!(
+            "{}: {} spans of {each} bytes in {} requests",
+            corpus.name,
+            corpus.spans,
+            corpus.requests.len()
+        );
         let mut group = criterion.benchmark_group(corpus.name);
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
         group.throughput(Throughput::Elements(corpus.spans as u64));

@@ -12,6 +12,7 @@ use regex::Regex;
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
 use crate::measure::anchors::{Defect, Findings, clip, unmeasured};
+use crate::measure::pattern::pattern;
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Agent, Content};
@@ -28,13 +29,14 @@ const NAMING_ANSWER: usize = 80;
 const MAX_FIELDS: usize = 12;
 
 static NUMBER_WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?i)\d|\b(no|none|zero|nil|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|both|equal(ly)?|same|[IVXLC]{2,})\b",
     )
-    .ok()
 });
 static FIELDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#).ok()
+    pattern(
+        r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#,
+    )
 });
 
 /// See the module.

@@ -13,6 +13,7 @@ use regex::Regex;
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::pattern::pattern;
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
 use crate::recognise::{Agent, Content, Plan};
 
@@ -31,7 +32,9 @@ const BROKEN: usize = 2;
 const NOTED: f64 = 4.0;
 
 static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b").ok()
+    pattern(
+        r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b",
+    )
 });
 
 /// See the module.

@@ -42,7 +42,7 @@ pub struct Request {
 
 macro_rules! pattern {
     ($name:ident, $re:expr) => {
-        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new($re).ok());
+        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| crate::measure::pattern::pattern($re));
     };
 }
 

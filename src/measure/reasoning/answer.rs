@@ -10,6 +10,7 @@ use regex::Regex;
 
 use crate::measure::agent::attempts::is_finishing;
 use crate::measure::anchors::clip;
+use crate::measure::pattern::pattern;
 use crate::recognise::{Reading, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
@@ -81,10 +82,9 @@ fn collect(value: &serde_json::Value, out: &mut String) {
 /// is given: what it held is not to be seen here.
 fn literals_of_call(text: &str) -> Option<String> {
     static LITERAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+        pattern(
             r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#,
         )
-        .ok()
     });
     let found = LITERAL.as_ref()?.captures_iter(text).last()?;
     let literal = found.iter().skip(1).flatten().next()?.as_str();
@@ -94,10 +94,9 @@ fn literals_of_call(text: &str) -> Option<String> {
 /// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
 pub fn masked(text: &str) -> String {
     static NOT_PROSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+        pattern(
             r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b",
         )
-        .ok()
     });
     let Some(pattern) = NOT_PROSE.as_ref() else { return text.to_owned() };
     pattern

@@ -10,6 +10,8 @@ use regex::Regex;
 
 use super::answer::sentences;
 
+use crate::measure::pattern::pattern;
+
 /// A claim in a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim<'t> {
@@ -22,13 +24,12 @@ pub struct Claim<'t> {
 }
 
 static BY_TOOL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#,
     )
-    .ok()
 });
 static BY_SELF: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?ix)
         \b(?:I|we)(?:['’]ve|\ have|\ also|\ just|\ already|\ then|\ carefully|\ personally|\ independently|\ successfully)*\ +
           (?:double-checked|cross-checked|cross-referenced|verified|confirmed|checked|validated|visited|opened|accessed|consulted|fetched|read|reviewed|looked\ (?:at|up|through)|searched|browsed)\b
@@ -38,14 +39,12 @@ static BY_SELF: LazyLock<Option<Regex>> = LazyLock::new(|| {
         | \bmy\ (?:web\ )?search(?:es)?\ (?:shows?|showed|revealed|found|confirms?|confirmed|results?)\b
         | \bas\ (?:verified|confirmed|checked)\ (?:on|with|by|against|using)\b",
     )
-    .ok()
 });
 /// A sentence with one of these says what was not, may not or will be done.
 static NOT_DONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$",
     )
-    .ok()
 });
 
 /// The claims of `prose`, one a sentence at most.

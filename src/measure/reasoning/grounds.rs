@@ -32,7 +32,7 @@ const NAMES_WITHIN: usize = 1500;
 
 macro_rules! pattern {
     ($name:ident, $re:expr) => {
-        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new($re).ok());
+        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| crate::measure::pattern::pattern($re));
     };
 }
 
