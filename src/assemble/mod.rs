@@ -9,7 +9,7 @@
 //! chooses the shard.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::trace::{Attached, ById, Span, TraceId};
 
@@ -20,6 +20,10 @@ mod tests;
 
 pub use config::{Close, Override};
 use open::{Added, Open};
+
+/// A trace that had something new within this time is being written: closing it early would make
+/// its next spans late, and free little.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a trace closed; written on its root as `verdict.trace.close_reason`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -146,11 +150,14 @@ impl Assembler {
         }
     }
 
-    /// Takes one trace's spans out of one request. `service` is asked once, when the trace opens.
+    /// Takes one trace's spans out of one request. `held` is the size of the allocation that they
+    /// share: it is charged whole, since one span keeps all of it. `service` is asked once, when
+    /// the trace opens.
     pub fn add(
         &mut self,
         trace: TraceId,
         spans: impl IntoIterator<Item = Span>,
+        held: usize,
         service: impl FnOnce(&Span) -> Option<String>,
         now: Instant,
     ) -> Tally {
@@ -166,15 +173,17 @@ impl Assembler {
             let service = if close.by_service.is_empty() { None } else { service(first) };
             Open::new(now, close.times(service.as_deref()))
         });
-        let before = (open.bytes, open.spans.len());
         for span in spans {
             match open.add(span, now) {
                 Added::New => tally.kept += 1,
                 Added::Duplicate => tally.duplicates += 1,
             }
         }
-        self.bytes += open.bytes - before.0;
-        self.spans += open.spans.len() - before.1;
+        if tally.kept > 0 {
+            open.bytes += held;
+            self.bytes += held;
+            self.spans += tally.kept;
+        }
         self.refile(trace);
         tally
     }
@@ -223,6 +232,24 @@ impl Assembler {
             self.shut(trace, reason);
         }
         self.filed.clear();
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Closes traces early to free about `bytes`: the largest first, among those that had nothing
+    /// new since [`BUSY`].
+    pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<Closing> {
+        let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
+        let mut largest: Vec<(usize, TraceId)> =
+            self.open.iter().filter(|(_, open)| idle(open)).map(|(&id, open)| (open.bytes, id)).collect();
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let mut freed = 0;
+        for (size, trace) in largest {
+            if freed >= bytes {
+                break;
+            }
+            freed += size;
+            self.shut(trace, Reason::Pressure);
+        }
         std::mem::take(&mut self.ready)
     }
 

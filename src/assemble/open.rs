@@ -97,7 +97,6 @@ impl Open {
                 Seen::Awaited { remote }
             });
         }
-        self.bytes += span.bytes.len();
         self.spans.push(span);
         Added::New
     }

@@ -42,7 +42,8 @@ impl Bench {
 
     fn add(&mut self, at: u64, spans: impl IntoIterator<Item = Span>) -> Tally {
         let spans: Vec<Span> = spans.into_iter().collect();
-        self.assembler.add(T, spans, |_| Some("shop".to_owned()), self.start + secs(at))
+        let held = spans.iter().map(|s| s.bytes.len()).sum();
+        self.assembler.add(T, spans, held, |_| Some("shop".to_owned()), self.start + secs(at))
     }
 
     fn poll(&mut self, at: u64) -> Vec<(Reason, usize, bool)> {
@@ -176,7 +177,7 @@ fn shutdown_closes_all_in_order_of_age() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
     for n in [3u8, 1, 2] {
-        assembler.add(TraceId([n; 16]), [span(1, 0)], |_| None, now + secs(u64::from(n)));
+        assembler.add(TraceId([n; 16]), [span(1, 0)], 2, |_| None, now + secs(u64::from(n)));
     }
     let ids: Vec<TraceId> = assembler.close_all(Reason::Shutdown).iter().map(|c| c.trace).collect();
     assert_eq!(ids, [TraceId([1; 16]), TraceId([2; 16]), TraceId([3; 16])]);
@@ -190,4 +191,33 @@ fn logs_whose_spans_never_come_are_let_go() {
     bench.assembler.attach(T, log, bench.start);
     assert_eq!(bench.poll(300), []);
     assert_eq!((bench.assembler.bytes(), bench.assembler.traces()), (0, 0));
+}
+
+#[test]
+fn under_pressure_the_largest_idle_traces_go_first() {
+    let mut assembler = Assembler::new(Close::default());
+    let now = Instant::now();
+    for (n, held) in [(1u8, 10), (2, 500), (3, 100), (4, 9000)] {
+        let at = if n == 4 { now + secs(60) } else { now };
+        assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
+    }
+    let closed = assembler.relieve(550, now + secs(60));
+    let ids: Vec<(TraceId, Reason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
+    // The fourth is by far the largest, but it is being written.
+    assert_eq!(ids, [(TraceId([2; 16]), Reason::Pressure), (TraceId([3; 16]), Reason::Pressure)]);
+    assert_eq!((assembler.traces(), assembler.bytes()), (2, 9010));
+}
+
+#[test]
+fn an_allocation_is_charged_whole_while_one_of_its_spans_is_held() {
+    let mut assembler = Assembler::new(Close::default());
+    let now = Instant::now();
+    let add = |assembler: &mut Assembler, spans: Vec<Span>| assembler.add(T, spans, 1000, |_| None, now);
+    add(&mut assembler, vec![span(2, 1)]);
+    assert_eq!(assembler.bytes(), 1000);
+    // Resends alone free their allocation; a new span among them keeps it.
+    add(&mut assembler, vec![span(2, 1)]);
+    assert_eq!(assembler.bytes(), 1000);
+    add(&mut assembler, vec![span(2, 1), span(3, 1)]);
+    assert_eq!(assembler.bytes(), 2000);
 }

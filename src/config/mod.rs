@@ -29,7 +29,7 @@ mod tests;
 pub use issue::Invalid;
 pub use load::{Lookup, Source, from_sources, load};
 pub use service::{Memory, Service};
-pub use units::{Period, Secret, Size};
+pub use units::{MemoryBudget, Period, Secret, Size};
 pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};
 
 use load::Sections;

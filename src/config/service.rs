@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Period, Size};
+use super::{MemoryBudget, Period};
 use crate::telemetry::log::Format;
 
 /// `service:`
@@ -43,16 +43,12 @@ impl Service {
 }
 
 /// `memory:`
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
-    /// Default 1GiB. Bytes of buffered spans above which requests are refused before they are
-    /// read, with a time to retry: senders wait instead of losing spans.
-    pub budget: Size,
-}
-
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { budget: Size(1 << 30) }
-    }
+    /// Default `auto`: half of what the container, else the machine, has. Bytes that buffered
+    /// spans may take. From nine tenths of it the largest idle traces are closed early, marked
+    /// `verdict.incomplete`; when all is used, requests are refused before they are read, with a
+    /// time to retry: senders wait instead of losing spans.
+    pub budget: MemoryBudget,
 }

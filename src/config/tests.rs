@@ -67,7 +67,10 @@ fn later_files_override_key_by_key() {
 
 #[test]
 fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
-    assert_eq!(load("memory: { budget: '${env:BUDGET}' }").unwrap().memory.budget, Size(4096));
+    assert_eq!(
+        load("memory: { budget: '${env:BUDGET}' }").unwrap().memory.budget,
+        MemoryBudget::Bytes(Size(4096))
+    );
     let found = faults("memory: { budget: '${env:TOKEN}' }\nverdict: { mode: '${env:TOKEN}' }");
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");

@@ -120,6 +120,50 @@ impl JsonSchema for Period {
     }
 }
 
+/// A number of bytes, or `auto`: as much as the machine suggests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryBudget {
+    /// From the container's limit or the machine's memory, when the process starts.
+    #[default]
+    Auto,
+    /// So many bytes.
+    Bytes(Size),
+}
+
+impl Serialize for MemoryBudget {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            MemoryBudget::Auto => s.serialize_str("auto"),
+            MemoryBudget::Bytes(size) => size.serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MemoryBudget {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<MemoryBudget, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(d)? {
+            Written::Number(bytes) => Ok(MemoryBudget::Bytes(Size(bytes))),
+            Written::Text(text) if text == "auto" => Ok(MemoryBudget::Auto),
+            Written::Text(text) => text.parse().map(MemoryBudget::Bytes).map_err(de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for MemoryBudget {
+    fn schema_name() -> Cow<'static, str> {
+        "MemoryBudget".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1073741824, 1GiB, or auto" })
+    }
+}
+
 const UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),

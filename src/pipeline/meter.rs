@@ -84,11 +84,6 @@ impl Meter {
         self.telemetry.verdicts.close_to_export(time);
     }
 
-    /// Bytes of spans in open traces, over all shards.
-    pub fn buffered_bytes(&self) -> u64 {
-        self.telemetry.traces.buffered_bytes.get().max(0) as u64
-    }
-
     /// Traces, spans and bytes of one shard, before and now.
     pub fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
         let traces = &self.telemetry.traces;

@@ -25,6 +25,7 @@ use crate::wire::write::{self, Item};
 use crate::wire::{logs, metrics};
 
 mod engine;
+mod memory;
 mod meter;
 pub mod offline;
 mod select;
@@ -32,6 +33,7 @@ pub mod service;
 mod shard;
 
 pub use engine::{Engine, Judged};
+use memory::{Budget, Held, SPAN_OVERHEAD};
 use shard::{Shard, Shared, Work};
 
 /// Requests that may wait for one shard. Beyond it senders wait, and new ones are refused.
@@ -52,8 +54,6 @@ pub struct Pipeline {
     envelopes: Interner,
     prefix: String,
     select: Option<Select>,
-    /// Bytes that may be buffered before senders are told to wait.
-    budget: u64,
     tasks: TaskTracker,
 }
 
@@ -70,7 +70,10 @@ impl Pipeline {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
         let engine = Engine::new(verdict, !shadow)?;
-        let shared = Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), shadow });
+        let budget = Budget::new(config.memory.budget);
+        tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
+        let shared =
+            Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), budget, shadow });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared, verdict.close.clone())).collect();
         Ok(Arc::new(Pipeline {
@@ -80,7 +83,6 @@ impl Pipeline {
             envelopes: Interner::default(),
             prefix: verdict.prefix.clone(),
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
-            budget: config.memory.budget.0,
             tasks,
         }))
     }
@@ -132,14 +134,14 @@ impl Pipeline {
                 _ => self.forward_groups(&groups).await,
             }
         }
-        let dealt = self.deal(groups, |group| group.trace, Work::Spans).await;
+        let dealt = self.deal(groups, |group| group.trace, held, Work::Spans).await;
         self.shared.meter.taken(good, &dealt);
         dealt.map(|()| accepted)
     }
 
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
         let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        self.deal(found.gen_ai, |record| record.trace, Work::Logs).await?;
+        self.deal(found.gen_ai, |record| record.trace, |record| record.bytes.len(), Work::Logs).await?;
         self.forward(Signal::Logs, body, found.records).await;
         Ok(Accepted::default())
     }
@@ -155,7 +157,8 @@ impl Pipeline {
         &self,
         items: Vec<T>,
         trace: impl Fn(&T) -> TraceId,
-        work: impl Fn(Vec<T>) -> Work,
+        size: impl Fn(&T) -> usize,
+        work: impl Fn(Vec<T>, Held) -> Work,
     ) -> Result<(), Refused> {
         if items.is_empty() {
             return Ok(());
@@ -175,7 +178,10 @@ impl Pipeline {
             let place = inbox.reserve().await.map_err(|_| Refused::ShuttingDown)?;
             places.push((place, items));
         }
-        places.into_iter().for_each(|(place, items)| place.send(work(items)));
+        for (place, items) in places {
+            let held = self.shared.budget.hold(items.iter().map(&size).sum());
+            place.send(work(items, held));
+        }
         Ok(())
     }
 
@@ -204,8 +210,7 @@ impl Intake for Pipeline {
     fn pressure(&self) -> Option<Duration> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
         let full = inboxes.iter().any(|inbox| inbox.capacity() == 0);
-        let over = self.shared.meter.buffered_bytes() > self.budget;
-        (full || over).then_some(RETRY).or_else(|| self.shared.exporters.pressure())
+        (full || self.shared.budget.is_full()).then_some(RETRY).or_else(|| self.shared.exporters.pressure())
     }
 
     fn offer(&self, offer: Offer) -> Answer<'_> {
@@ -227,6 +232,11 @@ fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>, close: Close) -> mpsc::Sende
     let (inbox, work) = mpsc::channel(INBOX);
     tasks.spawn(Shard::new(Arc::clone(shared), Assembler::new(close)).run(work));
     inbox
+}
+
+/// What a group is charged.
+fn held(group: &Group) -> usize {
+    group.size + group.spans.len() * SPAN_OVERHEAD
 }
 
 fn count(groups: &[Group]) -> u64 {

@@ -69,7 +69,7 @@ impl Evaluation {
                 let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
                 for group in split.groups {
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
-                    self.assembler.add(group.trace, group.spans, service, self.now);
+                    self.assembler.add(group.trace, group.spans, group.size, service, self.now);
                 }
                 Ok(split.rejected)
             }

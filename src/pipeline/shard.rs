@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::engine::{Engine, Judged};
+use super::memory::{Budget, Held, SPAN_OVERHEAD};
 use super::meter::Meter;
 use super::select;
 use crate::annotate::Annotated;
@@ -28,16 +29,16 @@ const LARGE_BYTES: usize = 2 << 20;
 const LARGE_AT_ONCE: usize = 2;
 /// Requests taken from the inbox before closing what is due.
 const BURST: usize = 64;
-/// How long to sleep with no trace open; any other end of the sleep is as good.
-const IDLE: Duration = Duration::from_secs(3600);
+/// How long to sleep at most: memory may get scarce by what other shards hold.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// What a shard is given.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Spans of traces of this shard.
-    Spans(Vec<Group>),
+    Spans(Vec<Group>, Held),
     /// Log records that belong to such spans.
-    Logs(Vec<GenAiRecord>),
+    Logs(Vec<GenAiRecord>, Held),
     /// Close everything, export it, and say when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     pub engine: Engine,
     pub exporters: Arc<Exporters>,
     pub meter: Meter,
+    pub budget: Arc<Budget>,
     pub shadow: bool,
 }
 
@@ -71,7 +73,8 @@ impl Shard {
         let timer = sleep_until((Instant::now() + IDLE).into());
         tokio::pin!(timer);
         loop {
-            let due = self.assembler.next_deadline().unwrap_or_else(|| Instant::now() + IDLE);
+            let latest = Instant::now() + IDLE;
+            let due = self.assembler.next_deadline().map_or(latest, |at| at.min(latest));
             if timer.deadline().into_std() != due {
                 timer.as_mut().reset(due.into());
             }
@@ -89,6 +92,7 @@ impl Shard {
             }
             self.close_due().await;
             self.gauge();
+            self.relieve().await;
         }
         self.flush().await;
     }
@@ -96,14 +100,14 @@ impl Shard {
     async fn take(&mut self, work: Work) {
         let now = Instant::now();
         match work {
-            Work::Spans(groups) => {
+            Work::Spans(groups, _held) => {
                 for group in groups {
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
-                    let tally = self.assembler.add(group.trace, group.spans, service, now);
+                    let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
                 }
             }
-            Work::Logs(records) => {
+            Work::Logs(records, _held) => {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.assembler.attach(trace, Attached { span, record: bytes }, now);
                 }
@@ -120,6 +124,18 @@ impl Shard {
         for closing in self.assembler.poll(Instant::now()) {
             self.conclude(closing).await;
         }
+    }
+
+    /// Closes large idle traces early where memory is scarce.
+    async fn relieve(&mut self) {
+        let excess = self.shared.budget.excess();
+        if excess == 0 {
+            return;
+        }
+        for closing in self.assembler.relieve(excess, Instant::now()) {
+            self.conclude(closing).await;
+        }
+        self.gauge();
     }
 
     async fn flush(&mut self) {
@@ -147,8 +163,12 @@ impl Shard {
             }
         }
         let shared = Arc::clone(&self.shared);
+        let held = shared.budget.hold(bytes + closing.spans.len() * SPAN_OVERHEAD);
         let runtime = tokio::runtime::Handle::current();
-        self.elsewhere.spawn_blocking(move || runtime.block_on(conclude(&shared, closing)));
+        self.elsewhere.spawn_blocking(move || {
+            let _held = held;
+            runtime.block_on(conclude(&shared, closing))
+        });
     }
 
     fn remember(&mut self, done: Result<(TraceId, Remembered), tokio::task::JoinError>) {
@@ -162,6 +182,8 @@ impl Shard {
     fn gauge(&mut self) {
         let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
         self.shared.meter.buffered(self.gauged, now);
+        let held = |(_, spans, bytes): (usize, usize, usize)| bytes + spans * SPAN_OVERHEAD;
+        self.shared.budget.shift(held(self.gauged), held(now));
         self.gauged = now;
     }
 }

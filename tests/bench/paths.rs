@@ -205,7 +205,7 @@ fn assemble(requests: &[Bytes], mut conclude: impl FnMut(Closing) -> annotate::A
     for request in requests {
         let split = request::split(request, "verdict.", &envelopes).expect("the corpus is well formed");
         for group in split.groups {
-            assembler.add(group.trace, group.spans, |_| None, now);
+            assembler.add(group.trace, group.spans, group.size, |_| None, now);
         }
         for closing in assembler.poll(now) {
             let annotated = black_box(conclude(closing));
