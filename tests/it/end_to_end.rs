@@ -255,3 +255,39 @@ async fn a_late_span_follows_marked_as_late() {
     let out = read(&process.stop().await.requests());
     assert_eq!(out[&hex(&late_id)].attributes.get("verdict.late").map(String::as_str), Some("true"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_memory_is_scarce_idle_traces_close_early_and_senders_wait() {
+    let case = shipped_case("vercelai-e");
+    let process = Process::start("memory: { budget: 64KiB }").await;
+    let mut client = process.client();
+    let mut accepted = 0;
+    let mut refused = None;
+    for n in 0..64 {
+        // All but the root: these traces stay open.
+        for request in one_by_one(&case, n + 1).into_iter().filter(|r| !is_root(r)) {
+            match client.try_spans(request).await {
+                Ok(()) => accepted += 1,
+                Err(status) => refused = Some(status),
+            }
+        }
+    }
+    let status = refused.expect("the budget was too small for all");
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    process
+        .until("idle traces to close", |d| {
+            let out = read(&d.requests());
+            out.values().any(|s| {
+                s.attributes.get("verdict.trace.close_reason").is_some_and(|r| r == "memory_pressure")
+                    && s.attributes.get("verdict.incomplete").is_some_and(|v| v == "true")
+            })
+        })
+        .await;
+    client.spans(one_by_one(&case, 1000).remove(0)).await;
+    let destination = process.stop().await;
+    assert_eq!(destination.spans().len(), accepted + 1, "what was accepted came out");
+}
+
+fn is_root(request: &ExportTraceServiceRequest) -> bool {
+    request.resource_spans[0].scope_spans[0].spans[0].parent_span_id.is_empty()
+}

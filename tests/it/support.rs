@@ -174,6 +174,11 @@ impl Client {
         }
     }
 
+    /// Sends a request that may be refused.
+    pub async fn try_spans(&mut self, request: ExportTraceServiceRequest) -> Result<(), Status> {
+        self.traces.export(request).await.map(|_| ())
+    }
+
     pub async fn spans(&mut self, request: ExportTraceServiceRequest) {
         self.send(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).await;
     }
