@@ -4,7 +4,8 @@
 //! is irrelevant when the agent it happened in ends well, and one of these holds:
 //!
 //! - it was recovered from: a later success of the same tool, or of the same operation, in the
-//!   same agent, or in an agent above it that ran the failed one again;
+//!   same agent, or in an agent above it that ran the failed one again. A tool that nobody offered
+//!   cannot succeed later, so there any tool's success will do;
 //! - it is minor (severity low) and not on the span that gave the answer;
 //! - it only says how the work went, not what came of it (`tool_abuse`, `plan_efficiency`, ...).
 //!
@@ -29,6 +30,8 @@ pub struct Relevance<'s> {
     failing: &'s [bool],
     /// For each operation the latest start among its successes.
     success: HashMap<Operation<'s>, u64>,
+    /// For each agent the latest start of a tool call that succeeded.
+    tool_success: HashMap<usize, u64>,
     ends_well: Vec<bool>,
 }
 
@@ -36,11 +39,17 @@ impl<'s> Relevance<'s> {
     /// `failing[i]`: span `i` fails by its own metrics.
     pub fn new(scene: &'s Scene, failing: &'s [bool]) -> Relevance<'s> {
         let ends_well = (0..scene.agents.len()).map(|a| ends_well(scene, failing, a)).collect();
-        let mut relevance = Relevance { scene, failing, success: HashMap::new(), ends_well };
+        let mut relevance =
+            Relevance { scene, failing, success: HashMap::new(), tool_success: HashMap::new(), ends_well };
         for i in 0..scene.tree.len() {
             if relevance.succeeded(i) {
                 let latest = relevance.success.entry(operation(scene, i)).or_default();
-                *latest = (*latest).max(scene.tree.spans[i].start);
+                let start = scene.tree.spans[i].start;
+                *latest = (*latest).max(start);
+                if let (Kind::Tool, Some(agent)) = (scene.readings[i].kind, scene.owner[i]) {
+                    let latest = relevance.tool_success.entry(agent).or_default();
+                    *latest = (*latest).max(start);
+                }
             }
         }
         relevance
@@ -63,7 +72,19 @@ impl<'s> Relevance<'s> {
     /// A later success of the same operation in the same agent.
     fn recovered(&self, i: Idx) -> bool {
         let start = self.scene.tree.spans[i].start;
-        self.success.get(&operation(self.scene, i)).is_some_and(|&latest| latest > start)
+        if self.success.get(&operation(self.scene, i)).is_some_and(|&latest| latest > start) {
+            return true;
+        }
+        let Some(agent) = self.scene.owner[i].filter(|&a| self.never_offered(i, a)) else { return false };
+        self.tool_success.get(&agent).is_some_and(|&latest| latest > start)
+    }
+
+    /// A call to a tool that is not among those the agent was shown.
+    fn never_offered(&self, i: Idx, agent: usize) -> bool {
+        let reading = &self.scene.readings[i];
+        let Some(call) = reading.call.as_ref().filter(|_| reading.kind == Kind::Tool) else { return false };
+        let offered = &self.scene.agents[agent].tools;
+        !offered.is_empty() && offered.iter().all(|tool| tool.name != call.name)
     }
 
     /// An agent above ran the one that failed again, with success, and ended well itself.

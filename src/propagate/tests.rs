@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
-use crate::recognise::{Agent, Call, Content, Reading, Scene, Text, ToolRequest};
+use crate::recognise::{Agent, Call, Content, Reading, Scene, Text, ToolDefinition, ToolRequest};
 use crate::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
 /// `(kind, parent)` by index; start time is the index, so indexes are as given.
@@ -154,6 +154,23 @@ fn outcome_relevant_forgives_what_was_recovered_from() {
     assert_eq!((v.of[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     // Existential says so all the same.
     assert_eq!(propagate(&scene, &recovered, &Policies::default()).trace.passed, Some(false));
+}
+
+#[test]
+fn outcome_relevant_forgives_a_call_to_a_tool_that_nobody_offered_once_another_tool_has_answered() {
+    let mut scene = retried();
+    if let Some(call) = &mut scene.readings[2].call {
+        call.name = Text::from("fetch");
+    }
+    let relevant = policies(Policy::OutcomeRelevant);
+    let undefined = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
+    // Without a list of tools nothing says that `fetch` does not exist.
+    assert_eq!(propagate(&scene, &undefined, &relevant).trace.passed, Some(false));
+    scene.agents[0].tools =
+        vec![ToolDefinition { name: Text::from("visit"), description: None, parameters: None }];
+    assert_eq!(propagate(&scene, &undefined, &relevant).trace.passed, Some(true));
+    let nothing_came = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
+    assert_eq!(propagate(&scene, &nothing_came, &relevant).trace.passed, Some(false));
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
                     Some(v)
                 }
                 _ if is_block(node) || node.has("isError") || node.has("is_error") => {
-                    node.any(&["text", "content", "value", "toolResult", "output"])
+                    node.any(&["text", "content", "value", "toolResult", "output", "blocks"])
                 }
                 _ if node.has("type") && entries.len() == 2 => node.any(&["value", "text", "content"]),
                 _ => None,

@@ -1,6 +1,9 @@
 //! Spans that stand for the same call twice, and spans that are not to be judged (conventions,
 //! sections 5.6 and 5.12).
 
+use std::collections::HashMap;
+
+use super::message::Text;
 use super::reading::{Content, Reading};
 use crate::trace::{Idx, Kind, Tree};
 
@@ -15,7 +18,8 @@ pub(crate) fn evaluators(tree: &Tree, readings: &mut [Reading]) {
 }
 
 /// Marks LLM spans that only wrap another one for the same call, tool spans that wrap or repeat a
-/// tool span of the same name, and agent spans that hold nothing but one agent.
+/// tool span of the same name, agent spans that hold nothing but one agent, and agent spans that
+/// are but the model's turns of the agent around them.
 pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
     for &at in tree.order().iter().rev() {
         match readings[at].kind {
@@ -51,6 +55,35 @@ pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
             && only_holds_an_agent(tree, readings, at)
         {
             readings[at].wrapper = true;
+        }
+    }
+    for &at in tree.order() {
+        if readings[at].kind == Kind::Agent && !readings[at].wrapper {
+            turns(tree, readings, at);
+        }
+    }
+}
+
+/// Agent spans within the agent `at` that only ask its model what to do next, while what they ask
+/// for is done outside of them: a graph's node that happens to be called `agent` (LangGraph's
+/// ReAct loop). All inner agents of one name are turns, or none is.
+fn turns(tree: &Tree, readings: &mut [Reading], at: Idx) {
+    let mut named: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
+    for inner in beneath(tree, readings, at, Kind::Agent) {
+        named.entry(readings[inner].name.clone()).or_default().push(inner);
+    }
+    let tools = beneath(tree, readings, at, Kind::Tool);
+    for group in named.into_values() {
+        let mut asked = false;
+        let only_turns = group.iter().all(|&inner| {
+            let llms = beneath(tree, readings, inner, Kind::Llm);
+            asked |= llms.iter().any(|&llm| readings[llm].requests().next().is_some());
+            llms.len() == 1 && tree.subtree(inner).take(MAX_LOOK).all(|i| readings[i].kind != Kind::Tool)
+        });
+        if only_turns && asked && !tools.is_empty() {
+            for inner in group {
+                readings[inner].kind = Kind::Chain;
+            }
         }
     }
 }

@@ -618,3 +618,59 @@ fn an_agents_span_that_names_a_model_is_no_model_call() {
     ]));
     assert_eq!(kinds(&scene), [Kind::Agent, Kind::Llm, Kind::Llm]);
 }
+
+#[test]
+fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
+    let span = |id: u8, parent: Option<u8>, name: &str, attributes: Value| json!({ "id": id, "parent": parent, "name": name, "attributes": attributes });
+    let kind = |kind: &str| json!({ "openinference.span.kind": kind });
+    let asks = json!({
+        "openinference.span.kind": "LLM",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "search",
+    });
+    let says = json!({
+        "openinference.span.kind": "LLM",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "836",
+    });
+    let searches = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
+    let scene = scene_of(json!([
+        span(1, None, "research", kind("AGENT")),
+        span(2, Some(1), "agent", kind("AGENT")),
+        span(3, Some(2), "model", asks.clone()),
+        span(4, Some(1), "search", searches.clone()),
+        span(5, Some(1), "agent", kind("AGENT")),
+        span(6, Some(5), "model", says.clone()),
+    ]));
+    assert_eq!((scene.agents.len(), scene.agents[0].answer.as_deref()), (1, Some("836")));
+    assert_eq!((scene.agents[0].llms.len(), scene.calls[0].llm.is_some()), (2, true));
+
+    // One that does its own work is an agent.
+    let scene = scene_of(json!([
+        span(1, None, "research", kind("AGENT")),
+        span(2, Some(1), "agent", kind("AGENT")),
+        span(3, Some(2), "model", asks),
+        span(4, Some(2), "search", searches),
+        span(5, Some(2), "model", says),
+    ]));
+    assert_eq!(scene.agents.iter().filter(|a| a.name.as_deref() == Some("agent")).count(), 1);
+}
+
+#[test]
+fn llama_index_tool_outputs_are_what_their_blocks_say() {
+    let tool = |failed: bool| {
+        let output = json!({
+            "blocks": [{ "text": "Error: no scheme" }], "tool_name": "visit", "raw_output": "Error: no scheme",
+            "raw_input": { "args": [], "kwargs": { "url": "x" } }, "is_error": failed,
+        });
+        one(json!({
+            "openinference.span.kind": "TOOL", "tool.name": "visit",
+            "input.value": "{\"kwargs\": {\"url\": \"x\"}}", "output.value": output.to_string(),
+        }))
+    };
+    assert_eq!(tool(false).result.as_deref(), Some("Error: no scheme"));
+    assert!(tool(false).errors.is_empty() && !tool(true).errors.is_empty());
+    let helper = "OpenAI._prepare_chat_with_tools";
+    let marked = json!({ "openinference.span.kind": "LLM", "llm.model_name": "m" });
+    assert_eq!(named(helper, "openinference.instrumentation.llama_index", marked), Kind::Chain);
+}
