@@ -176,6 +176,9 @@ pub(super) fn explanation(m: &Measurement, which: Explanations) -> Option<String
 
 fn sentence(text: &mut String, finding: &Finding) {
     text.push_str(&finding.rationale);
+    if !finding.rationale.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
     if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
         text.push_str(" Seen: \"");
         text.push_str(&finding.quote);

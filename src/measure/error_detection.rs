@@ -2,7 +2,7 @@
 //!
 //! In: a span's own error signs and what it returned. Out: one of `valid`, `system_error`,
 //! `tool_error`, `api_error`, with the cause as a TRAIL category. A sign is own evidence on a span
-//! of any kind unless it only repeats what a span beneath it reported. LLM, TOOL and RETRIEVER
+//! of any kind; `recognise` has set those aside that only repeat what a span beneath it reported. LLM, TOOL and RETRIEVER
 //! spans without content and without error are unmeasured; other kinds are silent then.
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,11 +22,6 @@ const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
 const API: &str = "api_error";
-
-/// How many spans beneath a failed one are asked whether it only repeats them.
-const MAX_BENEATH: usize = 1024;
-/// A message shorter than this says too little to tell that one error repeats another.
-const TELLING_BYTES: usize = 8;
 
 /// See the module.
 pub struct ErrorDetection;
@@ -52,7 +47,7 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     }
     let mut findings = Findings::new();
     let mut label = VALID;
-    if let Some((found, cause)) = own_signs(view, reading) {
+    if let Some((found, cause)) = own_signs(reading) {
         label = label_of(reading.kind, cause);
         findings.push(found);
     } else if let Some((found, cause)) = returned(view, reading) {
@@ -101,7 +96,7 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
 }
 
 /// Status, exceptions and flags of the span itself, with their cause.
-pub fn own_signs(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
+pub fn own_signs(reading: &Reading) -> Option<(Finding, Defect)> {
     if reading.errors.is_empty() {
         return None;
     }
@@ -110,9 +105,6 @@ pub fn own_signs(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)
     let announced = !retries.is_empty();
     // A retry sign stands beside the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
-    if repeats_beneath(view.scene, view.at, &signs) {
-        return None;
-    }
     let words = words_of(&signs);
     let cause = match cause(&words) {
         Defect::Errored => reading.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
@@ -166,43 +158,6 @@ fn words_of(signs: &[&ErrorSign]) -> String {
         }
     }
     out
-}
-
-/// True when the error came up from a span beneath: the same message or exception type there, or
-/// this span has no word of its own.
-fn repeats_beneath(scene: &Scene, at: Idx, signs: &[&ErrorSign]) -> bool {
-    let own: Vec<&Text> =
-        signs.iter().filter_map(|s| s.message.as_ref()).filter(|m| !m.trim().is_empty()).collect();
-    let kinds: Vec<&Text> = signs.iter().filter_map(|s| s.kind.as_ref()).collect();
-    // The last child is the likeliest to have failed: it is popped first.
-    let mut stack: Vec<Idx> = scene.tree.children(at).to_vec();
-    let mut visited = 0;
-    while let Some(below) = stack.pop() {
-        visited += 1;
-        if visited > MAX_BENEATH {
-            return false;
-        }
-        stack.extend(scene.tree.children(below));
-        let Some(reading) = scene.readings.get(below) else { continue };
-        if reading.kind == Kind::Unknown || reading.errors.is_empty() {
-            continue;
-        }
-        let same = reading.errors.iter().any(|sign| {
-            let message = sign.message.as_deref().map(str::trim).filter(|m| m.len() >= TELLING_BYTES);
-            let told = message.is_some_and(|m| own.iter().any(|o| same_words(o.trim(), m)));
-            told || (own.is_empty() || message.is_none())
-                && sign.kind.as_ref().is_some_and(|k| kinds.contains(&k))
-        });
-        if same || own.is_empty() && kinds.is_empty() {
-            return true;
-        }
-    }
-    false
-}
-
-/// One says what the other says, perhaps wrapped in words of its own.
-fn same_words(a: &str, b: &str) -> bool {
-    a == b || a.len() >= TELLING_BYTES && (a.contains(b) || b.contains(a))
 }
 
 /// An error that the span returned as its result.

@@ -56,8 +56,7 @@ fn broken_code(view: &View<'_>, reading: &Reading) -> Option<Finding> {
     if !["```", "<code>", "Code:"].iter().any(|mark| text.contains(mark)) {
         return None;
     }
-    let at_step = View { at: step, ..*view };
-    let (error, cause) = own_signs(&at_step, around)?;
+    let (error, cause) = own_signs(around)?;
     if !matches!(cause, Defect::CodeBroken | Defect::WrongArguments | Defect::EnvironmentBroken) {
         return None;
     }
