@@ -87,11 +87,22 @@ impl Budget {
 /// The memory that this process may use: the container's limit, else the machine's.
 fn machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let container = limits.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
+    let groups = read("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
+    let container = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     let machine = read("/proc/meminfo").and_then(|text| mem_total(&text));
     // Without a limit the first version of cgroups says a number close to 2^63.
     container.into_iter().chain(machine).min()
+}
+
+/// Where the limits of this process's control groups are written, from `/proc/self/cgroup`: its
+/// own group's and those of the groups around it.
+fn limit_files(groups: &str) -> Vec<String> {
+    let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    for group in std::path::Path::new(own).ancestors() {
+        files.push(format!("/sys/fs/cgroup{}/memory.max", group.display().to_string().trim_end_matches('/')));
+    }
+    files
 }
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
@@ -117,6 +128,14 @@ mod tests {
         drop(held);
         budget.shift(150, 0);
         assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn every_control_group_around_the_process_may_limit_it() {
+        let files = limit_files("1:name=systemd:/x\n0::/system.slice/otel-verdict.service\n");
+        let last: Vec<&str> = files.iter().skip(1).map(|f| f.trim_start_matches("/sys/fs/cgroup")).collect();
+        let service = "/system.slice/otel-verdict.service/memory.max";
+        assert_eq!(last, [service, "/system.slice/memory.max", "/memory.max"]);
     }
 
     #[test]
