@@ -154,11 +154,25 @@ fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
 }
 
 /// What was asked: by the agent's own input, else by its first model call that shows one, else by
-/// what is above.
+/// what is above. An input that is an object (the settings of agent and task, CrewAI and
+/// LlamaIndex) is asked last: somewhere the question stands in its own words.
 fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<Text> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
-    let mut spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
-    spans.find_map(|at| asked(&readings[at].input, texts))
+    let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
+    let mut settings = None;
+    for at in spans {
+        match asked(&readings[at].input, texts) {
+            Some(text) if is_object(&text) => settings = settings.or(Some(text)),
+            Some(text) => return Some(text),
+            None => {}
+        }
+    }
+    settings
+}
+
+/// Written JSON of an object, though it may have been cut.
+fn is_object(text: &str) -> bool {
+    text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"'))
 }
 
 /// The user's words after the last answer in a conversation; in one without, all of the user's.

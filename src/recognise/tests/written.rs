@@ -674,3 +674,22 @@ fn llama_index_tool_outputs_are_what_their_blocks_say() {
     let marked = json!({ "openinference.span.kind": "LLM", "llm.model_name": "m" });
     assert_eq!(named(helper, "openinference.instrumentation.llama_index", marked), Kind::Chain);
 }
+
+#[test]
+fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
+    let run = |prompt: Value| {
+        let settings = json!({ "agent": { "role": "researcher" }, "task": { "description": "How high?" } });
+        let spans = json!([
+            { "id": 1, "name": "run", "attributes": { "openinference.span.kind": "AGENT", "input.value": settings.to_string() } },
+            { "id": 2, "parent": 1, "name": "model", "attributes": prompt },
+        ]);
+        scene_of(spans).agents[0].task.clone().unwrap().to_string()
+    };
+    let asked = run(json!({
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Current task: How high?",
+    }));
+    assert_eq!(asked, "Current task: How high?");
+    assert!(run(json!({ "openinference.span.kind": "LLM" })).starts_with("{\"agent\""));
+}
