@@ -10,7 +10,7 @@ Check a configuration and print everything that is wrong with it.
 
 Reads text only: no socket, folder or other file is opened, so that it can run anywhere, in CI for
 example. Every fault is printed at once, one a line, as FILE:LINE:COLUMN: KEY: WHAT. A variable
-that is not set and has no default is a fault.";
+that is not set and has no default is a fault; what ${file:PATH} names is taken to be there.";
 
 pub(super) const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ pub(super) struct PrintConfig {
 }
 
 pub(super) fn validate(files: &ConfigFiles) -> Result<(), Failure> {
-    files.load()?;
+    crate::config::check(&files.files).map_err(Failure::Config)?;
     tell("the configuration can be used");
     Ok(())
 }

@@ -1,10 +1,33 @@
-//! `${env:NAME}`, `${env:NAME:-default}` and `$$`, as in the Collector.
+//! `${env:NAME}`, `${file:PATH}`, defaults (`:-`) and `$$`, as in the Collector.
 //!
 //! In: a scalar's text, already parsed out of the YAML, so that no value of a variable can add a
 //! key or a list. Out: the text with variables put in. `${NAME}` is read as `${env:NAME}`, which
-//! is the Collector's default scheme.
+//! is the Collector's default scheme. Where only text may be read, files stay closed and count as
+//! there, with a content that nobody knows.
+
+use std::path::Path;
 
 use super::node::Style;
+
+/// A secret, or some other value; more is a wrong file.
+const MAX_FILE: u64 = 64 << 10;
+
+/// Where values from outside the text come from.
+pub(super) struct Outside<'a> {
+    /// Environment variables.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether `${file:PATH}` is opened.
+    pub files: bool,
+}
+
+/// Whether all of a scalar is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Known {
+    /// Its text is what it will be.
+    Whole,
+    /// It names a file that was not opened: whether its value is right cannot be said.
+    Unopened,
+}
 
 /// Puts variables in. A scalar that is one variable and nothing else becomes
 /// [`Style::Substituted`]: it may be read as a number or a truth value.
@@ -14,10 +37,11 @@ use super::node::Style;
 pub(super) fn substitute(
     text: &mut String,
     style: &mut Style,
-    lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), Vec<String>> {
+    outside: &Outside<'_>,
+) -> Result<Known, Vec<String>> {
+    let mut known = Known::Whole;
     if !text.contains('$') {
-        return Ok(());
+        return Ok(known);
     }
     let mut out = String::with_capacity(text.len());
     let mut problems = Vec::new();
@@ -38,8 +62,12 @@ pub(super) fn substitute(
                 rest = "";
                 break;
             };
-            match resolve(expression, lookup) {
-                Ok(value) => out.push_str(&value),
+            match resolve(expression, outside) {
+                Ok(Some(value)) => out.push_str(&value),
+                Ok(None) => {
+                    known = Known::Unopened;
+                    out.push_str(&format!("${{{expression}}}"));
+                }
                 Err(problem) => problems.push(problem),
             }
             variables += 1;
@@ -63,29 +91,50 @@ pub(super) fn substitute(
         _ => *style,
     };
     *text = out;
-    Ok(())
+    Ok(known)
 }
 
-fn resolve(expression: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+/// Nothing for a file that is not to be opened.
+fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, String> {
     let (name, default) = match expression.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (expression, None),
     };
     let name = match name.split_once(':') {
         Some(("env", name)) => name,
-        Some((scheme, _)) => return Err(format!("'${{{scheme}:...}}' is not available; use ${{env:NAME}}")),
+        Some(("file", path)) => return file(path, default, outside),
+        Some((scheme, _)) => {
+            return Err(format!("'${{{scheme}:...}}' is not available; use ${{env:NAME}} or ${{file:PATH}}"));
+        }
         None => name,
     };
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(legal) {
         return Err(format!("'{name}' cannot be the name of an environment variable"));
     }
-    match (lookup(name), default) {
-        (Some(value), _) => Ok(value),
-        (None, Some(default)) => Ok(default.to_owned()),
+    match ((outside.env)(name), default) {
+        (Some(value), _) => Ok(Some(value)),
+        (None, Some(default)) => Ok(Some(default.to_owned())),
         (None, None) => Err(format!(
             "environment variable {name} is not set; set it, or give a default: ${{env:{name}:-...}}"
         )),
+    }
+}
+
+fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Option<String>, String> {
+    if path.is_empty() {
+        return Err("'${file:}' names no file".to_owned());
+    }
+    if !outside.files {
+        return Ok(None);
+    }
+    match (super::read_bounded(Path::new(path), MAX_FILE), default) {
+        // Editors and `echo` end a file with a line break that is no part of a secret.
+        (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
+        (Err(why), Some(default)) if why.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Some(default.to_owned()))
+        }
+        (Err(why), _) => Err(format!("cannot read {path}: {why}")),
     }
 }
 
@@ -94,6 +143,10 @@ mod tests {
     use super::*;
 
     fn run(text: &str) -> Result<(String, Style), Vec<String>> {
+        run_with(text, true).map(|(text, style, _)| (text, style))
+    }
+
+    fn run_with(text: &str, files: bool) -> Result<(String, Style, Known), Vec<String>> {
         let lookup = |name: &str| match name {
             "PORT" => Some("4317".to_owned()),
             "EMPTY" => Some(String::new()),
@@ -102,7 +155,8 @@ mod tests {
         };
         let mut text = text.to_owned();
         let mut style = Style::Plain;
-        substitute(&mut text, &mut style, &lookup).map(|()| (text, style))
+        let outside = Outside { env: &lookup, files };
+        substitute(&mut text, &mut style, &outside).map(|known| (text, style, known))
     }
 
     #[test]
@@ -117,9 +171,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_without_its_last_line_break_and_only_where_that_is_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "hunter2\r\n").unwrap();
+        let named = format!("${{file:{}}}", path.display());
+        assert_eq!(run(&named).unwrap(), ("hunter2".into(), Style::Substituted));
+        assert_eq!(run(&format!("Bearer {named}")).unwrap().0, "Bearer hunter2");
+        assert_eq!(run_with(&named, false).unwrap(), (named, Style::Substituted, Known::Unopened));
+        let missing = folder.path().join("missing").display().to_string();
+        assert_eq!(run(&format!("${{file:{missing}:-none}}")).unwrap().0, "none");
+        assert!(run(&format!("${{file:{missing}}}")).unwrap_err()[0].contains(&missing));
+        std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+        let error = run(&format!("${{file:{}:-default}}", path.display())).unwrap_err();
+        assert!(error[0].contains("larger than"), "{error:?}");
+    }
+
+    #[test]
     fn every_problem_of_a_scalar_is_told() {
         assert_eq!(run("${env:A}${env:B} ${env:C:-c}").unwrap_err().len(), 2);
-        for bad in ["${file:/etc/passwd}", "${env:}", "${env:${env:X}}", "${env:1X}", "${env:OPEN"] {
+        for bad in ["${http:x}", "${file:}", "${file:/nowhere/at/all}", "${env:}", "${env:${env:X}}", "${env:1X}", "${env:OPEN"] {
             assert!(run(bad).is_err(), "{bad}");
         }
     }

@@ -1,17 +1,20 @@
 //! From files to a [`Config`], or to every fault in them.
 //!
 //! In: YAML files in order, and the environment. Out: a configuration that has been checked as far
-//! as text can be: no socket, folder or other file is opened. The steps: parse each file,
+//! as text can be: no socket, folder or other file is opened, but for what `${file:PATH}` names
+//! where a configuration is to be used and not only checked. The steps: parse each file,
 //! put variables in, lay the files over one another, read each section by itself, then check what
 //! spans sections.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-use super::env::substitute;
+use super::env::{Known, Outside, substitute};
 use super::issue::{Invalid, Issue, dotted, nearest};
-use super::node::{Mark, Node, Step, parse};
+use super::node::{Mark, Node, Step, Style, Value, parse};
 use super::{Config, read};
 
 /// One file's name (for messages) and text.
@@ -40,6 +43,19 @@ const NOT_YET: [(&str, &str); 2] = [
 /// # Errors
 /// Every fault of every file.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
+    read_all(files, true)
+}
+
+/// As [`load`], but only to see whether there are faults: what `${file:PATH}` names is not opened
+/// and taken to be there. A value that comes from one stands as it was written.
+///
+/// # Errors
+/// Every fault of every file.
+pub fn check<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
+    read_all(files, false)
+}
+
+fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> {
     let mut sources = Vec::new();
     let mut unreadable: Option<Invalid> = None;
     for file in files {
@@ -55,7 +71,8 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
             }
         }
     }
-    let loaded = from_sources(&sources, &|name| std::env::var(name).ok());
+    let outside = Outside { env: &|name| std::env::var(name).ok(), files: open };
+    let loaded = assemble(&sources, &outside);
     match (unreadable, loaded) {
         (None, loaded) => loaded,
         (Some(faults), Ok(_)) => Err(faults),
@@ -64,38 +81,55 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
 }
 
 fn read_text(file: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(file).map_err(|e| e.to_string())?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(format!("{size} bytes are too many for a configuration"));
-    }
-    std::fs::read_to_string(file).map_err(|e| e.to_string())
+    read_bounded(file, MAX_FILE_BYTES).map_err(|e| e.to_string())
 }
 
-/// As [`load`], from texts at hand.
+/// A file's text, if there is no more of it than `limit` bytes.
+pub(crate) fn read_bounded(file: &Path, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
+    match text.len() as u64 <= limit {
+        true => Ok(text),
+        false => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
+    }
+}
+
+/// As [`check`], from texts at hand.
 ///
 /// # Errors
 /// Every fault of every text.
 pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, Invalid> {
+    assemble(sources, &Outside { env: lookup, files: false })
+}
+
+fn assemble(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Invalid> {
     let mut issues = Vec::new();
     let mut root = Node::empty(Mark::default());
+    let mut unopened = Vec::new();
     for (file, source) in sources.iter().enumerate() {
         match parse(file, &source.text) {
             Ok(mut node) => {
-                put_variables_in(&mut node, lookup, &mut issues);
+                put_variables_in(&mut node, outside, &mut issues, &mut unopened);
                 root.merge(node);
             }
             Err(fault) => issues.push(Issue::new(fault.at, String::new(), fault.message)),
         }
     }
     // A value whose variable is missing cannot be right: one fault, not two.
+    // One whose file was not opened may be right: no fault at all.
     let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
+    unopened.retain(|(at, path)| root.at(path).is_some_and(|node| node.at == *at));
+    let silent = |issue: &Issue| {
+        let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
+        missing.contains(&issue.at) || unopened.iter().any(unknown)
+    };
     let faults_of_text = issues.len();
     let mut sections = Sections { root, issues, seen: Vec::new() };
     let config = Config::read(&mut sections);
     sections.refuse_the_rest();
     let mut issues = sections.issues;
     let of_sections = issues.split_off(faults_of_text);
-    issues.extend(of_sections.into_iter().filter(|issue| !missing.contains(&issue.at)));
+    issues.extend(of_sections.into_iter().filter(|issue| !silent(issue)));
     if issues.is_empty() {
         return Ok(config);
     }
@@ -103,9 +137,16 @@ pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, In
     Err(Invalid::new(&names, issues))
 }
 
-fn put_variables_in(node: &mut Node, lookup: Lookup<'_>, issues: &mut Vec<Issue>) {
-    node.scalars(&mut Vec::new(), &mut |text, style, place| {
-        if let Err(problems) = substitute(text, style, lookup) {
+fn put_variables_in(
+    node: &mut Node,
+    outside: &Outside<'_>,
+    issues: &mut Vec<Issue>,
+    unopened: &mut Vec<(Mark, Vec<Step>)>,
+) {
+    node.scalars(&mut Vec::new(), &mut |text, style, place| match substitute(text, style, outside) {
+        Ok(Known::Whole) => {}
+        Ok(Known::Unopened) => unopened.push((place.at, place.path.to_vec())),
+        Err(problems) => {
             issues.extend(problems.into_iter().map(|p| Issue::new(place.at, dotted(place.path), p)));
         }
     });
@@ -158,6 +199,15 @@ impl Sections {
         self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
     }
 
+    /// Notes a fault where a secret stands in the file itself instead of coming from outside.
+    pub fn from_outside(&mut self, path: &[Step]) {
+        let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
+        if matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted) {
+            let message = "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
+            self.fault(path, message.to_owned(), None);
+        }
+    }
+
     /// Notes what a section found wrong with itself, as (key below the section, message).
     pub fn problems(&mut self, section: &str, found: Vec<(String, String)>) {
         for (below, message) in found {
@@ -170,7 +220,7 @@ impl Sections {
     }
 
     fn refuse_the_rest(&mut self) {
-        if self.root.entries().is_empty() && !matches!(self.root.value, super::node::Value::Map(_)) {
+        if self.root.entries().is_empty() && !matches!(self.root.value, Value::Map(_)) {
             self.fault(&[], "a configuration is a map of sections".to_owned(), None);
         }
         let names: Vec<String> = self.root.entries().iter().map(|(k, _)| k.text.clone()).collect();
@@ -193,7 +243,7 @@ pub(super) fn key(name: &str) -> Step {
 }
 
 /// `a.b[2].c` to steps. Only for keys that our own checks name.
-fn undotted(text: &str) -> Vec<Step> {
+pub(super) fn undotted(text: &str) -> Vec<Step> {
     let mut path = Vec::new();
     for part in text.split('.').filter(|p| !p.is_empty()) {
         let mut pieces = part.split('[');

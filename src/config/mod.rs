@@ -6,7 +6,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `node` | YAML to a tree with places; merging |
-//! | `env` | `${env:NAME}` |
+//! | `env` | `${env:NAME}`, `${file:PATH}` |
 //! | `read` | tree to structs, collecting faults |
 //! | `load` | the whole way, and what spans sections |
 //! | `show` | `print-config`, secrets redacted; the JSON schema |
@@ -27,7 +27,8 @@ mod verdict;
 mod tests;
 
 pub use issue::Invalid;
-pub use load::{Lookup, Source, from_sources, load};
+pub(crate) use load::read_bounded;
+pub use load::{Lookup, Source, check, from_sources, load};
 pub use service::{Memory, Service};
 pub use units::{MemoryBudget, Period, Secret, Size};
 pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};
@@ -105,6 +106,12 @@ impl Config {
             config.service.exporters = config.exporters.0.keys().cloned().collect();
         }
         sections.problems("receivers.otlp", config.receivers.otlp.problems());
+        for protocol in config.receivers.otlp.protocols.guarded().map(|(protocol, _)| protocol) {
+            for secret in ["bearer_token", "basic.password"] {
+                let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
+                sections.from_outside(&load::undotted(&key));
+            }
+        }
         sections.problems("verdict", config.verdict.problems());
         sections.problems("service", config.service.problems());
         let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));

@@ -91,6 +91,15 @@ impl Node {
         self.entries().iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
     }
 
+    /// What `path` names, if it is there.
+    pub fn at(&self, path: &[Step]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, step| match (&node.value, step) {
+            (Value::Map(_), Step::Key(key)) => node.get(key),
+            (Value::List(items), Step::Item(i)) => items.get(*i),
+            _ => None,
+        })
+    }
+
     fn step_mut(&mut self, step: &Step) -> Option<&mut Node> {
         match (&mut self.value, step) {
             (Value::Map(entries), Step::Key(key)) => {

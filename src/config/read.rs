@@ -108,7 +108,7 @@ impl Error {
         if let Value::Scalar(text, Style::Substituted) = &node.value
             && !text.is_empty()
         {
-            self.message = self.message.replace(text.as_str(), "(from the environment)");
+            self.message = self.message.replace(text.as_str(), "(from outside the file)");
         }
         let mut path = path.to_vec();
         let mut at = node.at;

@@ -134,6 +134,53 @@ fn a_password_of_digits_stays_text() {
     assert!(!shown.contains("0123") && !shown.contains("4096") && shown.contains("[redacted]"), "{shown}");
 }
 
+#[test]
+fn a_value_from_a_file_counts_as_there_where_only_text_is_read() {
+    let yaml = "memory: { budget: '${file:/run/budget}' }\nverdict: { prefix: '${file:/run/prefix}' }\n\
+         receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${file:/run/token}' } } } } }";
+    load(yaml).unwrap();
+    // The same keys of a later file are not excused.
+    let found = load_all(&[yaml, "verdict: { prefix: Bad }"]).unwrap_err().lines().to_vec();
+    assert!(found.len() == 1 && found[0].starts_with("1.yaml:1:12: verdict.prefix"), "{found:?}");
+}
+
+#[test]
+fn what_a_file_holds_is_used_and_a_file_that_is_missing_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let (budget, config) = (folder.path().join("budget"), folder.path().join("config.yaml"));
+    std::fs::write(&config, format!("memory: {{ budget: '${{file:{}}}' }}", budget.display())).unwrap();
+    let found = super::load(&[&config]).unwrap_err().lines().to_vec();
+    assert!(found.len() == 1 && found[0].contains("memory.budget: cannot read"), "{found:?}");
+    assert!(super::check(&[&config]).is_ok());
+    std::fs::write(&budget, "64MiB\n").unwrap();
+    assert_eq!(super::load(&[&config]).unwrap().memory.budget, Size(64 << 20));
+    std::fs::write(&budget, "hunter2").unwrap();
+    let found = super::load(&[&config]).unwrap_err().lines().to_vec();
+    assert!(found.len() == 1 && !found[0].contains("hunter2"), "{found:?}");
+}
+
+#[test]
+fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_slip() {
+    let found = faults(
+        "receivers:\n  otlp:\n    protocols:\n      grpc:\n        auth: { bearer_token: hunter2 }\n        tls:\n\
+         \x20     http:\n        auth: { basic: { username: a, password: x } }\n        cors: { allowed_origins: [a.test] }\n",
+    );
+    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
+    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let wanted = ["grpc.auth.bearer_token", "grpc.tls", "grpc.tls", "http.auth.basic.password", "http.cors.allowed_origins[0]"];
+    assert!(keys.len() >= 4, "{found:#?}");
+    for key in wanted {
+        let whole = format!("receivers.otlp.protocols.{key}");
+        assert!(keys.iter().any(|k| *k == whole || k.starts_with(&format!("{whole}."))), "{key}: {found:#?}");
+    }
+    let found = faults("receivers: { otlp: { protocols: { grpc: { auth: } } } }");
+    assert!(found[0].contains("grpc.auth: nobody could send"), "{found:?}");
+    let good = "receivers: { otlp: { protocols: { http: { auth: { basic: { username: a, password: '${env:TOKEN}' } }, \
+         tls: { cert_file: c, key_file: k, min_version: 1.3, reload_interval: 0 } } } } }";
+    let shown = load(good).unwrap().to_yaml().unwrap();
+    assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
+}
+
 fn shipped(name: &str) -> String {
     std::fs::read_to_string(format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }

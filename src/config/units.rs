@@ -51,7 +51,7 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "description": "a secret; give it as ${env:NAME}" })
+        json_schema!({ "type": "string", "description": "a secret; give it as ${env:NAME} or ${file:PATH}" })
     }
 }
 

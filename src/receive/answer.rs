@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use prost::Message as _;
 
+use super::auth::Guard;
 use super::body::{BodyError, Hold, Room};
 use super::{Accepted, Intake, Offer, Refused, Signal, Transport};
 use crate::telemetry::{RequestOutcome, Telemetry};
@@ -34,6 +36,10 @@ pub(crate) struct Desk {
     pub(crate) room: Room,
     /// Largest message, unpacked.
     pub(crate) limit: usize,
+    /// How many times larger than sent.
+    pub(crate) ratio: u32,
+    /// Who asks for credentials, if anybody.
+    pub(crate) guard: Option<Arc<Guard>>,
 }
 
 /// Why a request was turned away.
@@ -43,6 +49,8 @@ pub(crate) enum Rejection {
     Refused(Refused),
     /// A compression that is not served; its name.
     Encoding(String),
+    /// No credential, or one that is not known.
+    Unauthenticated,
 }
 
 impl From<BodyError> for Rejection {
@@ -68,13 +76,14 @@ impl Rejection {
             Rejection::Body(error) => error.to_string(),
             Rejection::Refused(refused) => refused.to_string(),
             Rejection::Encoding(name) => format!("compression {name:?} is not served; use gzip or zstd"),
+            Rejection::Unauthenticated => "credentials are missing or not known".to_owned(),
         };
         text.chars().take(MESSAGE_CHARS).collect()
     }
 
     fn outcome(&self) -> RequestOutcome {
         match self {
-            Rejection::Body(BodyError::TooLarge { .. }) => RequestOutcome::TooLarge,
+            Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => RequestOutcome::TooLarge,
             Rejection::Body(BodyError::Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
                 RequestOutcome::Malformed
             }
@@ -84,11 +93,27 @@ impl Rejection {
             }
             Rejection::Refused(Refused::ShuttingDown) => RequestOutcome::ShuttingDown,
             Rejection::Encoding(_) => RequestOutcome::Unsupported,
+            Rejection::Unauthenticated => RequestOutcome::Unauthenticated,
         }
     }
 }
 
 impl Desk {
+    /// Asked first of all.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+        match &self.guard {
+            Some(guard) if !guard.admits(headers) => Err(Rejection::Unauthenticated),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a refusal for want of credentials says would help.
+    pub(crate) fn challenge(&self, answer: &mut HeaderMap) {
+        if let Some(guard) = &self.guard {
+            guard.challenge(answer);
+        }
+    }
+
     /// Asked before a body is read.
     pub(crate) fn pressure(&self) -> Result<(), Rejection> {
         match self.intake.pressure() {
@@ -164,7 +189,9 @@ pub(crate) fn status(rejection: &Rejection) -> rpc::Status {
 /// The gRPC code of a rejection; OTLP/HTTP writes it into its error bodies as well.
 pub(crate) fn code(rejection: &Rejection) -> tonic::Code {
     match rejection {
-        Rejection::Body(BodyError::TooLarge { .. }) => tonic::Code::ResourceExhausted,
+        Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => {
+            tonic::Code::ResourceExhausted
+        }
         Rejection::Body(BodyError::NoRoom) => tonic::Code::Unavailable,
         Rejection::Body(BodyError::Malformed(_)) => tonic::Code::InvalidArgument,
         // Retryable by OTLP's table, which a body lost on its way deserves.
@@ -172,5 +199,6 @@ pub(crate) fn code(rejection: &Rejection) -> tonic::Code {
         Rejection::Refused(Refused::Malformed(_)) => tonic::Code::InvalidArgument,
         Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => tonic::Code::Unavailable,
         Rejection::Encoding(_) => tonic::Code::Unimplemented,
+        Rejection::Unauthenticated => tonic::Code::Unauthenticated,
     }
 }

@@ -22,6 +22,10 @@ const STEP: usize = 16 << 10;
 /// more), but one in wide use takes up to 32 at its best level.
 const ZSTD_WINDOW_LOG: u32 = 25;
 
+/// Output up to this is not held against the ratio: small bodies of one repeated line shrink
+/// more than any batch does, and do no harm.
+const RATIO_FREE: usize = 1 << 20;
+
 /// Why a body could not be had.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum BodyError {
@@ -30,6 +34,12 @@ pub(crate) enum BodyError {
     TooLarge {
         /// The limit.
         limit: usize,
+    },
+    /// More came out of few bytes than telemetry has in it.
+    #[error("the request grew more than {ratio} times when it was unpacked")]
+    Ratio {
+        /// The limit.
+        ratio: u32,
     },
     /// No room among the requests in flight.
     #[error("too many bytes of requests are in flight")]
@@ -104,6 +114,9 @@ pub(crate) struct Unpack {
     /// The length that the sender stated, of the body as sent.
     stated: Option<usize>,
     limit: usize,
+    ratio: u32,
+    /// Bytes that came in.
+    fed: usize,
     hold: Hold,
 }
 
@@ -131,11 +144,17 @@ impl Unpack {
                 Codec::Zstd { state: Box::new(state), done: false }
             }
         };
-        Ok(Unpack { codec, out: Vec::new(), stated, limit, hold })
+        Ok(Unpack { codec, out: Vec::new(), stated, limit, ratio: u32::MAX, fed: 0, hold })
+    }
+
+    /// Bounds how much larger than it came in it may become.
+    pub(crate) fn at_most_times(self, ratio: u32) -> Unpack {
+        Unpack { ratio, ..self }
     }
 
     /// Takes the next piece.
     pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), BodyError> {
+        self.fed = self.fed.saturating_add(piece.len());
         match self.codec {
             Codec::Identity => self.copy(piece),
             Codec::Zlib { .. } => self.inflate(piece),
@@ -172,6 +191,9 @@ impl Unpack {
     fn widen_for_more(&mut self) -> Result<(), BodyError> {
         if self.out.len() > self.limit {
             return Err(BodyError::TooLarge { limit: self.limit });
+        }
+        if self.out.len() > RATIO_FREE && self.out.len() / self.fed.max(1) >= self.ratio as usize {
+            return Err(BodyError::Ratio { ratio: self.ratio });
         }
         if self.out.len() == self.out.capacity() {
             let first = self.stated.unwrap_or(0).saturating_mul(4).clamp(STEP, BELIEVED);

@@ -10,6 +10,9 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::auth::Auth;
+use super::cors::Cors;
+use super::tls::ServerTls;
 use crate::config::{Period, Size};
 
 /// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
@@ -101,6 +104,11 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Resu
     Ok(Some(Option::<T>::deserialize(d)?.unwrap_or_default()))
 }
 
+/// A door that is named with nothing after it is not silently left open: its keys are missing.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
 /// Bounds on requests in flight, over all connections of both protocols.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -110,6 +118,10 @@ pub struct Admission {
     /// one that is alone. A small value refuses early in bursts; a large one is memory on top of
     /// `memory.budget`.
     pub request_limit_mib: u64,
+    /// How many times larger than it was sent a request may become when it is unpacked, once it
+    /// is above 1 MiB. Default 1000. Agents repeat themselves, and batches that shrink a
+    /// hundredfold are real; beyond a thousand there is nothing in them. Refused for good.
+    pub max_decompression_ratio: u32,
 }
 
 /// OTLP over gRPC.
@@ -117,8 +129,14 @@ pub struct Admission {
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcConfig {
     /// Where to listen. Default 127.0.0.1:4317: only this machine can send. 0.0.0.0:4317 opens it
-    /// to the network, where anybody who reaches the port can send.
+    /// to the network, where without `auth` or mTLS anybody who reaches the port can send.
     pub endpoint: Endpoint,
+    /// Default none: not encrypted.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+    /// Default none: whoever can connect can send.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
     /// Largest message in MiB, after decompression. Default 64. Larger ones are refused for good
     /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
     pub max_recv_msg_size_mib: u64,
@@ -163,8 +181,17 @@ pub struct ServerParameters {
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
     /// Where to listen. Default 127.0.0.1:4318: only this machine can send. 0.0.0.0:4318 opens it
-    /// to the network, where anybody who reaches the port can send.
+    /// to the network, where without `auth` or mTLS anybody who reaches the port can send.
     pub endpoint: Endpoint,
+    /// Default none: not encrypted.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+    /// Default none: whoever can connect can send.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// Default none: no page of another origin can send from a browser.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Cors>,
     /// Path that takes traces. Default /v1/traces, where SDKs send them.
     pub traces_url_path: String,
     /// Path that takes logs. Default /v1/logs.
@@ -195,6 +222,7 @@ impl OtlpConfig {
             }
         };
         positive("admission.request_limit_mib", self.admission.request_limit_mib);
+        positive("admission.max_decompression_ratio", self.admission.max_decompression_ratio.into());
         if let Some(grpc) = &self.protocols.grpc {
             positive("protocols.grpc.max_recv_msg_size_mib", grpc.max_recv_msg_size_mib);
             positive("protocols.grpc.max_concurrent_streams", grpc.max_concurrent_streams.into());
@@ -207,8 +235,26 @@ impl OtlpConfig {
             positive("protocols.http.max_connections", http.max_connections.into());
             positive("protocols.http.max_header_size", http.max_header_size.0);
             problems.extend(http.path_problems());
+            let cors = http.cors.iter().flat_map(Cors::problems);
+            problems.extend(cors.map(|(key, message)| (format!("protocols.http.cors.{key}"), message)));
+        }
+        for (protocol, auth) in self.protocols.guarded() {
+            let named = |(key, message): (&str, &str)| {
+                let key = format!("protocols.{protocol}.auth.{key}");
+                (key.trim_end_matches('.').to_owned(), message.to_owned())
+            };
+            problems.extend(auth.problems().into_iter().map(named));
         }
         problems
+    }
+}
+
+impl Protocols {
+    /// The protocols that ask for credentials, by key.
+    pub(crate) fn guarded(&self) -> impl Iterator<Item = (&'static str, &Auth)> {
+        let grpc = self.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref()).map(|auth| ("grpc", auth));
+        let http = self.http.as_ref().and_then(|http| http.auth.as_ref()).map(|auth| ("http", auth));
+        grpc.into_iter().chain(http)
     }
 }
 
@@ -240,7 +286,7 @@ impl Default for Protocols {
 
 impl Default for Admission {
     fn default() -> Admission {
-        Admission { request_limit_mib: 256 }
+        Admission { request_limit_mib: 256, max_decompression_ratio: 1000 }
     }
 }
 
@@ -248,6 +294,8 @@ impl Default for GrpcConfig {
     fn default() -> GrpcConfig {
         GrpcConfig {
             endpoint: Endpoint::loopback(4317),
+            tls: None,
+            auth: None,
             max_recv_msg_size_mib: 64,
             max_concurrent_streams: 128,
             max_connections: 1024,
@@ -272,6 +320,9 @@ impl Default for HttpConfig {
     fn default() -> HttpConfig {
         HttpConfig {
             endpoint: Endpoint::loopback(4318),
+            tls: None,
+            auth: None,
+            cors: None,
             traces_url_path: "/v1/traces".to_owned(),
             logs_url_path: "/v1/logs".to_owned(),
             metrics_url_path: "/v1/metrics".to_owned(),

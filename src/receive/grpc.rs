@@ -48,11 +48,20 @@ async fn answer(desk: &Desk, request: Request) -> Response {
     let Some(signal) = signal(request.uri().path()) else {
         return tonic::Status::unimplemented("no such method").into_http();
     };
-    let answer = take(desk, signal, request).await;
+    let answer = match desk.admit(request.headers()) {
+        Ok(()) => take(desk, signal, request).await,
+        Err(rejection) => Err(rejection),
+    };
     desk.count(signal, &answer);
     match answer {
         Ok(accepted) => success(accepted),
-        Err(rejection) => failure(&rejection),
+        Err(rejection) => {
+            let mut answer = failure(&rejection);
+            if rejection == Rejection::Unauthenticated {
+                desk.challenge(answer.headers_mut());
+            }
+            answer
+        }
     }
 }
 
@@ -133,6 +142,7 @@ impl Framing {
                     _ => return Err(malformed("bad flag before the message")),
                 };
                 let unpack = Unpack::new(coding, Some(length), desk.limit, desk.room.hold())?;
+                let unpack = unpack.at_most_times(desk.ratio);
                 self.message = Some((unpack, length));
             }
         }

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use super::answer::{self, Desk, Rejection, STALL, response};
 use super::body::{BodyError, Coding, Hold, Unpack};
 use super::config::HttpConfig;
+use super::cors::Cors;
 use super::{Accepted, Refused, Signal};
 use crate::wire::json;
 
@@ -46,6 +47,13 @@ enum Format {
 /// Which path takes which signal.
 struct Paths([(String, Signal); 3]);
 
+/// What every request is answered with.
+struct Window {
+    desk: Desk,
+    paths: Paths,
+    cors: Option<Cors>,
+}
+
 impl Paths {
     fn signal(&self, path: &str) -> Option<Signal> {
         self.0.iter().find(|(known, _)| known == path).map(|(_, signal)| *signal)
@@ -58,16 +66,27 @@ pub(crate) fn router(desk: Desk, config: &HttpConfig) -> Router {
         (config.logs_url_path.clone(), Signal::Logs),
         (config.metrics_url_path.clone(), Signal::Metrics),
     ]);
-    let shared = Arc::new((desk, paths));
+    let shared = Arc::new(Window { desk, paths, cors: config.cors.clone() });
     Router::new().fallback(move |request: Request| {
         let shared = shared.clone();
-        async move { answer(&shared.0, &shared.1, request).await }
+        async move { answer(&shared, request).await }
     })
 }
 
-async fn answer(desk: &Desk, paths: &Paths, request: Request) -> Response {
+async fn answer(window: &Window, request: Request) -> Response {
     let (parts, mut body) = request.into_parts();
-    let answer = respond(desk, paths, &parts, &mut body).await;
+    let Window { desk, paths, cors } = window;
+    // Browsers send no credentials with the question whether they may send.
+    if let Some(headers) = cors.as_ref().and_then(|cors| cors.preflight(&parts.method, &parts.headers)) {
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::NO_CONTENT;
+        *answer.headers_mut() = headers;
+        return answer;
+    }
+    let mut answer = respond(desk, paths, &parts, &mut body).await;
+    if let Some(cors) = cors {
+        cors.mark(&parts.headers, answer.headers_mut());
+    }
     // Who waits for "100 Continue" sends no body to a refusal; HTTP/2 ends a stream by itself.
     let unread = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
     if unread && !matches!(answer.status(), StatusCode::OK | StatusCode::REQUEST_TIMEOUT) {
@@ -80,6 +99,9 @@ async fn respond(desk: &Desk, paths: &Paths, parts: &Parts, body: &mut Body) -> 
     let Some(signal) = paths.signal(parts.uri.path()) else {
         return plain(StatusCode::NOT_FOUND, "no such path");
     };
+    if let Err(rejection) = desk.admit(&parts.headers) {
+        return turned_away(desk, signal, format(&parts.headers), rejection);
+    }
     if parts.method != Method::POST {
         let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "send requests with POST");
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
@@ -96,6 +118,16 @@ async fn respond(desk: &Desk, paths: &Paths, parts: &Parts, body: &mut Body) -> 
         Ok(accepted) => success(signal, format, accepted),
         Err(rejection) => failure(format, &rejection),
     }
+}
+
+fn turned_away(desk: &Desk, signal: Signal, format: Option<Format>, rejection: Rejection) -> Response {
+    let mut answer = match format {
+        Some(format) => failure(format, &rejection),
+        None => plain(status(&rejection), "credentials are missing or not known"),
+    };
+    desk.challenge(answer.headers_mut());
+    desk.count(signal, &Err(rejection));
+    answer
 }
 
 fn format(headers: &HeaderMap) -> Option<Format> {
@@ -141,7 +173,8 @@ async fn take(
 
 async fn read(desk: &Desk, coding: Coding, body: &mut Body) -> Result<(Bytes, Hold), BodyError> {
     let stated = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let mut unpack = Unpack::new(coding, stated, desk.limit, desk.room.hold())?;
+    let unpack = Unpack::new(coding, stated, desk.limit, desk.room.hold())?;
+    let mut unpack = unpack.at_most_times(desk.ratio);
     loop {
         match timeout(STALL, body.frame()).await {
             Err(_) => return Err(BodyError::CutOff("the request body stalled")),
@@ -220,7 +253,9 @@ fn failure(format: Format, rejection: &Rejection) -> Response {
 
 fn status(rejection: &Rejection) -> StatusCode {
     match rejection {
-        Rejection::Body(BodyError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+        Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         Rejection::Body(BodyError::Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
             StatusCode::BAD_REQUEST
         }
@@ -230,6 +265,7 @@ fn status(rejection: &Rejection) -> StatusCode {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Rejection::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Rejection::Unauthenticated => StatusCode::UNAUTHORIZED,
     }
 }
 

@@ -5,7 +5,8 @@
 //! accepts no more, lets requests in flight finish, and after the grace time cuts them off.
 //!
 //! It stands on hyper itself, where `axum::serve` and tonic's server stand as well, since those
-//! leave some of these bounds out, and TLS will have one place to go.
+//! leave some of these bounds out. TLS, where it is on, comes between the socket and HTTP; its
+//! handshake happens on the connection's own task, under a limit of time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,14 +24,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::config::Endpoint;
+use super::tls::Identity;
 
 /// HTTP/2's preface: a peer that has not sent as much has not said which protocol it speaks.
 const PREFACE: usize = 24;
+
+/// How long a TLS handshake may take: three round trips over the worst of links, and no longer,
+/// since it holds one of the places for connections.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Pause after `accept` failed for want of descriptors or memory, lest the loop spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -51,7 +58,7 @@ pub(crate) struct Limits {
     pub(crate) connections: u32,
     pub(crate) streams: u32,
     pub(crate) header_bytes: usize,
-    /// How long a peer may take to say what it wants.
+    /// How long a peer may take to say what it wants, a TLS handshake included.
     pub(crate) header_time: Option<Duration>,
     pub(crate) ping: Option<(Duration, Duration)>,
     /// Age at which a connection is asked to end, and the grace that it then has.
@@ -64,6 +71,7 @@ pub(crate) struct Limits {
 pub(crate) struct Listener {
     socket: TcpListener,
     pub(crate) addr: SocketAddr,
+    tls: Option<Arc<Identity>>,
 }
 
 impl Listener {
@@ -71,7 +79,12 @@ impl Listener {
         let failed = |source| BindError { endpoint: endpoint.to_string(), source };
         let socket = TcpListener::bind(endpoint.bindable().as_ref()).await.map_err(failed)?;
         let addr = socket.local_addr().map_err(failed)?;
-        Ok(Listener { socket, addr })
+        Ok(Listener { socket, addr, tls: None })
+    }
+
+    /// Speaks TLS alone, as `identity` says at each new connection.
+    pub(crate) fn over_tls(self, identity: Option<Arc<Identity>>) -> Listener {
+        Listener { tls: identity, ..self }
     }
 
     /// Serves until `stop`, then lets requests in flight finish for at most `grace`.
@@ -104,19 +117,19 @@ impl Listener {
                 },
             };
             let connection = Connection {
-                socket,
                 peer,
                 builder: builder.clone(),
                 router: router.clone(),
                 header_time: limits.header_time,
                 age: limits.age.map(|(age, grace)| (spread(age, peer), grace)),
             };
+            let tls = self.tls.as_ref().map(|identity| TlsAcceptor::from(identity.current()));
             let (open, stop, cut) = (open.clone(), stop.clone(), cut.clone());
             tasks.spawn(async move {
                 let _slot = slot;
                 open.inc();
                 tokio::select! {
-                    () = connection.serve(stop) => {}
+                    () = connection.begin(socket, tls, stop) => {}
                     () = cut.cancelled() => {}
                 }
                 open.dec();
@@ -165,7 +178,6 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 }
 
 struct Connection {
-    socket: TcpStream,
     peer: SocketAddr,
     builder: Builder<TokioExecutor>,
     router: Router,
@@ -174,11 +186,30 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, stop: CancellationToken) {
+    async fn begin(self, socket: TcpStream, tls: Option<TlsAcceptor>, stop: CancellationToken) {
         // Answers are small: waiting to fill a packet would only delay acknowledgements.
-        let _ = self.socket.set_nodelay(true);
+        let _ = socket.set_nodelay(true);
+        let Some(tls) = tls else { return self.serve(socket, stop).await };
+        let patience = self.header_time.map_or(HANDSHAKE, |time| time.min(HANDSHAKE));
+        let peer = self.peer;
+        let shaken = tokio::select! {
+            () = stop.cancelled() => return,
+            shaken = timeout(patience, tls.accept(socket)) => shaken,
+        };
+        match shaken {
+            // Boxed: the state of TLS would make every connection's task larger.
+            Ok(Ok(socket)) => Box::pin(self.serve(socket, stop)).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%peer, "TLS handshake not finished in time"),
+        }
+    }
+
+    async fn serve<S>(self, socket: S, stop: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let heard = Arc::new(AtomicUsize::new(0));
-        let socket = TokioIo::new(Counted { socket: self.socket, heard: heard.clone() });
+        let socket = TokioIo::new(Counted { socket, heard: heard.clone() });
         let mut serving = pin!(self.builder.serve_connection(socket, TowerToHyperService::new(self.router)));
         let begun = Instant::now();
         let mut silence = self.header_time.map(|patience| begun + patience);
@@ -224,12 +255,12 @@ async fn at(moment: Option<Instant>) {
 
 /// A socket that says how much was heard from its peer: nothing below times out a peer that
 /// never says which protocol it speaks.
-struct Counted {
-    socket: TcpStream,
+struct Counted<S> {
+    socket: S,
     heard: Arc<AtomicUsize>,
 }
 
-impl AsyncRead for Counted {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -242,7 +273,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(cx, buf)
     }

@@ -8,7 +8,8 @@
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
 //! [`Bound::serve`] takes requests until it is told to stop, then lets those in flight finish.
 //! `listen` accepts connections, `grpc` and `http` speak the protocols, `body` unpacks under
-//! limits, `answer` stands between them and the intake.
+//! limits, `answer` stands between them and the intake. `tls`, `auth` and `cors` say who may
+//! come in; `doors` opens them and keeps them fresh.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,15 +23,23 @@ use tokio_util::sync::CancellationToken;
 use crate::telemetry::Telemetry;
 
 mod answer;
+mod auth;
 mod body;
 pub mod config;
+mod cors;
+mod doors;
 mod grpc;
 mod http;
 pub(crate) mod listen;
+mod tls;
 
+pub use auth::{Auth, Basic};
 pub use config::OtlpConfig;
+pub use cors::Cors;
+use doors::Door;
 pub use listen::BindError;
 use listen::{Limits, Listener};
+pub use tls::{ServerTls, TlsVersion};
 
 /// Which of OTLP's services.
 #[derive(
@@ -132,21 +141,29 @@ pub trait Intake: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Bound {
     config: OtlpConfig,
-    grpc: Option<Listener>,
-    http: Option<Listener>,
+    grpc: Option<(Listener, Door)>,
+    http: Option<(Listener, Door)>,
 }
 
-/// Opens the sockets of every protocol that is on.
+/// Opens the sockets of every protocol that is on, and reads the certificates and tokens of their
+/// doors.
 ///
 /// # Errors
-/// When an address is taken, unknown or not ours.
+/// When an address is taken, unknown or not ours, or a door's files cannot be used.
 pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
     let grpc = match &config.protocols.grpc {
-        Some(grpc) => Some(Listener::bind(&grpc.endpoint).await?),
+        Some(grpc) => {
+            let door = Door::open(&grpc.endpoint, grpc.tls.as_ref(), grpc.auth.as_ref(), &[b"h2"])?;
+            Some((Listener::bind(&grpc.endpoint).await?.over_tls(door.identity()), door))
+        }
         None => None,
     };
     let http = match &config.protocols.http {
-        Some(http) => Some(Listener::bind(&http.endpoint).await?),
+        Some(http) => {
+            let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
+            let door = Door::open(&http.endpoint, http.tls.as_ref(), http.auth.as_ref(), &alpn)?;
+            Some((Listener::bind(&http.endpoint).await?.over_tls(door.identity()), door))
+        }
         None => None,
     };
     Ok(Bound { config: config.clone(), grpc, http })
@@ -155,12 +172,12 @@ pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
 impl Bound {
     /// Where OTLP/gRPC listens, with the real port.
     pub fn grpc_addr(&self) -> Option<SocketAddr> {
-        self.grpc.as_ref().map(|listener| listener.addr)
+        self.grpc.as_ref().map(|(listener, _)| listener.addr)
     }
 
     /// Where OTLP/HTTP listens, with the real port.
     pub fn http_addr(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(|listener| listener.addr)
+        self.http.as_ref().map(|(listener, _)| listener.addr)
     }
 
     /// Takes requests until `stop` is cancelled, then accepts no more and returns when those in
@@ -177,28 +194,36 @@ impl Bound {
             held: telemetry.receive.held_bytes.clone(),
             limit: self.config.admission.request_limit_mib.saturating_mul(1 << 20),
         };
-        let desk = |transport, limit: u64| answer::Desk {
+        let ratio = self.config.admission.max_decompression_ratio;
+        let desk = |transport, limit: u64, door: &Door| answer::Desk {
             transport,
             intake: intake.clone(),
             telemetry: telemetry.clone(),
             room: room.clone(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            ratio,
+            guard: door.guard(),
         };
         let open = |transport| telemetry.receive.connections(transport).clone();
         let config::Protocols { grpc, http } = self.config.protocols;
-        let grpc = self.grpc.zip(grpc).map(|(listener, config)| {
-            let desk = desk(Transport::Grpc, config.max_recv_msg_size_mib.saturating_mul(1 << 20));
-            tracing::info!(endpoint = %listener.addr, "receiving OTLP/gRPC");
+        let doors = [&self.grpc, &self.http].map(|bound| bound.as_ref().map(|(_, door)| door.clone()));
+        let grpc = self.grpc.zip(grpc).map(|((listener, door), config)| {
+            let limit = config.max_recv_msg_size_mib.saturating_mul(1 << 20);
+            let desk = desk(Transport::Grpc, limit, &door);
+            tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/gRPC");
+            door.warn("receivers.otlp.protocols.grpc", listener.addr);
             let limits = Limits::grpc(&config);
             listener.serve(grpc::router(desk), limits, open(Transport::Grpc), stop.clone(), grace)
         });
-        let http = self.http.zip(http).map(|(listener, config)| {
-            let desk = desk(Transport::Http, config.max_request_body_size.0);
-            tracing::info!(endpoint = %listener.addr, "receiving OTLP/HTTP");
+        let http = self.http.zip(http).map(|((listener, door), config)| {
+            let desk = desk(Transport::Http, config.max_request_body_size.0, &door);
+            tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/HTTP");
+            door.warn("receivers.otlp.protocols.http", listener.addr);
             let limits = Limits::http(&config);
             listener.serve(http::router(desk, &config), limits, open(Transport::Http), stop.clone(), grace)
         });
-        tokio::join!(maybe(grpc), maybe(http));
+        let [grpc_door, http_door] = doors.map(|door| maybe(door.map(|door| door.keep_fresh(stop.clone()))));
+        tokio::join!(maybe(grpc), maybe(http), grpc_door, http_door);
     }
 }
 

@@ -121,6 +121,10 @@ impl Admin {
             http2_only: false,
         };
         tracing::info!(endpoint = %self.0.addr, "serving /livez, /readyz and /metrics");
+        if !self.0.addr.ip().to_canonical().is_loopback() {
+            let why = "open to the network: anybody who reaches it can read health and metrics";
+            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{why}");
+        }
         let router = router(telemetry, readiness);
         self.0.serve(router, limits, Gauge::default(), stop, Duration::from_secs(1)).await;
     }

@@ -30,10 +30,12 @@ pub enum RequestOutcome {
     Unsupported,
     /// The sender went away, or did not send the body in time.
     CutOff,
+    /// Without credentials, or with some that are not known.
+    Unauthenticated,
 }
 
 impl RequestOutcome {
-    const ALL: [RequestOutcome; 8] = [
+    const ALL: [RequestOutcome; 9] = [
         RequestOutcome::Accepted,
         RequestOutcome::Partial,
         RequestOutcome::Malformed,
@@ -42,6 +44,7 @@ impl RequestOutcome {
         RequestOutcome::ShuttingDown,
         RequestOutcome::Unsupported,
         RequestOutcome::CutOff,
+        RequestOutcome::Unauthenticated,
     ];
 
     /// The value of the label.
@@ -55,6 +58,7 @@ impl RequestOutcome {
             RequestOutcome::ShuttingDown => "shutting_down",
             RequestOutcome::Unsupported => "unsupported",
             RequestOutcome::CutOff => "cut_off",
+            RequestOutcome::Unauthenticated => "unauthenticated",
         }
     }
 }

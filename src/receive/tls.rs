@@ -1,0 +1,181 @@
+//! TLS of a listener, by the Collector's key names: a certificate, and for mTLS the authorities
+//! whose clients are let in.
+//!
+//! In: [`ServerTls`] and the PEM files that it names, which are read again while the process runs.
+//! Out: a `rustls` configuration for each new connection. Connections that stand keep the one
+//! they began with.
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Period;
+
+/// Chains are some KiB, bundles of authorities some hundred; more is a wrong file.
+const MAX_FILE: u64 = 4 << 20;
+
+/// `tls` of a protocol. Present, the protocol is served over TLS alone.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTls {
+    /// PEM file with the certificate and what chains it to its authority.
+    pub cert_file: PathBuf,
+    /// PEM file with the certificate's private key.
+    pub key_file: PathBuf,
+    /// PEM file with authorities. Default none. Set, a client must show a certificate that one of
+    /// them signed (mTLS); others do not get past the handshake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Lowest version of TLS, `1.2` (default) or `1.3`. `1.3` shuts out senders of before 2018.
+    #[serde(default)]
+    pub min_version: TlsVersion,
+    /// How often the files are looked at. Default 1m. New connections get what they hold; files
+    /// that do not fit together change nothing and are logged. 0 reads them at start alone.
+    #[serde(default = "minute")]
+    pub reload_interval: Period,
+}
+
+fn minute() -> Period {
+    Period::secs(60)
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// Why a listener cannot do TLS.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("tls: cannot read {path}: {why}")]
+    File { path: PathBuf, why: String },
+    #[error("tls: {0}")]
+    Unusable(String),
+}
+
+/// What the files hold, as text.
+struct Files {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    authorities: Option<Vec<u8>>,
+}
+
+/// Who the listener is, and whom it lets in.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    settings: ServerTls,
+    alpn: Vec<Vec<u8>>,
+    current: RwLock<Arc<ServerConfig>>,
+    hasher: RandomState,
+    /// Hash of what the files held when they were last looked at, fit or not.
+    seen: Mutex<u64>,
+}
+
+impl Identity {
+    /// Reads the files; `alpn` names the protocols that are spoken within.
+    pub(crate) fn open(settings: &ServerTls, alpn: &[&[u8]]) -> Result<Identity, TlsError> {
+        let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.to_vec()).collect();
+        let files = Files::read(settings)?;
+        let hasher = RandomState::new();
+        let seen = Mutex::new(files.hash(&hasher));
+        let current = RwLock::new(Arc::new(files.build(settings, &alpn)?));
+        Ok(Identity { settings: settings.clone(), alpn, current, hasher, seen })
+    }
+
+    /// For a connection that begins now.
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes what the files hold now, if it has changed; says whether it did. A fault is told
+    /// once for each change, and what was in force stays.
+    pub(crate) fn refresh(&self) -> Result<bool, TlsError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = Files::read(&self.settings);
+        let hash = files.as_ref().map_or(0, |files| files.hash(&self.hasher));
+        if std::mem::replace(&mut *seen, hash) == hash {
+            return Ok(false);
+        }
+        let fresh = files?.build(&self.settings, &self.alpn)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        Ok(true)
+    }
+}
+
+impl Files {
+    fn read(settings: &ServerTls) -> Result<Files, TlsError> {
+        let authorities = settings.client_ca_file.as_deref().map(read).transpose()?;
+        Ok(Files { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
+    }
+
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        hasher.hash_one((&self.cert, &self.key, &self.authorities))
+    }
+
+    fn build(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
+        let unusable = |e: &dyn std::fmt::Display| TlsError::Unusable(e.to_string());
+        let provider = Arc::new(ring::default_provider());
+        let versions: &[&SupportedProtocolVersion] = match settings.min_version {
+            TlsVersion::V12 => &[&TLS13, &TLS12],
+            TlsVersion::V13 => &[&TLS13],
+        };
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(|e| unusable(&e))?;
+        let builder = match (&self.authorities, &settings.client_ca_file) {
+            (Some(pem), Some(path)) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(path, pem)? {
+                    roots.add(authority).map_err(|e| unreadable(path, e))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(|e| unusable(&e))?)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let chain = certificates(&settings.cert_file, &self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|e| unreadable(&settings.key_file, e))?;
+        // Also checks that the two belong together.
+        let mut config = builder.with_single_cert(chain, key).map_err(|e| unusable(&e))?;
+        config.alpn_protocols = alpn.to_vec();
+        Ok(config)
+    }
+}
+
+fn unreadable(path: &Path, why: impl std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.to_owned(), why: why.to_string() }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut content = Vec::new();
+    let file = File::open(path).map_err(|e| unreadable(path, e))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(|e| unreadable(path, e))?;
+    match content.len() as u64 <= MAX_FILE {
+        true => Ok(content),
+        false => Err(unreadable(path, format_args!("it is larger than {MAX_FILE} bytes"))),
+    }
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|e| unreadable(path, e))?;
+    if all.is_empty() { Err(unreadable(path, "it holds no certificate")) } else { Ok(all) }
+}
