@@ -190,7 +190,15 @@ mod tests {
     #[test]
     fn every_problem_of_a_scalar_is_told() {
         assert_eq!(run("${env:A}${env:B} ${env:C:-c}").unwrap_err().len(), 2);
-        for bad in ["${http:x}", "${file:}", "${file:/nowhere/at/all}", "${env:}", "${env:${env:X}}", "${env:1X}", "${env:OPEN"] {
+        for bad in [
+            "${http:x}",
+            "${file:}",
+            "${file:/nowhere/at/all}",
+            "${env:}",
+            "${env:${env:X}}",
+            "${env:1X}",
+            "${env:OPEN",
+        ] {
             assert!(run(bad).is_err(), "{bad}");
         }
     }

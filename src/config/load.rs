@@ -203,7 +203,8 @@ impl Sections {
     pub fn from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
         if matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted) {
-            let message = "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
+            let message =
+                "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
             self.fault(path, message.to_owned(), None);
         }
     }

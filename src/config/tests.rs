@@ -153,7 +153,7 @@ fn what_a_file_holds_is_used_and_a_file_that_is_missing_is_a_fault() {
     assert!(found.len() == 1 && found[0].contains("memory.budget: cannot read"), "{found:?}");
     assert!(super::check(&[&config]).is_ok());
     std::fs::write(&budget, "64MiB\n").unwrap();
-    assert_eq!(super::load(&[&config]).unwrap().memory.budget, Size(64 << 20));
+    assert_eq!(super::load(&[&config]).unwrap().memory.budget, MemoryBudget::Bytes(Size(64 << 20)));
     std::fs::write(&budget, "hunter2").unwrap();
     let found = super::load(&[&config]).unwrap_err().lines().to_vec();
     assert!(found.len() == 1 && !found[0].contains("hunter2"), "{found:?}");
@@ -167,7 +167,13 @@ fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_s
     );
     assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
     let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
-    let wanted = ["grpc.auth.bearer_token", "grpc.tls", "grpc.tls", "http.auth.basic.password", "http.cors.allowed_origins[0]"];
+    let wanted = [
+        "grpc.auth.bearer_token",
+        "grpc.tls",
+        "grpc.tls",
+        "http.auth.basic.password",
+        "http.cors.allowed_origins[0]",
+    ];
     assert!(keys.len() >= 4, "{found:#?}");
     for key in wanted {
         let whole = format!("receivers.otlp.protocols.{key}");

@@ -218,7 +218,9 @@ mod tests {
         for wrong in ["agent:pa", "agent:", ":pa:ss", "other:pa:ss", ""] {
             assert!(!guard.admits(&headers(&[&encoded(wrong)])), "{wrong}");
         }
-        assert!(!guard.admits(&headers(&["Basic agent:pa:ss"])) && !guard.admits(&headers(&["Bearer agent"])));
+        assert!(
+            !guard.admits(&headers(&["Basic agent:pa:ss"])) && !guard.admits(&headers(&["Bearer agent"]))
+        );
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl Door {
         match (self.is_tls(), self.is_guarded()) {
             (false, false) => Some("open to the network: anybody who reaches it is let in, unencrypted"),
             (false, true) => Some("credentials and content cross the network unencrypted: set tls"),
-            (true, false) => Some("open to the network: anybody who reaches it is let in; set auth or client_ca_file"),
+            (true, false) => {
+                Some("open to the network: anybody who reaches it is let in; set auth or client_ca_file")
+            }
             (true, true) => None,
         }
     }
@@ -86,7 +88,9 @@ impl Door {
     /// Looks at the files again and again until `stop`.
     pub(crate) async fn keep_fresh(self, stop: CancellationToken) {
         let certificates = async {
-            let Some((identity, interval)) = self.identity.filter(|(_, every)| !every.is_zero()) else { return };
+            let Some((identity, interval)) = self.identity.filter(|(_, every)| !every.is_zero()) else {
+                return;
+            };
             loop {
                 sleep(interval).await;
                 let identity = Arc::clone(&identity);

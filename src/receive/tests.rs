@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::config::{Endpoint, GrpcConfig, HttpConfig, Protocols};
 use super::*;
 
+mod doors;
 mod grpc;
 mod http;
 mod serving;

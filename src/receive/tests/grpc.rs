@@ -264,3 +264,25 @@ async fn a_sender_that_goes_away_within_its_message_leaves_nothing_behind() {
     assert!(server.offers().is_empty());
     assert_eq!(Call::new(framed(0, b"")).send(&server).await.code, Some(Code::Ok));
 }
+
+#[tokio::test]
+async fn a_request_that_grows_beyond_the_ratio_is_refused_for_good() {
+    let mut limited = config();
+    limited.protocols.grpc.as_mut().unwrap().max_recv_msg_size_mib = 64;
+    limited.admission.max_decompression_ratio = 50;
+    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let pack = |name: &str, size: usize| {
+        let message = request(size).encode_to_vec();
+        if name == "gzip" { gzip(&message) } else { zstd::encode_all(&message[..], 1).unwrap() }
+    };
+    for name in ["gzip", "zstd"] {
+        let reply = Call::new(framed(1, &pack(name, 8 << 20))).encoding(name).send(&server).await;
+        assert!(reply.code == Some(Code::ResourceExhausted) && reply.details.is_empty(), "{name}");
+        assert!(reply.message.contains("50 times"), "{}", reply.message);
+        // Small ones may shrink as much as they like.
+        let reply = Call::new(framed(1, &pack(name, 900_000))).encoding(name).send(&server).await;
+        assert_eq!(reply.code, Some(Code::Ok), "{name}");
+    }
+    assert_eq!(server.counted("grpc", "traces", "too_large"), 2);
+    server.held_settles_to_zero().await;
+}

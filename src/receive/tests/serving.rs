@@ -144,3 +144,39 @@ async fn an_address_that_is_taken_is_named_before_anything_is_served() {
     let error = bind(&config).await.unwrap_err().to_string();
     assert!(error.contains(&taken.to_string()), "{error}");
 }
+
+#[tokio::test]
+async fn streams_beyond_the_limit_of_a_connection_wait_at_the_sender() {
+    let mut limited = config();
+    limited.protocols.grpc.as_mut().unwrap().max_concurrent_streams = 2;
+    let server = Server::with(limited, Duration::from_secs(1)).await;
+    shut(&server.intake.gate);
+    let client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    // The first tells the client of the limit: without knowing it, it could open more and be reset.
+    let mut calls = Vec::new();
+    for sent in 1..=5 {
+        let mut client = client.clone();
+        calls.push(tokio::spawn(async move { client.export(request(100)).await }));
+        wait_for(&server.intake.waiting, sent.min(2)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(server.intake.waiting.load(Ordering::SeqCst), 2);
+    server.intake.gate.add_permits(1000);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn headers_beyond_their_limit_are_refused_over_grpc_as_well() {
+    let mut limited = config();
+    limited.protocols.grpc.as_mut().unwrap().max_header_size = crate::config::Size(8 << 10);
+    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    for (length, taken) in [(1 << 10, true), (10 << 10, false), (1 << 10, true)] {
+        let mut asked = tonic::Request::new(request(10));
+        asked.metadata_mut().insert("x-long", "a".repeat(length).parse().unwrap());
+        assert_eq!(client.export(asked).await.is_ok(), taken, "{length} bytes of headers");
+    }
+    assert_eq!(server.offers().len(), 2);
+}
