@@ -200,7 +200,7 @@ impl Sections {
     }
 
     /// Notes a fault where a secret stands in the file itself instead of coming from outside.
-    pub fn from_outside(&mut self, path: &[Step]) {
+    pub fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
         if matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted) {
             let message =

@@ -109,7 +109,7 @@ impl Config {
         for protocol in config.receivers.otlp.protocols.guarded().map(|(protocol, _)| protocol) {
             for secret in ["bearer_token", "basic.password"] {
                 let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
-                sections.from_outside(&load::undotted(&key));
+                sections.must_come_from_outside(&load::undotted(&key));
             }
         }
         sections.problems("verdict", config.verdict.problems());

@@ -146,7 +146,7 @@ async fn over_tls_both_protocols_take_requests_from_who_trusts_the_certificate()
     let stranger = Peer { trusts: &other, shows: None };
     stranger.grpc(&server).await.unwrap_err();
     stranger.http(&server).await.unwrap_err();
-    // The same address, but no trust in who is there. Nor is anybody served in the clear, and who tries gets no answer of ours.
+    // Nor is anybody served in the clear; who tries gets no answer of ours.
     export(&server, None).await.unwrap_err();
     let mut plain = TcpStream::connect(server.http).await.unwrap();
     plain.write_all(b"POST /v1/traces HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
