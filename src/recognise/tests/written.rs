@@ -678,7 +678,7 @@ fn llama_index_tool_outputs_are_what_their_blocks_say() {
 #[test]
 fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
     let run = |prompt: Value| {
-        let settings = json!({ "agent": { "role": "researcher" }, "task": { "description": "How high?" } });
+        let settings = json!({ "agent": { "role": "researcher" }, "context": "How high?", "steps": 3 });
         let spans = json!([
             { "id": 1, "name": "run", "attributes": { "openinference.span.kind": "AGENT", "input.value": settings.to_string() } },
             { "id": 2, "parent": 1, "name": "model", "attributes": prompt },
