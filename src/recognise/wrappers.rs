@@ -58,21 +58,26 @@ pub(crate) fn duplicates(tree: &Tree, readings: &mut [Reading], weak: &[bool]) {
         }
     }
     for &at in tree.order() {
-        if readings[at].kind == Kind::Agent && !readings[at].wrapper {
+        if matches!(readings[at].kind, Kind::Agent | Kind::Chain | Kind::Unknown) && !readings[at].wrapper {
             turns(tree, readings, at);
         }
     }
 }
 
-/// Agent spans within the agent `at` that only ask its model what to do next, while what they ask
-/// for is done outside of them: a graph's node that happens to be called `agent` (LangGraph's
-/// ReAct loop). All inner agents of one name are turns, or none is.
+/// Agent spans right under `at` that only ask their model what to do next, while what they ask for
+/// is done outside of them: a graph's node that happens to be called `agent` (LangGraph's ReAct
+/// loop). All of one name are turns, or none is; and the span that holds them and the tools is the
+/// agent.
 fn turns(tree: &Tree, readings: &mut [Reading], at: Idx) {
     let mut named: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
-    for inner in beneath(tree, readings, at, Kind::Agent) {
-        named.entry(readings[inner].name.clone()).or_default().push(inner);
+    for &inner in tree.children(at).iter().take(MAX_LOOK) {
+        if readings[inner].kind == Kind::Agent && !readings[inner].wrapper {
+            named.entry(readings[inner].name.clone()).or_default().push(inner);
+        }
     }
-    let tools = beneath(tree, readings, at, Kind::Tool);
+    if named.is_empty() || beneath(tree, readings, at, Kind::Tool).is_empty() {
+        return;
+    }
     for group in named.into_values() {
         let mut asked = false;
         let only_turns = group.iter().all(|&inner| {
@@ -80,10 +85,11 @@ fn turns(tree: &Tree, readings: &mut [Reading], at: Idx) {
             asked |= llms.iter().any(|&llm| readings[llm].requests().next().is_some());
             llms.len() == 1 && tree.subtree(inner).take(MAX_LOOK).all(|i| readings[i].kind != Kind::Tool)
         });
-        if only_turns && asked && !tools.is_empty() {
+        if only_turns && asked {
             for inner in group {
                 readings[inner].kind = Kind::Chain;
             }
+            readings[at].kind = Kind::Agent;
         }
     }
 }

@@ -635,13 +635,14 @@ fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
     });
     let searches = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
     let scene = scene_of(json!([
-        span(1, None, "research", kind("AGENT")),
+        span(1, None, "research", kind("CHAIN")),
         span(2, Some(1), "agent", kind("AGENT")),
         span(3, Some(2), "model", asks.clone()),
         span(4, Some(1), "search", searches.clone()),
         span(5, Some(1), "agent", kind("AGENT")),
         span(6, Some(5), "model", says.clone()),
     ]));
+    assert_eq!(kinds(&scene)[..2], [Kind::Agent, Kind::Chain]);
     assert_eq!((scene.agents.len(), scene.agents[0].answer.as_deref()), (1, Some("836")));
     assert_eq!((scene.agents[0].llms.len(), scene.calls[0].llm.is_some()), (2, true));
 
