@@ -264,6 +264,7 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> (f64
     let began = Instant::now();
     let before = sink.spans.load(Ordering::Relaxed);
     let mut due = 0;
+    let mut answers = tokio::task::JoinSet::new();
     for round in 1_000_000.. {
         let corpus = corpus.renewed(round);
         for request in &corpus.requests {
@@ -276,12 +277,13 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> (f64
                 sent.insert(trace, now);
             }
             let (client, request) = (stand.client.clone(), request.clone());
-            tokio::spawn(async move { client.export(relay::TRACES, request).await });
+            answers.spawn(async move { client.export(relay::TRACES, request).await });
         }
         if began.elapsed() > PACED {
             break;
         }
     }
+    answers.join_all().await;
     sink.wait(before, due).await;
     let arrived = sink.last.lock().unwrap().take().unwrap();
     let mut all: Vec<f64> =
