@@ -150,6 +150,12 @@ impl Assembler {
         }
     }
 
+    /// Other times and caps. Traces that are open keep the times that they opened with; caps, and
+    /// how much is remembered, hold for them too.
+    pub fn set_close(&mut self, close: Close) {
+        self.close = close;
+    }
+
     /// Takes one trace's spans out of one request. `held` is the size of the allocation that they
     /// share: it is charged whole, since one span keeps all of it. `service` is asked once, when
     /// the trace opens.

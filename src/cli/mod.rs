@@ -11,6 +11,7 @@ mod replay;
 mod report;
 mod run;
 mod settings;
+mod watch;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::watch::Watch;
 use super::{ConfigFiles, Failure};
 use crate::config::Config;
 use crate::pipeline::service::Service;
@@ -16,7 +17,12 @@ Receive OTLP, judge, and send on, until SIGINT or SIGTERM.
 Listens where the configuration says (127.0.0.1:4317 for gRPC and 127.0.0.1:4318 for HTTP by
 default) and serves /livez, /readyz and /metrics on 127.0.0.1:13133. At the first signal it takes no
 more, closes and judges what is open, and sends what is queued, for at most
-service.shutdown_timeout; a second signal ends it at once.";
+service.shutdown_timeout; a second signal ends it at once.
+
+At SIGHUP, and when a configuration file has changed, the configuration is read again. With any
+fault it is refused, and the one in force stays. What stands under verdict (but for mode and
+prefix), the log level and the shutdown timeout are taken at once, without losing a span; what needs
+a restart is named in the log.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +48,7 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
     log::init(&config.service.log_level, config.service.log_format)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let runtime = runtime()?;
-    let outcome = runtime.block_on(serve(&config));
+    let outcome = runtime.block_on(serve(&config, &args.config));
     // What still runs after a second signal is not waited for.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
@@ -54,13 +60,32 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
 }
 
-async fn serve(config: &Config) -> Result<(), Failure> {
+async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     // Before anything listens, so that no signal is missed.
     let mut signals = Signals::new()?;
+    let mut watch = Watch::new(files.files.clone());
+    watch.settle().await;
     let service = Service::start(config).await.map_err(|e| Failure::Run(e.to_string()))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
-    let name = signals.next().await;
-    let within = *config.service.shutdown_timeout;
+    let name = loop {
+        let why = tokio::select! {
+            asked = signals.asked() => match asked {
+                Asked::Stop(name) => break name,
+                Asked::Reload => "SIGHUP",
+            },
+            () = watch.changed() => "a file has changed",
+        };
+        let reloading = async {
+            watch.settle().await;
+            reload(&service, files, why).await;
+        };
+        // A disk that does not answer must not keep it from stopping.
+        tokio::select! {
+            name = signals.next() => break name,
+            () = reloading => {}
+        }
+    };
+    let within = *service.config().service.shutdown_timeout;
     tracing::info!(signal = name, within = ?within, "stopping; a second signal ends at once");
     tokio::select! {
         dropped = service.stop(within) => match dropped {
@@ -71,8 +96,55 @@ async fn serve(config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// Reads the configuration again and takes what can be taken; whatever goes wrong, what runs
+/// keeps running.
+async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
+    let files = files.clone();
+    let loaded = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            tracing::error!(%error, "reading the configuration ended abnormally; this is a bug");
+            return;
+        }
+    };
+    let new = match loaded {
+        Ok(new) => new,
+        Err(invalid) => {
+            service.telemetry().reloaded(false);
+            for fault in invalid.lines() {
+                tracing::error!(%fault, "the new configuration cannot be used");
+            }
+            let faults = invalid.lines().len();
+            tracing::error!(why, faults, "the configuration was not reloaded; the one in force stays");
+            return;
+        }
+    };
+    let level = new.service.log_level.clone();
+    match service.reload(&new) {
+        Ok(reloaded) => {
+            if let Err(error) = log::set_level(&level) {
+                tracing::warn!(%error, "the log level stays");
+            }
+            tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded");
+            if !reloaded.waiting.is_empty() {
+                let keys = reloaded.waiting.join(", ");
+                tracing::warn!(%keys, "changes that need a restart were not taken");
+            }
+        }
+        Err(error) => {
+            tracing::error!(why, %error, "the configuration was not reloaded; the one in force stays")
+        }
+    }
+}
+
+enum Asked {
+    Stop(&'static str),
+    Reload,
+}
+
 struct Signals {
     interrupt: Signal,
+    hangup: Signal,
     terminate: Signal,
 }
 
@@ -81,10 +153,20 @@ impl Signals {
         let listen = |kind| signal(kind).map_err(|e| Failure::Run(format!("cannot listen for signals: {e}")));
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
         })
     }
 
+    async fn asked(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+
+    /// One that ends; what else is asked for is too late.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

@@ -9,10 +9,12 @@
 //! | `env` | `${env:NAME}`, `${file:PATH}` |
 //! | `read` | tree to structs, collecting faults |
 //! | `load` | the whole way, and what spans sections |
+//! | `change` | what of a new one can be taken while running |
 //! | `show` | `print-config`, secrets redacted; the JSON schema |
 //! | `verdict`, `service` | sections that have no other home |
 //! | `units` | durations, sizes, secrets |
 
+mod change;
 mod env;
 mod issue;
 mod load;

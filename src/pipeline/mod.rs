@@ -14,8 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use crate::assemble::{Assembler, Close};
-use crate::config::{Config, Mode, Select};
+use crate::config::{Config, Mode, Select, Verdict};
 use crate::export::{Exporters, Parcel, Piece};
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
 use crate::telemetry::Telemetry;
@@ -25,6 +24,7 @@ use crate::wire::write::{self, Item};
 use crate::wire::{logs, metrics};
 
 mod engine;
+mod live;
 mod memory;
 mod meter;
 pub mod offline;
@@ -33,6 +33,7 @@ pub mod service;
 mod shard;
 
 pub use engine::{Engine, Judged};
+use live::{InForce, Live};
 use memory::{Budget, Held, SPAN_OVERHEAD};
 use shard::{Shard, Shared, Work};
 
@@ -53,7 +54,6 @@ pub struct Pipeline {
     hasher: RandomState,
     envelopes: Interner,
     prefix: String,
-    select: Option<Select>,
     tasks: TaskTracker,
 }
 
@@ -69,22 +69,31 @@ impl Pipeline {
     ) -> Result<Arc<Pipeline>, String> {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
-        let engine = Engine::new(verdict, !shadow)?;
+        let live = InForce::new(Live::new(verdict)?);
         let budget = Budget::new(config.memory.budget);
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
         let shared =
-            Arc::new(Shared { engine, exporters, meter: meter::Meter::new(telemetry), budget, shadow });
+            Arc::new(Shared { live, exporters, meter: meter::Meter::new(telemetry), budget, shadow });
         let tasks = TaskTracker::new();
-        let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared, verdict.close.clone())).collect();
+        let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared)).collect();
         Ok(Arc::new(Pipeline {
             inboxes: RwLock::new(inboxes),
             shared,
             hasher: RandomState::new(),
             envelopes: Interner::default(),
             prefix: verdict.prefix.clone(),
-            select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
             tasks,
         }))
+    }
+
+    /// Traces that close from now on are judged by `verdict`, and those that open close by it.
+    /// Its mode and prefix must be those that the pipeline was started with.
+    ///
+    /// # Errors
+    /// The user's additions to the map of conventions do not fit together; nothing changes then.
+    pub fn take(&self, verdict: &Verdict) -> Result<(), String> {
+        self.shared.live.set(Live::new(verdict)?);
+        Ok(())
     }
 
     /// Closes and exports every open trace, and returns when it is in the exporters' queues.
@@ -121,7 +130,8 @@ impl Pipeline {
         let mut groups = split.groups;
         let good = count(&groups);
         self.shared.meter.received(good, accepted.rejected);
-        if let Some(select) = &self.select {
+        let live = self.shared.live.get();
+        if let Some(select) = &live.select {
             let passed = pass(&mut groups, select);
             if !passed.is_empty() {
                 self.shared.meter.telemetry().traces.passed_through.inc_by(count(&passed));
@@ -130,7 +140,7 @@ impl Pipeline {
         }
         if self.shared.shadow {
             match accepted.rejected {
-                0 if self.select.is_none() => self.forward(Signal::Traces, body, count(&groups)).await,
+                0 if live.select.is_none() => self.forward(Signal::Traces, body, count(&groups)).await,
                 _ => self.forward_groups(&groups).await,
             }
         }
@@ -228,9 +238,9 @@ fn shards() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>, close: Close) -> mpsc::Sender<Work> {
+fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>) -> mpsc::Sender<Work> {
     let (inbox, work) = mpsc::channel(INBOX);
-    tasks.spawn(Shard::new(Arc::clone(shared), Assembler::new(close)).run(work));
+    tasks.spawn(Shard::new(Arc::clone(shared)).run(work));
     inbox
 }
 

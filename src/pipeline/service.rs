@@ -2,7 +2,7 @@
 //! and an orderly end. `run`, `demo` and the tests start the same thing.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -52,12 +52,23 @@ pub struct Service {
     pub http: Option<SocketAddr>,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub admin: Option<SocketAddr>,
+    /// In force.
+    config: Mutex<Config>,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
     telemetry: Arc<Telemetry>,
     readiness: Arc<Readiness>,
     receiving: Tasks,
     background: Tasks,
+}
+
+/// What a new configuration came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reloaded {
+    /// Keys that have another value now.
+    pub changed: Vec<String>,
+    /// Keys whose new value would need a restart.
+    pub waiting: Vec<String>,
 }
 
 /// Tasks that end when told to.
@@ -108,6 +119,7 @@ impl Service {
             grpc,
             http,
             admin: admin_addr,
+            config: Mutex::new(config.clone()),
             pipeline,
             exporters,
             telemetry,
@@ -120,6 +132,28 @@ impl Service {
     /// Self-metrics of this process.
     pub fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
+    }
+
+    /// Takes what of `new` can be taken while running, and says what changed and what would need
+    /// a restart; the rest stays as it was. Spans that are held stay held: traces that close from
+    /// now on are judged by the new settings, and those that open now close by them.
+    ///
+    /// # Errors
+    /// `verdict.recognise` does not fit together; nothing changes then.
+    pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = config.taking(new);
+        let taking = self.pipeline.take(&taken.verdict);
+        self.telemetry.reloaded(taking.is_ok());
+        taking.map_err(Error::Recognise)?;
+        let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
+        *config = taken;
+        Ok(reloaded)
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Config {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Closes every open trace now and hands it to the exporters.

@@ -8,7 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::engine::{Engine, Judged};
+use super::engine::Judged;
+use super::live::{InForce, Live};
 use super::memory::{Budget, Held, SPAN_OVERHEAD};
 use super::meter::Meter;
 use super::select;
@@ -46,7 +47,7 @@ pub(super) enum Work {
 /// What all shards share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub engine: Engine,
+    pub live: InForce,
     pub exporters: Arc<Exporters>,
     pub meter: Meter,
     pub budget: Arc<Budget>,
@@ -56,6 +57,8 @@ pub(super) struct Shared {
 pub(super) struct Shard {
     shared: Arc<Shared>,
     assembler: Assembler,
+    /// By whose times traces open.
+    live: Arc<Live>,
     /// Large traces being judged elsewhere; each ends with what to remember of it.
     elsewhere: JoinSet<(TraceId, Remembered)>,
     /// What was last added to the shared gauges.
@@ -63,8 +66,10 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub fn new(shared: Arc<Shared>, assembler: Assembler) -> Shard {
-        Shard { shared, assembler, elsewhere: JoinSet::new(), gauged: (0, 0, 0) }
+    pub fn new(shared: Arc<Shared>) -> Shard {
+        let live = shared.live.get();
+        let assembler = Assembler::new(live.close.clone());
+        Shard { shared, assembler, live, elsewhere: JoinSet::new(), gauged: (0, 0, 0) }
     }
 
     /// Runs until every sender of work is gone; then closes and exports what is open.
@@ -83,6 +88,7 @@ impl Shard {
                     if got == 0 {
                         break;
                     }
+                    self.follow();
                     for work in burst.drain(..) {
                         self.take(work).await;
                     }
@@ -95,6 +101,15 @@ impl Shard {
             self.relieve().await;
         }
         self.flush().await;
+    }
+
+    /// Takes the times that are in force now.
+    fn follow(&mut self) {
+        let live = self.shared.live.get();
+        if !Arc::ptr_eq(&live, &self.live) {
+            self.assembler.set_close(live.close.clone());
+            self.live = live;
+        }
     }
 
     async fn take(&mut self, work: Work) {
@@ -213,7 +228,8 @@ async fn conclude(shared: &Shared, closing: Closing) -> (TraceId, Remembered) {
 
 fn judge(shared: &Shared, closing: Closing) -> (Judged, Annotated) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let judged = shared.engine.judge(closing, now, &mut |metric, time| shared.meter.took(metric, time));
-    let annotated = shared.engine.annotate(&judged);
+    let live = shared.live.get();
+    let judged = live.engine.judge(closing, now, &mut |metric, time| shared.meter.took(metric, time));
+    let annotated = live.engine.annotate(&judged);
     (judged, annotated)
 }

@@ -107,6 +107,8 @@ declare! {
         "Always 1; the version that runs is its label";
     START_TIME = "process_start_time", Gauge, SECONDS, [],
         "When the process started, in Unix time";
+    RELOADS = "config_reloads", Counter, COUNT, ["result"],
+        "Times the configuration was read again: taken, or refused with the one before staying in force";
 
     REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
         "OTLP requests answered; outcome is accepted, partial, or why the request was refused";

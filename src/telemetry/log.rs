@@ -1,10 +1,12 @@
 //! Where our own logs go: one line an event on standard error, as text or JSON.
 //!
-//! In: a level (or directives) and a format. Out: the process-wide subscriber. At `info` and
+//! In: a level (or directives) and a format. Out: the process-wide subscriber, whose level can be
+//! changed. At `info` and
 //! above no event carries span content or secrets; secrets cannot be printed at all
 //! ([`crate::config::Secret`]).
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
@@ -38,6 +40,9 @@ pub enum Error {
     /// A subscriber is set already.
     #[error("logging is set up already")]
     Again,
+    /// There is no subscriber of ours whose level could be changed.
+    #[error("logging is not set up")]
+    Missing,
 }
 
 /// Libraries below us say little of use under `warn`, and their `debug` would print headers,
@@ -78,11 +83,32 @@ pub fn init(level: &str, format: Format) -> Result<(), Error> {
         Format::Json => true,
     };
     let set = if json {
-        lines.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+        let lines = lines.with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.try_init().map(|()| Changer::from(Box::new(move |filter| handle.reload(filter).is_ok())))
     } else {
-        lines.try_init()
+        let lines = lines.with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.try_init().map(|()| Changer::from(Box::new(move |filter| handle.reload(filter).is_ok())))
     };
-    set.map_err(|_| Error::Again)
+    let changer = set.map_err(|_| Error::Again)?;
+    LEVEL.set(changer).map_err(|_| Error::Again)
+}
+
+type Changer = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+
+/// Puts another filter in the place of the one in force.
+static LEVEL: OnceLock<Changer> = OnceLock::new();
+
+/// Another level, from now on.
+///
+/// # Errors
+/// When `level` cannot be read, or logging was not set up by [`init`].
+pub fn set_level(level: &str) -> Result<(), Error> {
+    let filter = filter(level)?;
+    let changed = LEVEL.get().is_some_and(|change| change(filter));
+    if changed { Ok(()) } else { Err(Error::Missing) }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -40,6 +41,7 @@ pub struct Telemetry {
     pub verdicts: Verdicts,
     /// Requests and outcomes out, by exporter.
     pub export: Exporting,
+    reloads: [Counter; 2],
     registry: Registry,
 }
 
@@ -47,14 +49,20 @@ impl Telemetry {
     /// Registers everything that is declared.
     pub fn new() -> Arc<Telemetry> {
         let mut registry = Registry::with_prefix(declared::PREFIX);
-        register_process(&mut registry);
+        let reloads = register_process(&mut registry);
         Arc::new(Telemetry {
             receive: Receiving::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
             export: Exporting::register(&mut registry),
+            reloads,
             registry,
         })
+    }
+
+    /// The configuration was read again, and taken or refused.
+    pub fn reloaded(&self, taken: bool) {
+        self.reloads[usize::from(taken)].inc();
     }
 
     /// The state of all metrics as OpenMetrics text.
@@ -68,7 +76,8 @@ impl Telemetry {
     }
 }
 
-fn register_process(registry: &mut Registry) {
+/// Out: how often the configuration was read again, refused and taken.
+fn register_process(registry: &mut Registry) -> [Counter; 2] {
     let build = Family::<_, Gauge>::default();
     build.get_or_create(&declared::BUILD.with([env!("CARGO_PKG_VERSION")])).set(1);
     declared::BUILD.register(registry, build);
@@ -76,6 +85,10 @@ fn register_process(registry: &mut Registry) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     start.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     declared::START_TIME.register(registry, start);
+    let reloads = Family::<_, Counter>::default();
+    let cells = ["refused", "taken"].map(|r| reloads.get_or_create_owned(&declared::RELOADS.with([r])));
+    declared::RELOADS.register(registry, reloads);
+    cells
 }
 
 #[cfg(test)]

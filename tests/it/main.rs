@@ -9,5 +9,6 @@ mod end_to_end;
 mod frameworks;
 mod processes;
 mod purity;
+mod reload;
 mod scrape;
 mod support;

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -89,14 +90,15 @@ fn the_demo_shows_every_run_and_exits_0() {
 }
 
 /// `run` as a process, with its gRPC and admin addresses as its log says them.
-struct Running {
+pub struct Running {
     child: Child,
     grpc: String,
     admin: String,
+    log: Arc<Mutex<String>>,
 }
 
 impl Running {
-    fn start(folder: &Path, out: &Path) -> Running {
+    pub fn start(folder: &Path, out: &Path) -> Running {
         let config = folder.join("config.yaml");
         let text = format!(
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
@@ -125,11 +127,39 @@ impl Running {
             }
         }
         // Read on, or the process would block once the pipe is full.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Running { child, grpc: grpc.unwrap(), admin: admin.unwrap() }
+        let lines = Arc::new(Mutex::new(String::new()));
+        let keep = lines.clone();
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                let mut lines = keep.lock().unwrap();
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+        });
+        Running { child, grpc: grpc.unwrap(), admin: admin.unwrap(), log: lines }
     }
 
-    fn get(&self, path: &str) -> String {
+    /// What it has logged since it listened.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub fn wait_for_log(&self, words: &str) {
+        for _ in 0..2000 {
+            if self.log().contains(words) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("waited in vain for {words:?} in\n{}", self.log());
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    pub fn get(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(&self.admin).unwrap();
         write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -137,9 +167,8 @@ impl Running {
         answer
     }
 
-    fn terminate(&mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    pub fn terminate(&mut self) -> Option<i32> {
+        self.signal("-TERM");
         self.child.wait().unwrap().code()
     }
 }

@@ -1,0 +1,103 @@
+//! A configuration that is taken while another is in force: what of it can be, and what has to
+//! wait for a restart.
+//!
+//! In: both. Out: the one that then holds, and the keys in which two differ. Listeners, exporters
+//! and storage hold sockets, files and spans, and stay as they were started.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Config;
+
+impl Config {
+    /// This configuration with everything of `new` that can be taken while running: `verdict`
+    /// but for its mode (spans that are held would be sent twice, or never) and its prefix (which
+    /// exporters know as well), the log level, and the time for shutdown.
+    #[must_use]
+    pub fn taking(&self, new: &Config) -> Config {
+        let mut taken = self.clone();
+        taken.verdict = new.verdict.clone();
+        taken.verdict.mode = self.verdict.mode;
+        taken.verdict.prefix.clone_from(&self.verdict.prefix);
+        taken.service.log_level.clone_from(&new.service.log_level);
+        taken.service.shutdown_timeout = new.service.shutdown_timeout;
+        taken
+    }
+
+    /// The keys in which two configurations differ, in order. Where only a secret does, the
+    /// section that it stands in.
+    pub fn differences(&self, other: &Config) -> Vec<String> {
+        let mut found = BTreeSet::new();
+        // Neither can fail for what was loaded; nothing differs then.
+        let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
+        compare(&shown(self), &shown(other), "", &mut found);
+        let secrets = [
+            ("receivers", self.receivers.otlp != other.receivers.otlp),
+            ("exporters", self.exporters != other.exporters),
+        ];
+        for (section, differs) in secrets {
+            if differs && !found.iter().any(|key| key.starts_with(section)) {
+                found.insert(section.to_owned());
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+/// As deep as both are maps; configurations are no deeper than what the loader lets in.
+fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let (Value::Object(left), Value::Object(right)) = (a, b) else {
+        if a != b {
+            found.insert(path.to_owned());
+        }
+        return;
+    };
+    let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    for key in keys {
+        let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+        compare(&of(left), &of(right), &below, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Source, from_sources};
+
+    fn config(text: &str) -> Config {
+        let token = |name: &str| Some(name.to_owned());
+        from_sources(&[Source { name: "c".to_owned(), text: text.to_owned() }], &token).unwrap()
+    }
+
+    #[test]
+    fn what_can_be_taken_is_and_the_rest_is_named() {
+        let old = config("");
+        let new = config(
+            "verdict: { mode: shadow, prefix: v., close: { idle: 1s }, metrics: { latency: { max_ms: { llm: 1 } } } }\n\
+             service: { log_level: debug, log_format: json }\nmemory: { budget: 1MiB }\n\
+             receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:1' } } } }",
+        );
+        let taken = old.taking(&new);
+        let changed = ["service.log_level", "verdict.close.idle", "verdict.metrics.latency.max_ms.llm"];
+        assert_eq!(old.differences(&taken), changed);
+        let waits = taken.differences(&new);
+        for key in ["memory.budget", "verdict.mode", "verdict.prefix", "service.log_format"] {
+            assert!(waits.iter().any(|k| k == key), "{key}: {waits:?}");
+        }
+        assert!(waits.iter().any(|k| k == "receivers.otlp.protocols.grpc.endpoint"), "{waits:?}");
+        assert!(old.differences(&old).is_empty());
+    }
+
+    #[test]
+    fn a_secret_that_changes_is_a_change_that_does_not_show() {
+        let with = |name: &str| {
+            config(&format!(
+                "receivers: {{ otlp: {{ protocols: {{ grpc: {{ auth: {{ bearer_token: '${{env:{name}}}' }} }} }} }} }}"
+            ))
+        };
+        assert_eq!(with("A").differences(&with("B")), ["receivers"]);
+        assert!(with("A").differences(&with("A")).is_empty());
+    }
+}

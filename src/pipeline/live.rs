@@ -1,0 +1,48 @@
+//! What of the configuration may change while spans are held: how traces are judged, when they
+//! close, which spans are judged at all.
+//!
+//! In: the `verdict` section. Out: one [`Live`] that all shards share and that is exchanged as a
+//! whole. Who works with one keeps it to the end of what it is doing, so that a trace is judged
+//! and annotated by one configuration.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Engine;
+use crate::assemble::Close;
+use crate::config::{Mode, Select, Verdict};
+
+/// One configuration in force.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub engine: Engine,
+    pub close: Close,
+    pub select: Option<Select>,
+}
+
+impl Live {
+    pub fn new(verdict: &Verdict) -> Result<Live, String> {
+        Ok(Live {
+            engine: Engine::new(verdict, verdict.mode != Mode::Shadow)?,
+            close: verdict.close.clone(),
+            select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
+        })
+    }
+}
+
+/// The place where the one in force is found.
+#[derive(Debug)]
+pub(super) struct InForce(RwLock<Arc<Live>>);
+
+impl InForce {
+    pub fn new(live: Live) -> InForce {
+        InForce(RwLock::new(Arc::new(live)))
+    }
+
+    pub fn get(&self) -> Arc<Live> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn set(&self, live: Live) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+    }
+}

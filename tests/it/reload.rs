@@ -1,0 +1,144 @@
+//! Another configuration while spans are held: none is lost, a wrong one changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use otel_verdict::config::{Emit, Mode, Period};
+
+use crate::processes::Running;
+use crate::support::Process;
+
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
+    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
+}
+
+/// A model call of one second that is a trace by itself; `n` is in its ids.
+fn call(n: u64) -> ExportTraceServiceRequest {
+    let span = Span {
+        trace_id: [[7; 8], n.to_be_bytes()].concat(),
+        span_id: (n + 1).to_be_bytes().to_vec(),
+        name: "chat".to_owned(),
+        start_time_unix_nano: 1_000_000_000,
+        end_time_unix_nano: 2_000_000_000,
+        attributes: vec![attribute("gen_ai.operation.name", "chat"), attribute("gen_ai.request.model", "m")],
+        ..Span::default()
+    };
+    let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+    ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..Default::default() }] }
+}
+
+fn has(span: &Span, key: &str) -> bool {
+    span.attributes.iter().any(|attribute| attribute.key == key)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_from_before_during_and_after_come_out_once_and_by_the_new_settings() {
+    let process = Process::start("verdict: { close: { quiet: 1h }, emit: [attributes, log_events] }").await;
+    let mut client = process.client();
+    client.spans(call(0)).await;
+    let sending = {
+        let mut client = process.client();
+        tokio::spawn(async move {
+            for n in 1..=300 {
+                client.spans(call(n)).await;
+            }
+        })
+    };
+    let mut new = process.service.config();
+    for round in 0..20 {
+        new.verdict.metrics.latency.max_ms.insert(otel_verdict::trace::Kind::Llm, f64::from(100 + round));
+        process.service.reload(&new).unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    sending.await.unwrap();
+    assert!(process.destination.spans().is_empty(), "held, as they came under quiet: 1h");
+    new.verdict.close.quiet = Period::millis(50);
+    new.verdict.emit = vec![Emit::Attributes];
+    let reloaded = process.service.reload(&new).unwrap();
+    assert_eq!(reloaded.changed, ["verdict.close.quiet", "verdict.emit"]);
+    assert!(reloaded.waiting.is_empty());
+
+    // What opens now closes by the new time.
+    let after = call(1000);
+    let id = after.resource_spans[0].scope_spans[0].spans[0].trace_id.clone();
+    client.spans(after).await;
+    process.until("the new trace", |d| d.spans().iter().any(|s| s.trace_id == id)).await;
+    process.service.flush().await;
+    let destination = process.stop().await;
+    let mut ids: Vec<Vec<u8>> = destination.spans().into_iter().map(|s| s.trace_id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), destination.spans().len()), (302, 302), "each once");
+    // The limit came by reload, and those held before it are judged by it.
+    assert!(destination.spans().iter().all(|s| has(s, "verdict.latency.value")));
+    assert!(destination.records().is_empty(), "log events were turned off before any trace closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_a_restart_is_named_and_the_rest_taken() {
+    let process = Process::start("").await;
+    let mut new = process.service.config();
+    new.verdict.mode = Mode::Shadow;
+    new.verdict.close.quiet = Period::millis(50);
+    new.admin.endpoint = otel_verdict::receive::config::Endpoint::new("127.0.0.1:1").unwrap();
+    for _ in 0..2 {
+        // Said again each time, for as long as it waits.
+        let reloaded = process.service.reload(&new).unwrap();
+        assert_eq!(reloaded.waiting, ["admin.endpoint", "verdict.mode"]);
+    }
+    process.client().spans(call(1)).await;
+    process.until("the span", |d| !d.spans().is_empty()).await;
+    let destination = process.stop().await;
+    assert_eq!(destination.spans().len(), 1);
+    assert!(has(&destination.spans()[0], "verdict.trace.result"), "still annotated");
+}
+
+fn write(folder: &Path, out: &Path, more: &str) -> PathBuf {
+    let text = std::fs::read_to_string(folder.join("config.yaml")).unwrap();
+    let first: String = text.lines().take(4).map(|line| format!("{line}\n")).collect();
+    assert!(first.contains(out.to_str().unwrap()));
+    let file = folder.join("config.yaml");
+    std::fs::write(&file, format!("{first}{more}\n")).unwrap();
+    file
+}
+
+#[test]
+fn at_sighup_a_wrong_file_keeps_the_one_in_force_and_a_right_one_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.jsonl");
+    let mut running = Running::start(folder.path(), &out);
+    write(folder.path(), &out, "verdict: { clos: {}, max_wait: soon }");
+    running.signal("-HUP");
+    running.wait_for_log("the one in force stays");
+    let log = running.log();
+    assert!(log.contains("verdict.clos: no such key") && log.contains("'soon' is not a duration"), "{log}");
+    assert!(running.get("/metrics").contains("config_reloads_total{result=\"refused\"} 1"));
+    assert!(running.get("/readyz").starts_with("HTTP/1.1 200"));
+
+    write(folder.path(), &out, "verdict: { mode: shadow, prefix: verdict., explanations: all }");
+    running.signal("-HUP");
+    running.wait_for_log("configuration reloaded");
+    let log = running.log();
+    assert!(log.contains("verdict.explanations") && log.contains("need a restart"), "{log}");
+    assert!(running.get("/metrics").contains("config_reloads_total{result=\"taken\"} 1"));
+    assert_eq!(running.terminate(), Some(0));
+}
+
+#[test]
+fn a_file_that_changes_is_taken_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.jsonl");
+    let mut running = Running::start(folder.path(), &out);
+    let text = std::fs::read_to_string(folder.path().join("config.yaml")).unwrap();
+    let louder = text.replace("log_format: json", "log_format: json, log_level: debug");
+    std::fs::write(folder.path().join("config.yaml"), louder).unwrap();
+    running.wait_for_log("a file has changed");
+    // What is no HTTP is worth a line at that level.
+    running.get("not a path");
+    running.wait_for_log("\"level\":\"DEBUG\"");
+    assert_eq!(running.terminate(), Some(0));
+}
