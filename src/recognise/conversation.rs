@@ -18,13 +18,14 @@ use crate::wire::Value;
 impl Interpreter<'_> {
     /// The conversation of an LLM, AGENT or other span.
     pub(super) fn messages(&mut self, found: &Found<'_>, reading: &mut Reading) {
+        self.withheld = false;
         let (mut input, mut seen_in) = self.conversation(found, Field::Input, Role::User, reading);
         let (mut output, mut seen_out) = self.conversation(found, Field::Output, Role::Assistant, reading);
         self.apart(found, reading, &mut output, &mut seen_out);
         self.whole(found, reading, &mut input, &mut output);
         self.events(found, reading, &mut input, &mut output);
         if let Seen::Read((_, value)) = self.value(found, Field::System) {
-            let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new() };
+            let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
             let mut parts = Vec::new();
             shaper.parts(&Node::decoded(value), &mut parts);
             let already = input.iter().any(|m| m.role == Role::System && m.parts == parts);
@@ -32,16 +33,21 @@ impl Interpreter<'_> {
                 input.insert(0, Message { role: Role::System, parts });
             }
         }
-        if !input.is_empty() {
+        let left = if self.withheld { holds } else { |m: &[Message]| !m.is_empty() };
+        if left(&input) {
             seen_in = Content::Present;
+        } else if !input.is_empty() {
+            seen_in = Content::Redacted;
         }
         // A failed call often leaves an empty message behind: that is nothing said.
         let said_nothing = output.iter().all(|m| m.parts.is_empty());
         if said_nothing && found.status == Status::Error {
             output.clear();
             seen_out = Content::Absent;
-        } else if !output.is_empty() {
+        } else if left(&output) {
             seen_out = Content::Present;
+        } else if !output.is_empty() {
+            seen_out = Content::Redacted;
         }
         (reading.input, reading.output) = (input, output);
         (reading.input_content, reading.output_content) = (seen_in, seen_out);
@@ -79,8 +85,9 @@ impl Interpreter<'_> {
     }
 
     fn shaped(&mut self, value: Value<'_>, role: Role, reading: &mut Reading) -> Vec<Message> {
-        let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new() };
+        let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
         let messages = shaper.messages(&Node::of(value), role);
+        self.withheld |= shaper.withheld;
         if reading.finish.is_empty() && role == Role::Assistant {
             reading.finish = shaper.finish;
         }
@@ -102,7 +109,8 @@ impl Interpreter<'_> {
                 match Node::of(whole) {
                     Node::Str(s) if self.table.is_redacted(&s) => hidden = true,
                     Node::Str(s) if role == Role::Tool => content = s.into_owned(),
-                    node => Shaper { texts: &mut self.texts, finish: Vec::new() }.parts(&node, &mut parts),
+                    node => Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false }
+                        .parts(&node, &mut parts),
                 }
             } else {
                 for text in texts().filter_map(|f| f.value.as_str()) {
@@ -200,7 +208,7 @@ impl Interpreter<'_> {
             let Node::List(events) = Node::decoded(value) else { return };
             for event in &events {
                 let named = event.str_at("event.name").and_then(|n| self.table.events.get(n));
-                let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new() };
+                let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
                 match named {
                     Some(EventRule::Choice) => output.extend(shaper.messages(event, Role::Assistant)),
                     Some(EventRule::System) => messages.extend(shaper.messages(event, Role::System)),
@@ -247,7 +255,7 @@ impl Interpreter<'_> {
                 continue;
             }
             let node = event::node(event);
-            let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new() };
+            let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
             let messages = match node.get("message").filter(|_| choice) {
                 Some(message) => {
                     let message = message.clone().unfold();
@@ -264,6 +272,16 @@ impl Interpreter<'_> {
             }
         }
     }
+}
+
+/// Whether messages that may have been stripped still say something beside their instructions.
+fn holds(messages: &[Message]) -> bool {
+    let parts = messages.iter().filter(|m| m.role != Role::System).flat_map(|m| &m.parts);
+    parts.into_iter().any(|part| match part {
+        Part::Text(_) | Part::Reasoning(_) | Part::Media => true,
+        Part::Call(request) => request.arguments.is_some(),
+        Part::Result { content, .. } => !content.is_empty(),
+    })
 }
 
 /// An event's map as a message: the event's name gives the role where the map does not.

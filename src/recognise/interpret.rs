@@ -19,6 +19,8 @@ use crate::wire::Value;
 pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
+    /// In the span that is being read, a block of a message came without its content.
+    pub(crate) withheld: bool,
 }
 
 /// A field as it was found: content, nothing, or a stand-in.

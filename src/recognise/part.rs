@@ -105,6 +105,21 @@ pub(crate) fn is_block(node: &Node<'_>) -> bool {
         || matches!(node.entries(), [(k, Node::Str(_))] if k == "text")
 }
 
+/// A block of which only the frame was recorded: a type and perhaps a call's id and name, but no
+/// content (`include_content=False` of Pydantic AI, and like settings).
+pub(crate) fn withheld(node: &Node<'_>) -> bool {
+    let Some(kind) = node.str_at("type") else { return false };
+    let frame = |key: &str| {
+        matches!(key, "type" | "index" | "builtin" | "status" | "is_error")
+            || RESULT_IDS.contains(&key)
+            || NAMES.contains(&key)
+    };
+    let may_hold = ["text", "input_text", "output_text", "reasoning", "thinking"].contains(&kind)
+        || kind.starts_with("tool_call")
+        || kind.starts_with("tool-");
+    may_hold && node.entries().iter().all(|(key, _)| frame(key))
+}
+
 /// A block that carries a tool's answer.
 pub(crate) fn is_result(node: &Node<'_>) -> bool {
     node.has("toolResult")

@@ -79,6 +79,8 @@ pub(crate) struct Shaper<'t> {
     pub(crate) texts: &'t mut Texts,
     /// Finish reasons met on the way.
     pub(crate) finish: Vec<Text>,
+    /// A block was met that names its type, but whose content was left out.
+    pub(crate) withheld: bool,
 }
 
 impl Shaper<'_> {
@@ -291,9 +293,11 @@ impl Shaper<'_> {
             }
             Node::List(items) => {
                 for item in items {
+                    let withheld = part::withheld(item);
+                    self.withheld |= withheld;
                     match part::read(item, self.texts) {
                         Some(part) => out.push(part),
-                        None if item.is_empty() => {}
+                        None if withheld || item.is_empty() => {}
                         None => out.push(Part::Text(self.texts.intern(&item.text()))),
                     }
                 }

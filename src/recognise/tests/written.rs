@@ -694,3 +694,24 @@ fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
     assert_eq!(asked, "Current task: How high?");
     assert!(run(json!({ "openinference.span.kind": "LLM" })).starts_with("{\"agent\""));
 }
+
+#[test]
+fn messages_of_which_only_the_frame_was_recorded_are_withheld_content() {
+    let span = |input: Value, output: Value| {
+        one(json!({
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": input.to_string(),
+            "gen_ai.output.messages": output.to_string(),
+        }))
+    };
+    let asked = json!([{ "role": "user", "parts": [{ "type": "text" }] }]);
+    let calls =
+        json!([{ "role": "assistant", "parts": [{ "type": "tool_call", "id": "c1", "name": "search" }] }]);
+    let stripped = span(asked, calls);
+    assert_eq!((stripped.input_content, stripped.output_content), (Content::Redacted, Content::Redacted));
+    assert_eq!(stripped.requests().map(|r| r.name.to_string()).collect::<Vec<_>>(), ["search"]);
+    // An empty answer is an answer that says nothing; it was not taken out.
+    let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
+    let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
+    assert_eq!((empty.input_content, empty.output_content), (Content::Present, Content::Present));
+}
