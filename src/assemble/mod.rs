@@ -82,8 +82,8 @@ impl Reason {
     }
 }
 
-/// A trace that has closed (or spans that came too late for theirs).
-#[derive(Debug)]
+/// A trace that has closed (or spans that came too late for theirs). Cloning copies no span.
+#[derive(Clone, Debug)]
 pub struct Closing {
     /// Its id.
     pub trace: TraceId,

@@ -194,6 +194,11 @@ impl Exporter {
         }
     }
 
+    /// Whether the destination has said that it does not have a signal's service.
+    pub fn unsupported(&self, signal: Signal) -> bool {
+        self.unsupported[slot(signal)].load(Ordering::Relaxed)
+    }
+
     /// Marks a signal as not supported by the destination; warns the first time.
     pub(super) fn set_unsupported(&self, signal: Signal, reason: &str) {
         if !self.unsupported[slot(signal)].swap(true, Ordering::Relaxed) {
@@ -210,7 +215,7 @@ impl Exporter {
     /// Takes a parcel in at once, or gives it back because the queue is full.
     pub(super) fn offer(&self, parcel: Parcel) -> Result<(), (Parcel, Receipt)> {
         let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger));
-        if self.unsupported[slot(parcel.signal)].load(Ordering::Relaxed) {
+        if self.unsupported(parcel.signal) {
             self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
             return Ok(());
         }

@@ -198,9 +198,14 @@ impl Exporters {
         takers
     }
 
-    /// Whether any exporter takes a signal.
+    /// Whether any exporter is configured to take a signal.
     pub fn takes(&self, signal: Signal) -> bool {
         self.all.iter().any(|e| e.takes(signal))
+    }
+
+    /// As [`Exporters::takes`], without those whose destination has said that it does not.
+    pub fn delivers(&self, signal: Signal) -> bool {
+        self.all.iter().any(|e| e.takes(signal) && !e.unsupported(signal))
     }
 
     /// `Some` while a required exporter has no room: refuse new data, and try again then.

@@ -8,6 +8,8 @@ use crate::config::Verdict;
 use crate::measure::{self, Measurement, Settings};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{Recogniser, Scene};
+#[cfg(test)]
+use crate::trace::TraceId;
 use crate::trace::Tree;
 
 /// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
@@ -24,6 +26,9 @@ pub struct Engine {
     annotates: bool,
     /// Some metric is switched on.
     measures: bool,
+    /// The trace on which judging panics, to see that its spans survive.
+    #[cfg(test)]
+    pub(super) panics_on: Option<TraceId>,
 }
 
 /// A trace, judged.
@@ -52,6 +57,8 @@ impl Engine {
             emission: config.emission(),
             annotates,
             measures: config.metrics.any(),
+            #[cfg(test)]
+            panics_on: None,
         })
     }
 
@@ -68,12 +75,12 @@ impl Engine {
         now: u64,
         took: &mut dyn FnMut(&'static str, std::time::Duration),
     ) -> Judged {
-        let tree = Tree::new(closing.trace, closing.spans);
+        #[cfg(test)]
+        assert_ne!(Some(closing.trace), self.panics_on, "the trace that tests panic on");
         if !self.measures {
-            let note = note(&closing.before, closing.reason, closing.incomplete, None, now);
-            let scene = Scene { tree, incomplete: closing.incomplete, ..Scene::default() };
-            return Judged { scene, measurements: Vec::new(), verdicts: Verdicts::default(), note };
+            return self.unjudged(closing, now);
         }
+        let tree = Tree::new(closing.trace, closing.spans);
         let scene = self.recogniser.scene(tree, &closing.logs, closing.incomplete);
         let mut since = Instant::now();
         let measurements = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {
@@ -84,6 +91,15 @@ impl Engine {
         let verdicts = propagate::propagate(&scene, &measurements, &self.policies);
         let note = note(&closing.before, closing.reason, closing.incomplete, verdicts.trace.passed, now);
         Judged { scene, measurements, verdicts, note }
+    }
+
+    /// A closed trace of which nothing is said but that it is unmeasured: for when there is no time
+    /// left to judge it, or judging it went wrong.
+    pub fn unjudged(&self, closing: Closing, now: u64) -> Judged {
+        let tree = Tree::new(closing.trace, closing.spans);
+        let scene = Scene { tree, incomplete: closing.incomplete, ..Scene::default() };
+        let note = note(&closing.before, closing.reason, closing.incomplete, None, now);
+        Judged { scene, measurements: Vec::new(), verdicts: Verdicts::default(), note }
     }
 
     /// Writes the verdicts: onto the spans, or, in shadow mode, into log events alone.

@@ -46,6 +46,7 @@ impl Meter {
             }
             Err(Refused::Malformed(_)) => "malformed",
             Err(Refused::Overloaded { .. }) => "overloaded",
+            Err(Refused::Unsupported(_)) => "unsupported",
             Err(Refused::ShuttingDown) => "shutting_down",
         };
         receive.refused(why, good);
@@ -78,6 +79,10 @@ impl Meter {
         }
         self.telemetry.traces.closed(judged.note.reason);
         self.telemetry.traces.attributes_replaced.inc_by(annotated.existing as u64);
+    }
+
+    pub fn unjudged(&self) {
+        self.telemetry.traces.unjudged.inc();
     }
 
     pub fn exported(&self, time: Duration) {

@@ -7,6 +7,7 @@
 //! senders are told to come back later: pressure travels backwards and nothing is dropped on the way.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -72,8 +73,9 @@ impl Pipeline {
         let live = InForce::new(Live::new(verdict)?);
         let budget = Budget::new(config.memory.budget);
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
-        let shared =
-            Arc::new(Shared { live, exporters, meter: meter::Meter::new(telemetry), budget, shadow });
+        let meter = meter::Meter::new(telemetry);
+        let hurried = AtomicBool::new(false);
+        let shared = Arc::new(Shared { live, exporters, meter, budget, shadow, hurried });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared)).collect();
         Ok(Arc::new(Pipeline {
@@ -112,10 +114,21 @@ impl Pipeline {
     }
 
     /// Ends the shards: what is open is closed with what is known and handed to the exporters.
-    /// Call it after the receivers have stopped. False if that took longer than `within`.
+    /// Call it after the receivers have stopped. What is not judged when half of `within` is over
+    /// goes on unjudged. False if even that took longer.
     pub async fn shutdown(&self, within: Duration) -> bool {
         self.inboxes.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.tasks.close();
+        if self.ended(within / 2).await {
+            return true;
+        }
+        self.shared.hurried.store(true, Ordering::Relaxed);
+        self.ended(within / 2).await
+    }
+
+    /// After [`Pipeline::shutdown`]: whether every span has been handed to the exporters, waiting
+    /// for at most `within`.
+    pub async fn ended(&self, within: Duration) -> bool {
         tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
     }
 
@@ -151,12 +164,25 @@ impl Pipeline {
 
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
         let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        let used = found.gen_ai.len() as u64;
         self.deal(found.gen_ai, |record| record.trace, |record| record.bytes.len(), Work::Logs).await?;
-        self.forward(Signal::Logs, body, found.records).await;
-        Ok(Accepted::default())
+        if self.shared.exporters.delivers(Signal::Logs) {
+            self.forward(Signal::Logs, body, found.records).await;
+            return Ok(Accepted::default());
+        }
+        // What they say of a span is judged, and that is all that becomes of them.
+        let rejected = found.records.saturating_sub(used);
+        let message = match rejected {
+            0 => String::new(),
+            _ => format!("no exporter takes logs; {used} records about GenAI were used, the others were not"),
+        };
+        Ok(Accepted { rejected, message })
     }
 
     async fn metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
+        if !self.shared.exporters.delivers(Signal::Metrics) {
+            return Err(Refused::Unsupported(Signal::Metrics));
+        }
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         self.forward(Signal::Metrics, body, points).await;
         Ok(Accepted::default())

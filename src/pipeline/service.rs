@@ -11,15 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pipeline;
 use crate::config::Config;
-use crate::export::{Exporter, Exporters, Look, StartError};
+use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
 use crate::outcome::Outcome;
 use crate::receive::{self, BindError, Intake, Signal};
 use crate::recognise::Recogniser;
 use crate::telemetry::Telemetry;
 use crate::telemetry::admin::{self, Readiness};
 
-/// Share of the time left at shutdown that may go into closing traces; the rest is for sending them.
+/// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
+/// sender that dawdles must not use up the time of what was taken from others.
+const RECEIVING_SHARE: f64 = 0.2;
+/// Share of the time left then that may go into closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
+/// For what takes no time by then; beyond it something hangs.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +84,22 @@ struct Tasks {
 }
 
 impl Tasks {
-    async fn end(self) {
+    /// Tells them to end, and ends those that have not after `within`. False if there were such.
+    async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
-        for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a task ended abnormally; this is a bug");
+        let deadline = Instant::now() + within;
+        let mut all = true;
+        for task in &mut self.tasks {
+            match tokio::time::timeout_at(deadline, &mut *task).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "a task ended abnormally; this is a bug"),
+                Err(_) => {
+                    task.abort();
+                    all = false;
+                }
             }
         }
+        all
     }
 }
 
@@ -163,21 +177,38 @@ impl Service {
 
     /// Stops accepting, closes and exports what is open, and ends. What could not be sent within
     /// `within` is dropped, counted and logged; the number of such items is returned.
-    pub async fn stop(self, within: Duration) -> u64 {
+    pub async fn stop(mut self, within: Duration) -> u64 {
+        let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
         self.readiness.stopping();
         let left = || deadline.saturating_duration_since(Instant::now());
-        if tokio::time::timeout(left(), self.receiving.end()).await.is_err() {
+        if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were cut off at shutdown");
         }
         if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
             tracing::warn!("open traces could not all be closed in time");
         }
         self.exporters.drain(deadline).await;
-        self.background.end().await;
-        let unsent = |e: &Arc<Exporter>| e.ledger().count(Outcome::Dropped) + e.ledger().count(Outcome::Lost);
-        self.exporters.iter().map(unsent).sum()
+        // Whatever waited for room in a queue has been turned away by now and is counted.
+        let mut lost = 0;
+        if !self.pipeline.ended(LAST_WORDS).await {
+            lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
+            tracing::error!(spans = lost, "open traces were left behind at shutdown");
+        }
+        self.background.end(LAST_WORDS).await;
+        unsent(&self.exporters) - before + lost
     }
+}
+
+/// Items that the exporters gave up. Not those of a signal that its destination does not have: it
+/// was told once, and a span's fate does not depend on logs.
+fn unsent(exporters: &Exporters) -> u64 {
+    let of = |exporter: &Arc<Exporter>| {
+        let count = |outcome| exporter.ledger().count(outcome);
+        (count(Outcome::Dropped) + count(Outcome::Lost))
+            .saturating_sub(exporter.dropped(Dropped::Unsupported))
+    };
+    exporters.iter().map(of).sum()
 }
 
 fn exporters(config: &Config) -> Result<Exporters, Error> {

@@ -1,7 +1,9 @@
 //! One shard: the task that owns a share of the open traces, judges them as they close, and hands
 //! them to the exporters.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
@@ -52,6 +54,8 @@ pub(super) struct Shared {
     pub meter: Meter,
     pub budget: Arc<Budget>,
     pub shadow: bool,
+    /// Shutdown runs out of time: traces go on unjudged.
+    pub hurried: AtomicBool,
 }
 
 pub(super) struct Shard {
@@ -208,11 +212,7 @@ async fn conclude(shared: &Shared, closing: Closing) -> (TraceId, Remembered) {
     let began = Instant::now();
     let trace = closing.trace;
     let spans = closing.spans.len() as u64;
-    let (judged, annotated) = judge(shared, closing);
-    shared.meter.judged(&judged, &annotated);
-    let verdict = Remembered { passed: judged.note.passed, revision: judged.note.revision };
-    // Traces of thousands of spans are taken apart here rather than held while queues are full.
-    drop(judged);
+    let (verdict, annotated) = judge(shared, closing);
     if !shared.shadow {
         debug_assert_eq!(annotated.spans.iter().map(|p| p.items).sum::<u64>(), spans);
         let parcel = Parcel { signal: Signal::Traces, pieces: annotated.spans, trace: Some(trace) };
@@ -226,10 +226,28 @@ async fn conclude(shared: &Shared, closing: Closing) -> (TraceId, Remembered) {
     (trace, verdict)
 }
 
-fn judge(shared: &Shared, closing: Closing) -> (Judged, Annotated) {
+/// What goes out for a closed trace. Its content is a stranger's: should judging it panic, its spans
+/// go on unjudged, and so do those of traces for which shutdown leaves no time.
+fn judge(shared: &Shared, closing: Closing) -> (Remembered, Annotated) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let live = shared.live.get();
-    let judged = live.engine.judge(closing, now, &mut |metric, time| shared.meter.took(metric, time));
-    let annotated = live.engine.annotate(&judged);
-    (judged, annotated)
+    let write = |judged: Judged| {
+        let annotated = live.engine.annotate(&judged);
+        shared.meter.judged(&judged, &annotated);
+        (Remembered { passed: judged.note.passed, revision: judged.note.revision }, annotated)
+    };
+    let spare = closing.clone();
+    if !shared.hurried.load(Ordering::Relaxed) {
+        let took = &mut |metric, time| shared.meter.took(metric, time);
+        let judged = catch_unwind(AssertUnwindSafe(|| write(live.engine.judge(closing, now, took))));
+        if let Ok(judged) = judged {
+            return judged;
+        }
+        tracing::error!(trace = %spare.trace, "judging this trace panicked; it goes on unjudged. This is a bug");
+    }
+    shared.meter.unjudged();
+    write(live.engine.unjudged(spare, now))
 }
+
+#[cfg(test)]
+mod tests;

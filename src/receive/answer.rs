@@ -92,7 +92,9 @@ impl Rejection {
                 RequestOutcome::Overloaded
             }
             Rejection::Refused(Refused::ShuttingDown) => RequestOutcome::ShuttingDown,
-            Rejection::Encoding(_) => RequestOutcome::Unsupported,
+            Rejection::Encoding(_) | Rejection::Refused(Refused::Unsupported(_)) => {
+                RequestOutcome::Unsupported
+            }
             Rejection::Unauthenticated => RequestOutcome::Unauthenticated,
         }
     }
@@ -198,7 +200,7 @@ pub(crate) fn code(rejection: &Rejection) -> tonic::Code {
         Rejection::Body(BodyError::CutOff(_)) => tonic::Code::Cancelled,
         Rejection::Refused(Refused::Malformed(_)) => tonic::Code::InvalidArgument,
         Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => tonic::Code::Unavailable,
-        Rejection::Encoding(_) => tonic::Code::Unimplemented,
+        Rejection::Encoding(_) | Rejection::Refused(Refused::Unsupported(_)) => tonic::Code::Unimplemented,
         Rejection::Unauthenticated => tonic::Code::Unauthenticated,
     }
 }

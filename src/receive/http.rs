@@ -264,6 +264,7 @@ fn status(rejection: &Rejection) -> StatusCode {
         | Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        Rejection::Refused(Refused::Unsupported(_)) => StatusCode::NOT_FOUND,
         Rejection::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Rejection::Unauthenticated => StatusCode::UNAUTHORIZED,
     }

@@ -3,7 +3,8 @@
 //!
 //! In: connections. Out: [`Offer`]s to an [`Intake`], and responses by OTLP's rules: malformed
 //! INVALID_ARGUMENT / 400, too large RESOURCE_EXHAUSTED without RetryInfo / 413, overloaded
-//! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly bad `partial_success`.
+//! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly bad `partial_success`, for nobody
+//! UNIMPLEMENTED / 404.
 //!
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
 //! [`Bound::serve`] takes requests until it is told to stop, then lets those in flight finish.
@@ -121,6 +122,9 @@ pub enum Refused {
         /// When to try again.
         retry: Duration,
     },
+    /// Nobody would get it: UNIMPLEMENTED / 404. Taking it would be to drop it.
+    #[error("no exporter takes {}", .0.as_str())]
+    Unsupported(Signal),
     /// Going down: as overloaded, another instance may take it.
     #[error("shutting down")]
     ShuttingDown,

@@ -143,11 +143,13 @@ declare! {
         "Spans sent on without being judged, since the configuration does not select them";
     ATTRIBUTES_REPLACED = "verdict_attributes_replaced", Counter, COUNT, [],
         "Verdict attributes that came in on a span and were taken off before ours were written";
+    TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
+        "Traces sent on unjudged: judging them went wrong, or shutdown left no time";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Results of each metric: pass, fail or unmeasured";
     METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
-        "Time that one run of a metric took on one span, waiting for judges included";
+        "Time that a metric took on all spans of one trace, waiting for judges included";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
         "Verdicts on whole traces: pass, fail or unmeasured";
     CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],

@@ -26,7 +26,7 @@ pub enum RequestOutcome {
     Overloaded,
     /// The process is going down; the sender was asked to try again.
     ShuttingDown,
-    /// An encoding, content type or method that is not served.
+    /// An encoding or content type that is not served, or a signal that no exporter takes.
     Unsupported,
     /// The sender went away, or did not send the body in time.
     CutOff,

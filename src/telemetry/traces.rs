@@ -31,6 +31,8 @@ pub struct Traces {
     pub passed_through: Counter,
     /// Incoming `verdict.*` attributes taken off.
     pub attributes_replaced: Counter,
+    /// Traces that went on unjudged.
+    pub unjudged: Counter,
     closed: [Counter; Reason::ALL.len()],
 }
 
@@ -45,6 +47,7 @@ impl Traces {
             duplicates: Counter::default(),
             passed_through: Counter::default(),
             attributes_replaced: Counter::default(),
+            unjudged: Counter::default(),
             closed: Reason::ALL
                 .map(|reason| closed.get_or_create_owned(&d::TRACES_CLOSED.with([reason.as_str()]))),
         };
@@ -56,6 +59,7 @@ impl Traces {
         d::SPANS_DUPLICATE.register(registry, cells.duplicates.clone());
         d::SPANS_PASSED.register(registry, cells.passed_through.clone());
         d::ATTRIBUTES_REPLACED.register(registry, cells.attributes_replaced.clone());
+        d::TRACES_UNJUDGED.register(registry, cells.unjudged.clone());
         cells
     }
 

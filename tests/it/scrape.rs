@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::Process;
 
-async fn http(addr: std::net::SocketAddr, head: &str, body: &[u8]) -> String {
+pub async fn http(addr: std::net::SocketAddr, head: &str, body: &[u8]) -> String {
     let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
     let length = body.len();
     let head = format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n");
@@ -19,7 +19,7 @@ async fn http(addr: std::net::SocketAddr, head: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn span(trace: u8, id: u8) -> Span {
+pub fn span(trace: u8, id: u8) -> Span {
     Span {
         trace_id: vec![trace; 16],
         span_id: vec![id; 8],
@@ -30,7 +30,7 @@ fn span(trace: u8, id: u8) -> Span {
     }
 }
 
-fn request(spans: Vec<Span>) -> Vec<u8> {
+pub fn request(spans: Vec<Span>) -> Vec<u8> {
     let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
     ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..Default::default() }] }
         .encode_to_vec()

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{LogsService, LogsServiceServer};
 use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
@@ -106,6 +108,7 @@ pub struct Process {
 pub struct Client {
     traces: TraceServiceClient<Channel>,
     logs: LogsServiceClient<Channel>,
+    metrics: MetricsServiceClient<Channel>,
 }
 
 /// The configuration that `text` makes of one for ephemeral ports and the destination at `port`.
@@ -129,7 +132,8 @@ impl Process {
         let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         let client = Client {
             traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(LARGE),
-            logs: LogsServiceClient::new(channel),
+            logs: LogsServiceClient::new(channel.clone()),
+            metrics: MetricsServiceClient::new(channel),
         };
         Process { service, destination, client }
     }
@@ -151,7 +155,12 @@ impl Process {
 
     /// Ends the service; every span has come out then.
     pub async fn stop(self) -> Destination {
-        let unsent = self.service.stop(Duration::from_secs(10)).await;
+        self.stop_within(Duration::from_secs(10)).await
+    }
+
+    /// As [`Process::stop`], in less time.
+    pub async fn stop_within(self, within: Duration) -> Destination {
+        let unsent = self.service.stop(within).await;
         assert_eq!(unsent, 0, "everything was sent");
         self.destination
     }
@@ -177,6 +186,19 @@ impl Client {
     /// Sends a request that may be refused.
     pub async fn try_spans(&mut self, request: ExportTraceServiceRequest) -> Result<(), Status> {
         self.traces.export(request).await.map(|_| ())
+    }
+
+    /// Sends log records; the answer as it comes.
+    pub async fn logs(
+        &mut self,
+        request: ExportLogsServiceRequest,
+    ) -> Result<ExportLogsServiceResponse, Status> {
+        self.logs.export(request).await.map(Response::into_inner)
+    }
+
+    /// Sends an empty request of metrics.
+    pub async fn metrics(&mut self) -> Result<(), Status> {
+        self.metrics.export(ExportMetricsServiceRequest::default()).await.map(drop)
     }
 
     pub async fn spans(&mut self, request: ExportTraceServiceRequest) {

@@ -1,0 +1,66 @@
+//! What is acknowledged is not dropped: signals that nobody behind us takes are refused, and
+//! shutdown keeps its time.
+
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use otel_verdict::pipeline::service::Service;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::scrape::{http, request, span};
+use crate::support::{Process, config};
+
+const TRACES_ONLY: &str = "exporters: { otlp_grpc: { signals: [traces] } }";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_that_no_exporter_takes_are_refused_and_not_dropped() {
+    let process = Process::start(TRACES_ONLY).await;
+    // One gauge with one point, and nothing else.
+    let metrics = b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\x21\x00";
+    let answer = http(process.service.http.unwrap(), "POST /v1/metrics", metrics).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    let grpc = process.client().metrics().await.unwrap_err();
+    assert_eq!(grpc.code(), tonic::Code::Unimplemented);
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_that_no_exporter_takes_are_told_apart_from_those_that_were_used() {
+    let process = Process::start(TRACES_ONLY).await;
+    let of_span = LogRecord { trace_id: vec![1; 16], span_id: vec![1; 8], ..LogRecord::default() };
+    let used = LogRecord { event_name: "gen_ai.choice".to_owned(), ..of_span.clone() };
+    let scope_logs = vec![ScopeLogs { log_records: vec![used, of_span], ..ScopeLogs::default() }];
+    let body =
+        ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..Default::default() }] };
+    let partial = process.client().logs(body).await.unwrap().partial_success.unwrap();
+    assert_eq!(partial.rejected_log_records, 1);
+    assert!(partial.error_message.contains("no exporter takes logs"), "{}", partial.error_message);
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_dawdles_does_not_use_up_the_time_of_others() {
+    let process = Process::start("").await;
+    let mut dawdling = tokio::net::TcpStream::connect(process.service.http.unwrap()).await.unwrap();
+    let head = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\
+        content-type: application/x-protobuf\r\n\r\n\x0a";
+    dawdling.write_all(head).await.unwrap();
+    let answer = http(process.service.http.unwrap(), "POST /v1/traces", &request(vec![span(1, 1)])).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(process.stop_within(Duration::from_secs(3)).await.spans().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_sent_before_shutdown_is_counted_to_the_last_span() {
+    // Nobody listens there, and the queue holds but a few of the traces.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = "exporters: { otlp_grpc: { sending_queue: { queue_size: 2048 }, signals: [traces] } }";
+    let service = Service::start(&config(port, text)).await.unwrap();
+    let spans: Vec<_> = (1..=200).map(|trace| span(trace, 1)).collect();
+    let answer = http(service.http.unwrap(), "POST /v1/traces", &request(spans)).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let began = Instant::now();
+    assert_eq!(service.stop(Duration::from_secs(2)).await, 200);
+    assert!(began.elapsed() < Duration::from_secs(6));
+}
