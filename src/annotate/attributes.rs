@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         self.put(out, &["trace", "unmeasured"], Plain::Int(trace.unmeasured as i64));
         if !trace.failed_spans.is_empty() {
             let failed = ids(self.scene, &trace.failed_spans);
-            let chain = ids(self.scene, &trace.failure_chain);
+            let chain = chain(self.scene, &trace.failure_chain);
             let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
             self.put(out, &["trace", "failed_spans"], Plain::Strs(&strs(&failed)));
             self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
@@ -138,6 +138,19 @@ impl<'a> Writer<'a> {
 /// Span ids in hex, at most [`MAX_ITEMS`].
 pub(super) fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
     spans.iter().take(MAX_ITEMS).filter_map(|&i| scene.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
+}
+
+/// A chain's span ids in hex. Of one that is too long the middle is left out: what counts is where
+/// it leads.
+pub(super) fn chain(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+    match spans {
+        [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
+            let mut all = ids(scene, &[*root]);
+            all.extend(ids(scene, &rest[rest.len() + 1 - MAX_ITEMS..]));
+            all
+        }
+        _ => ids(scene, spans),
+    }
 }
 
 pub(super) fn strs(owned: &[String]) -> Vec<&str> {

@@ -1,7 +1,7 @@
 //! Evaluation results as events, in the form that the GenAI semantic conventions give them:
 //! `gen_ai.evaluation.result`.
 
-use super::attributes::{explanation, ids, strs, word};
+use super::attributes::{chain, explanation, ids, strs, word};
 use super::{Emission, Note};
 use crate::measure::{self, Measurement, Value};
 use crate::propagate::Verdicts;
@@ -53,7 +53,7 @@ pub(super) fn trace(
     put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
     if !trace.failed_spans.is_empty() {
         put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(scene, &trace.failed_spans))));
-        put(&format!("{prefix}trace.failure_chain"), Plain::Strs(&strs(&ids(scene, &trace.failure_chain))));
+        put(&format!("{prefix}trace.failure_chain"), Plain::Strs(&strs(&chain(scene, &trace.failure_chain))));
         let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(super::MAX_ITEMS)];
         put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
     }

@@ -6,6 +6,7 @@
 //! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
 //! could spoof a verdict.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
@@ -57,7 +58,7 @@ pub struct Annotated {
     pub spans: Vec<Piece>,
     /// Requests of log records.
     pub events: Vec<Piece>,
-    /// How many spans came with `verdict.*` attributes of their own.
+    /// How many spans had `verdict.*` attributes of their own taken off.
     pub existing: usize,
 }
 
@@ -107,30 +108,26 @@ pub fn log_events(
     max_size: usize,
 ) -> Vec<Piece> {
     // Records come under our own scope and the resource of the span that they speak of.
-    let mut envelopes: Vec<(&Arc<Envelope>, Arc<Envelope>)> = Vec::new();
-    let mut records: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut envelopes: HashMap<&[u8], Arc<Envelope>> = HashMap::new();
+    let mut records: Vec<(Arc<Envelope>, Vec<u8>)> = Vec::new();
     let mut push = |at: Idx, record: Vec<u8>| {
-        let of = &scene.tree.spans[at].envelope;
-        let known = envelopes.iter().position(|(from, _)| from.resource == of.resource);
-        let index = known.unwrap_or_else(|| {
-            let ours = Envelope { resource: of.resource.clone(), scope: SCOPE.clone() };
-            envelopes.push((of, Arc::new(ours)));
-            envelopes.len() - 1
-        });
-        records.push((index, record));
+        let resource = &scene.tree.spans[at].envelope.resource;
+        let envelope = envelopes
+            .entry(resource)
+            .or_insert_with(|| Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() }));
+        records.push((Arc::clone(envelope), record));
     };
     for m in measurements {
         if let Some(record) = events::measurement(scene, m, note, emission) {
             push(m.at, record);
         }
     }
-    if let Some(root) = scene.tree.root().filter(|_| note.changed) {
+    let said = note.changed && (note.passed.is_some() || emission.log_unmeasured);
+    if let Some(root) = scene.tree.root().filter(|_| said) {
         push(root, events::trace(scene, root, verdicts, note, emission));
     }
-    let items: Vec<Item<'_>> = records
-        .iter()
-        .map(|(envelope, record)| Item { envelope: &envelopes[*envelope].1, bytes: record, appended: &[] })
-        .collect();
+    let items: Vec<Item<'_>> =
+        records.iter().map(|(envelope, record)| Item { envelope, bytes: record, appended: &[] }).collect();
     write::requests(&items, max_size)
 }
 
@@ -155,15 +152,14 @@ fn write_spans(
     let stripped: Vec<Option<Bytes>> = tree
         .spans
         .iter()
-        .map(|span| match span.has_verdict {
-            true => {
-                *existing += 1;
-                let replace = emission.existing == Existing::Replace && emission.has(Emit::Attributes);
-                replace.then(|| write::strip_attributes(&span.bytes, &emission.prefix)).flatten()
-            }
-            false => None,
+        .map(|span| {
+            let replace = emission.existing == Existing::Replace && emission.has(Emit::Attributes);
+            (span.has_verdict && replace)
+                .then(|| write::strip_attributes(&span.bytes, &emission.prefix))
+                .flatten()
         })
         .collect();
+    *existing = stripped.iter().flatten().count();
     let items: Vec<Item<'_>> = tree
         .spans
         .iter()

@@ -239,7 +239,7 @@ fn verdicts_that_came_along_are_replaced_or_kept() {
     assert_eq!((spans[2]["verdict.result"].as_str(), out.existing), ("fail", 1));
     let keep = Emission { existing: Existing::Keep, ..Emission::default() };
     let (spans, out) = run(&NOTE, &keep, spoof);
-    assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.existing), (1, "pass", 1));
+    assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.existing), (1, "pass", 0));
 }
 
 #[test]
@@ -298,4 +298,28 @@ fn scales_are_normalised() {
     assert_eq!(of("plan.score", 70.0), Some(0.7));
     assert_eq!(of("path.correctness", 0.25), Some(0.25));
     assert_eq!(attributes::normalized("avoidance", &Value::Label("valid")), None);
+}
+
+#[test]
+fn an_unmeasured_trace_is_no_event_unless_asked_for() {
+    let unmeasured = Note { passed: None, ..NOTE };
+    let count = |note: &Note, emission: &Emission| {
+        let (_, out) = run(note, emission, |_| ());
+        out.events.iter().map(|piece| piece.items).sum::<u64>()
+    };
+    let silent = count(&unmeasured, &Emission::default());
+    assert_eq!(count(&NOTE, &Emission::default()), silent + 1);
+    let all = Emission { log_unmeasured: true, ..Emission::default() };
+    assert_eq!(count(&unmeasured, &all), count(&NOTE, &all));
+}
+
+#[test]
+fn a_chain_too_long_to_write_keeps_its_ends() {
+    let scene = scene();
+    let long: Vec<Idx> = [vec![0], vec![1; 500], vec![3]].concat();
+    let ids = super::attributes::chain(&scene, &long);
+    assert_eq!(ids.len(), MAX_ITEMS);
+    assert_eq!(ids[0], scene.tree.spans[0].id.to_string());
+    assert_eq!(ids[MAX_ITEMS - 1], scene.tree.spans[3].id.to_string());
+    assert_eq!(super::attributes::chain(&scene, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
 }

@@ -12,7 +12,7 @@
 //! An agent ends well when its span shows no error and the span that gave its answer does not
 //! fail. That is structural, so it works where no content was recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::measure::Severity;
 use crate::recognise::{ErrorSource, Scene};
@@ -33,16 +33,29 @@ pub struct Relevance<'s> {
     /// For each agent the latest start of a tool call that succeeded.
     tool_success: HashMap<usize, u64>,
     ends_well: Vec<bool>,
+    /// By agent: it, or an agent above it, was run again with success by one that ended well.
+    recovered_above: Vec<bool>,
+    /// Spans that gave an agent's answer.
+    answers: HashSet<Idx>,
 }
 
 impl<'s> Relevance<'s> {
     /// `failing[i]`: span `i` fails by its own metrics.
     pub fn new(scene: &'s Scene, failing: &'s [bool]) -> Relevance<'s> {
-        let ends_well = (0..scene.agents.len()).map(|a| ends_well(scene, failing, a)).collect();
-        let mut relevance =
-            Relevance { scene, failing, success: HashMap::new(), tool_success: HashMap::new(), ends_well };
+        let ends_well: Vec<bool> = (0..scene.agents.len()).map(|a| ends_well(scene, failing, a)).collect();
+        let badly: HashSet<Idx> =
+            scene.agents.iter().zip(&ends_well).filter(|(_, well)| !**well).map(|(a, _)| a.at).collect();
+        let mut relevance = Relevance {
+            scene,
+            failing,
+            success: HashMap::new(),
+            tool_success: HashMap::new(),
+            ends_well,
+            recovered_above: Vec::new(),
+            answers: scene.agents.iter().filter_map(|a| a.answer_at).collect(),
+        };
         for i in 0..scene.tree.len() {
-            if relevance.succeeded(i) {
+            if relevance.succeeded(i) && !badly.contains(&i) {
                 let latest = relevance.success.entry(operation(scene, i)).or_default();
                 let start = scene.tree.spans[i].start;
                 *latest = (*latest).max(start);
@@ -52,13 +65,14 @@ impl<'s> Relevance<'s> {
                 }
             }
         }
+        relevance.look_above();
         relevance
     }
 
     /// Whether a failure of span `i` by these metrics touches what the run comes to.
     pub fn touches_outcome(&self, i: Idx, severity: Severity, failed: &[&str]) -> bool {
         let Some(agent) = self.scene.owner.get(i).copied().flatten() else { return true };
-        let is_answer = self.scene.agents.iter().any(|a| a.answer_at == Some(i));
+        let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
             let process = failed.iter().all(|m| PROCESS.contains(m));
             let minor = severity == Severity::Low && !is_answer;
@@ -66,7 +80,7 @@ impl<'s> Relevance<'s> {
                 return false;
             }
         }
-        !self.recovered_above(agent)
+        !self.recovered_above[agent]
     }
 
     /// A later success of the same operation in the same agent.
@@ -87,23 +101,21 @@ impl<'s> Relevance<'s> {
         !offered.is_empty() && offered.iter().all(|tool| tool.name != call.name)
     }
 
-    /// An agent above ran the one that failed again, with success, and ended well itself.
-    fn recovered_above(&self, agent: usize) -> bool {
-        let mut at = agent;
-        // Agents are listed outermost first, so this ends.
-        while let Some(above) = self.scene.agents[at].parent.filter(|&p| p < at) {
-            if self.ends_well[above] && self.recovered(self.scene.agents[at].at) {
-                return true;
-            }
-            at = above;
+    /// An agent above ran the one that failed again, with success, and ended well itself. Agents
+    /// are listed outermost first, so one pass tells it of all.
+    fn look_above(&mut self) {
+        for (at, agent) in self.scene.agents.iter().enumerate() {
+            let above = agent.parent.filter(|&p| p < at);
+            let recovered = above.is_some_and(|above| {
+                self.recovered_above[above] || (self.ends_well[above] && self.recovered(agent.at))
+            });
+            self.recovered_above.push(recovered);
         }
-        false
     }
 
     fn succeeded(&self, i: Idx) -> bool {
         let reading = &self.scene.readings[i];
-        let ended_well = self.scene.agents.iter().position(|a| a.at == i).is_none_or(|a| self.ends_well[a]);
-        !self.failing[i] && !reading.wrapper && self.scene.tree.spans[i].status != Status::Error && ended_well
+        !self.failing[i] && !reading.wrapper && self.scene.tree.spans[i].status != Status::Error
     }
 }
 
