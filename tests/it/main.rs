@@ -4,9 +4,12 @@
 // Tests say what they skip and what they found.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod acknowledged;
+mod bounds;
 mod commands;
 mod end_to_end;
 mod frameworks;
+mod order;
 mod processes;
 mod purity;
 mod reload;
