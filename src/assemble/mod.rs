@@ -179,6 +179,7 @@ impl Assembler {
             let service = if close.by_service.is_empty() { None } else { service(first) };
             Open::new(now, close.times(service.as_deref()))
         });
+        let before = open.bytes;
         for span in spans {
             match open.add(span, now) {
                 Added::New => tally.kept += 1,
@@ -187,7 +188,7 @@ impl Assembler {
         }
         if tally.kept > 0 {
             open.bytes += held;
-            self.bytes += held;
+            self.bytes += open.bytes - before;
             self.spans += tally.kept;
         }
         self.refile(trace);
@@ -223,6 +224,11 @@ impl Assembler {
             }
         }
         std::mem::take(&mut self.ready)
+    }
+
+    /// What was kept of a closed trace.
+    pub fn remembered(&self, trace: TraceId) -> Option<Remembered> {
+        self.closed.get(&trace).copied()
     }
 
     /// When time alone can next close a trace, at the earliest.
@@ -274,7 +280,7 @@ impl Assembler {
         }
     }
 
-    /// Bytes of the spans and logs of open traces.
+    /// Bytes of the spans and logs of open traces, and of what stands around the spans.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -2,13 +2,18 @@
 
 use std::collections::HashSet;
 use std::collections::hash_map::Entry;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::Reason;
 use super::config::Times;
-use crate::trace::{Attached, ById, Span, SpanId};
+use crate::trace::{Attached, ById, Envelope, Span, SpanId};
+
+/// Envelopes of a trace that are counted once. Few traces have more; what stands around their
+/// further spans is counted with each.
+const ENVELOPES: usize = 8;
 
 /// What is known of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +37,9 @@ pub(super) struct Open {
     ids: ById<SpanId, Seen>,
     /// Spans beyond the first of their id; a set, so that a sender who repeats one id a hundred
     /// thousand times costs no more than one who does not.
-    twins: HashSet<Bytes>,
+    twins: HashSet<(Bytes, Arc<Envelope>)>,
+    /// The first envelopes met here, whose bytes have been counted.
+    envelopes: Vec<Arc<Envelope>>,
     awaited: usize,
     awaited_remote: usize,
     ended_root: bool,
@@ -59,6 +66,7 @@ impl Open {
             times,
             ids: ById::default(),
             twins: HashSet::new(),
+            envelopes: Vec::new(),
             awaited: 0,
             awaited_remote: 0,
             ended_root: false,
@@ -79,9 +87,9 @@ impl Open {
                     known.insert(here);
                 }
                 Seen::Here(first) => {
-                    let first = self.spans.get(first as usize);
-                    if first.is_some_and(|s| s.bytes == span.bytes) || !self.twins.insert(span.bytes.clone())
-                    {
+                    let same = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
+                    let twin = || (span.bytes.clone(), Arc::clone(&span.envelope));
+                    if self.spans.get(first as usize).is_some_and(same) || !self.twins.insert(twin()) {
                         return Added::Duplicate;
                     }
                 }
@@ -91,14 +99,32 @@ impl Open {
             self.ended_root |= span.end != 0;
         } else {
             let remote = span.remote_parent;
-            self.ids.entry(span.parent).or_insert_with(|| {
+            let parent = self.ids.entry(span.parent).or_insert_with(|| {
                 self.awaited += 1;
                 self.awaited_remote += usize::from(remote);
                 Seen::Awaited { remote }
             });
+            // One child in the parent's own process is enough to know that it is traced here.
+            if *parent == (Seen::Awaited { remote: true }) && !remote {
+                *parent = Seen::Awaited { remote: false };
+                self.awaited_remote -= 1;
+            }
         }
+        self.bytes += self.around(&span.envelope);
         self.spans.push(span);
         Added::New
+    }
+
+    /// Bytes of an envelope that has not been counted yet: a huge resource around a tiny span is
+    /// held as well.
+    fn around(&mut self, envelope: &Arc<Envelope>) -> usize {
+        if self.envelopes.iter().rev().any(|known| Arc::ptr_eq(known, envelope)) {
+            return 0;
+        }
+        if self.envelopes.len() < ENVELOPES {
+            self.envelopes.push(Arc::clone(envelope));
+        }
+        envelope.resource.len() + envelope.scope.len()
     }
 
     pub fn attach(&mut self, log: Attached, now: Instant) {
@@ -121,8 +147,14 @@ impl Open {
         } else {
             (self.times.idle, Reason::Idle)
         };
-        let by_age = self.first + self.times.max_age;
-        let by_wait = self.last + wait;
+        let by_age = after(self.first, self.times.max_age);
+        let by_wait = after(self.last, wait);
         if by_age < by_wait { (by_age, Reason::MaxAge) } else { (by_wait, reason) }
     }
+}
+
+/// A time so much later; for a wait of more years than an [`Instant`] holds, a year.
+fn after(from: Instant, wait: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    from.checked_add(wait).unwrap_or(from + YEAR)
 }

@@ -221,3 +221,45 @@ fn an_allocation_is_charged_whole_while_one_of_its_spans_is_held() {
     add(&mut assembler, vec![span(2, 1), span(3, 1)]);
     assert_eq!(assembler.bytes(), 2000);
 }
+
+#[test]
+fn what_stands_around_a_span_is_counted_and_that_once() {
+    let mut bench = Bench::new(Close::default());
+    let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
+    let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
+    bench.add(0, [under(2), under(3)]);
+    assert_eq!(bench.assembler.bytes(), 1000 + 2 * 2);
+    bench.poll(3600);
+    assert_eq!(bench.assembler.bytes(), 0);
+}
+
+#[test]
+fn the_same_bytes_under_another_resource_are_another_span() {
+    let mut bench = Bench::new(Close::default());
+    let other = Arc::new(Envelope { resource: Bytes::from_static(b"other"), scope: Bytes::new() });
+    let elsewhere = Span { envelope: other, ..span(1, 0) };
+    let sent = [span(1, 0), elsewhere.clone(), span(1, 0), elsewhere];
+    assert_eq!(bench.add(0, sent), Tally { kept: 2, duplicates: 2, late: 0 });
+}
+
+#[test]
+fn a_parent_that_one_child_calls_local_is_not_remote_whichever_came_first() {
+    for local_first in [true, false] {
+        let mut bench = Bench::new(Close::default());
+        let remote = Span { remote_parent: true, ..span(3, 9) };
+        let mut both = [remote, span(2, 9)];
+        if local_first {
+            both.reverse();
+        }
+        bench.add(0, both);
+        assert_eq!(bench.poll(31), []);
+        assert_eq!(bench.poll(300), [(Reason::Idle, 2, true)]);
+    }
+}
+
+#[test]
+fn a_wait_without_end_is_no_panic() {
+    let mut bench = Bench::new(Close { max_age: Period(Duration::MAX), ..Close::default() });
+    bench.add(0, [span(1, 0)]);
+    assert_eq!(bench.poll(10), [(Reason::Complete, 1, false)]);
+}

@@ -10,7 +10,8 @@ use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{Recogniser, Scene};
 #[cfg(test)]
 use crate::trace::TraceId;
-use crate::trace::Tree;
+use crate::trace::{Attached, Tree};
+use crate::wire::logs::LogView;
 
 /// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
 /// join and split further by their own limits.
@@ -81,7 +82,7 @@ impl Engine {
             return self.unjudged(closing, now);
         }
         let tree = Tree::new(closing.trace, closing.spans);
-        let scene = self.recogniser.scene(tree, &closing.logs, closing.incomplete);
+        let scene = self.recogniser.scene(tree, &in_order(closing.logs), closing.incomplete);
         let mut since = Instant::now();
         let measurements = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {
             let done = Instant::now();
@@ -113,6 +114,14 @@ impl Engine {
             Annotated { events, ..Annotated::default() }
         }
     }
+}
+
+/// Log records by time, each once: they come in any order, and again when a sender did not hear
+/// that they were taken.
+fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
+    logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
+    logs.dedup();
+    logs
 }
 
 /// For late spans, what the trace comes to together with what was there before: failing if

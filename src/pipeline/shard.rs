@@ -168,7 +168,11 @@ impl Shard {
         self.gauge();
     }
 
-    async fn conclude(&mut self, closing: Closing) {
+    async fn conclude(&mut self, mut closing: Closing) {
+        if closing.reason == Reason::Late {
+            // Other late spans of the trace may have been judged since these were set aside.
+            closing.before = self.assembler.remembered(closing.trace).or(closing.before);
+        }
         let bytes: usize = closing.spans.iter().map(|s| s.bytes.len()).sum();
         if closing.spans.len() <= LARGE_SPANS && bytes <= LARGE_BYTES {
             let (trace, verdict) = conclude(&self.shared, closing).await;

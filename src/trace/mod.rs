@@ -120,7 +120,7 @@ pub struct Span {
 }
 
 /// What stood around a span in its request, kept as bytes so that unknown fields survive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Envelope {
     /// Every field of `ResourceSpans` but its `scope_spans`, encoded.
     pub resource: Bytes,

@@ -30,6 +30,7 @@ impl Tree {
             (a.start, a.id, a.end, a.parent)
                 .cmp(&(b.start, b.id, b.end, b.parent))
                 .then_with(|| a.bytes.cmp(&b.bytes))
+                .then_with(|| a.envelope.cmp(&b.envelope))
         });
         let mut by_id: ById<SpanId, Idx> = ById::with_capacity_and_hasher(spans.len(), Default::default());
         for (i, span) in spans.iter().enumerate() {
