@@ -75,6 +75,10 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
             },
             () = watch.changed() => "a file has changed",
         };
+        if let Some(file) = watch.gone() {
+            tracing::warn!(file = %file.display(), "not reloaded: it can be read only once");
+            continue;
+        }
         let reloading = async {
             watch.settle().await;
             reload(&service, files, why).await;

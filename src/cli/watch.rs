@@ -33,6 +33,11 @@ impl Watch {
         Watch { files, hasher: RandomState::new(), every: EVERY, taken: None, last: None }
     }
 
+    /// A file that can be read only once, such as a pipe.
+    pub(super) fn gone(&self) -> Option<&PathBuf> {
+        self.files.iter().find(|file| std::fs::metadata(file).is_ok_and(|about| !about.is_file()))
+    }
+
     /// What the files hold now is known.
     pub(super) async fn settle(&mut self) {
         self.taken = self.look().await;
@@ -59,6 +64,10 @@ impl Watch {
             let mut state = hasher.build_hasher();
             for file in files {
                 let mut content = Vec::new();
+                // Opening a pipe could wait for ever, and what it held is gone.
+                if std::fs::metadata(&file).is_ok_and(|about| !about.is_file()) {
+                    continue;
+                }
                 let read = std::fs::File::open(file).and_then(|f| f.take(MAX_FILE).read_to_end(&mut content));
                 state.write_u8(u8::from(read.is_ok()));
                 state.write_usize(content.len());
@@ -89,9 +98,17 @@ mod tests {
         std::fs::write(&file, "two").unwrap();
         timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
         assert!(timeout(quiet, watch.changed()).await.is_err(), "it was told already");
+        assert!(watch.gone().is_none());
         std::fs::remove_file(&file).unwrap();
         timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
         std::fs::write(&file, "two").unwrap();
         timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_not_opened_again() {
+        let mut watch = Watch::new(vec![PathBuf::from("/dev/zero")]);
+        timeout(Duration::from_secs(5), watch.settle()).await.unwrap();
+        assert!(watch.gone().is_some());
     }
 }

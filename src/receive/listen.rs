@@ -20,6 +20,7 @@ use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -66,6 +67,15 @@ pub(crate) struct Limits {
     pub(crate) http2_only: bool,
 }
 
+/// What a listener counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells {
+    /// Connections that are open.
+    pub(crate) open: Gauge,
+    /// TLS handshakes that came to nothing.
+    pub(crate) handshakes_failed: Counter,
+}
+
 /// A bound socket: its port is known, nothing is served yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -92,7 +102,7 @@ impl Listener {
         self,
         router: Router,
         limits: Limits,
-        open: Gauge,
+        cells: Cells,
         stop: CancellationToken,
         grace: Duration,
     ) {
@@ -124,15 +134,15 @@ impl Listener {
                 age: limits.age.map(|(age, grace)| (spread(age, peer), grace)),
             };
             let tls = self.tls.as_ref().map(|identity| TlsAcceptor::from(identity.current()));
-            let (open, stop, cut) = (open.clone(), stop.clone(), cut.clone());
+            let (cells, stop, cut) = (cells.clone(), stop.clone(), cut.clone());
             tasks.spawn(async move {
                 let _slot = slot;
-                open.inc();
+                cells.open.inc();
                 tokio::select! {
-                    () = connection.begin(socket, tls, stop) => {}
+                    () = connection.begin(socket, tls, &cells, stop) => {}
                     () = cut.cancelled() => {}
                 }
-                open.dec();
+                cells.open.dec();
             });
         }
         drop(self.socket);
@@ -186,7 +196,13 @@ struct Connection {
 }
 
 impl Connection {
-    async fn begin(self, socket: TcpStream, tls: Option<TlsAcceptor>, stop: CancellationToken) {
+    async fn begin(
+        self,
+        socket: TcpStream,
+        tls: Option<TlsAcceptor>,
+        cells: &Cells,
+        stop: CancellationToken,
+    ) {
         // Answers are small: waiting to fill a packet would only delay acknowledgements.
         let _ = socket.set_nodelay(true);
         let Some(tls) = tls else { return self.serve(socket, stop).await };
@@ -196,6 +212,9 @@ impl Connection {
             () = stop.cancelled() => return,
             shaken = timeout(patience, tls.accept(socket)) => shaken,
         };
+        if !matches!(shaken, Ok(Ok(_))) {
+            cells.handshakes_failed.inc();
+        }
         match shaken {
             // Boxed: the state of TLS would make every connection's task larger.
             Ok(Ok(socket)) => Box::pin(self.serve(socket, stop)).await,

@@ -39,7 +39,7 @@ pub use config::OtlpConfig;
 pub use cors::Cors;
 use doors::Door;
 pub use listen::BindError;
-use listen::{Limits, Listener};
+use listen::{Cells, Limits, Listener};
 pub use tls::{ServerTls, TlsVersion};
 
 /// Which of OTLP's services.
@@ -208,7 +208,10 @@ impl Bound {
             ratio,
             guard: door.guard(),
         };
-        let open = |transport| telemetry.receive.connections(transport).clone();
+        let cells = |transport| Cells {
+            open: telemetry.receive.connections(transport).clone(),
+            handshakes_failed: telemetry.receive.handshakes_failed(transport).clone(),
+        };
         let config::Protocols { grpc, http } = self.config.protocols;
         let doors = [&self.grpc, &self.http].map(|bound| bound.as_ref().map(|(_, door)| door.clone()));
         let grpc = self.grpc.zip(grpc).map(|((listener, door), config)| {
@@ -217,14 +220,14 @@ impl Bound {
             tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/gRPC");
             door.warn("receivers.otlp.protocols.grpc", listener.addr);
             let limits = Limits::grpc(&config);
-            listener.serve(grpc::router(desk), limits, open(Transport::Grpc), stop.clone(), grace)
+            listener.serve(grpc::router(desk), limits, cells(Transport::Grpc), stop.clone(), grace)
         });
         let http = self.http.zip(http).map(|((listener, door), config)| {
             let desk = desk(Transport::Http, config.max_request_body_size.0, &door);
             tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/HTTP");
             door.warn("receivers.otlp.protocols.http", listener.addr);
             let limits = Limits::http(&config);
-            listener.serve(http::router(desk, &config), limits, open(Transport::Http), stop.clone(), grace)
+            listener.serve(http::router(desk, &config), limits, cells(Transport::Http), stop.clone(), grace)
         });
         let [grpc_door, http_door] = doors.map(|door| maybe(door.map(|door| door.keep_fresh(stop.clone()))));
         tokio::join!(maybe(grpc), maybe(http), grpc_door, http_door);

@@ -16,7 +16,6 @@ use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
-use prometheus_client::metrics::gauge::Gauge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CONTENT_TYPE, Telemetry};
 use crate::receive::BindError;
 use crate::receive::config::Endpoint;
-use crate::receive::listen::{Limits, Listener};
+use crate::receive::listen::{Cells, Limits, Listener};
 
 /// Probes and scrapes are few; more connections than this wait.
 const CONNECTIONS: u32 = 64;
@@ -126,7 +125,7 @@ impl Admin {
             tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{why}");
         }
         let router = router(telemetry, readiness);
-        self.0.serve(router, limits, Gauge::default(), stop, Duration::from_secs(1)).await;
+        self.0.serve(router, limits, Cells::default(), stop, Duration::from_secs(1)).await;
     }
 }
 

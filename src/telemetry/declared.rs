@@ -116,6 +116,8 @@ declare! {
         "Bytes of request messages offered to the pipeline, after decompression";
     CONNECTIONS = "receive_connections", Gauge, COUNT, ["transport"],
         "Open connections";
+    HANDSHAKES_FAILED = "receive_failed_handshakes", Counter, COUNT, ["transport"],
+        "TLS handshakes that failed, for want of a client certificate for example, or took too long";
     HELD_BYTES = "receive_held", Gauge, BYTES, [],
         "Bytes of requests that are being received or wait for their acknowledgement";
     SPANS_RECEIVED = "spans_received", Counter, COUNT, [],

@@ -77,6 +77,7 @@ pub struct Receiving {
     /// By transport, then by signal.
     routes: [[Route; Signal::ALL.len()]; Transport::ALL.len()],
     connections: [Gauge; Transport::ALL.len()],
+    handshakes_failed: [Counter; Transport::ALL.len()],
     /// Bytes of requests being received or waiting for their acknowledgement.
     pub held_bytes: Gauge,
     /// Spans in requests that were decoded.
@@ -92,6 +93,7 @@ impl Receiving {
         let bytes = Family::<Labels<2>, Counter>::default();
         let rejected = Family::<Labels<2>, Counter>::default();
         let connections = Family::<Labels<1>, Gauge>::default();
+        let failed = Family::<Labels<1>, Counter>::default();
         let cells = Receiving {
             routes: Transport::ALL.map(|transport| {
                 Signal::ALL.map(|signal| {
@@ -108,6 +110,8 @@ impl Receiving {
             }),
             connections: Transport::ALL
                 .map(|t| connections.get_or_create_owned(&d::CONNECTIONS.with([t.as_str()]))),
+            handshakes_failed: Transport::ALL
+                .map(|t| failed.get_or_create_owned(&d::HANDSHAKES_FAILED.with([t.as_str()]))),
             held_bytes: Gauge::default(),
             spans_received: Counter::default(),
             spans_accepted: Counter::default(),
@@ -116,6 +120,7 @@ impl Receiving {
         d::REQUESTS.register(registry, requests);
         d::BODY_BYTES.register(registry, bytes);
         d::CONNECTIONS.register(registry, connections);
+        d::HANDSHAKES_FAILED.register(registry, failed);
         d::HELD_BYTES.register(registry, cells.held_bytes.clone());
         d::SPANS_RECEIVED.register(registry, cells.spans_received.clone());
         d::SPANS_ACCEPTED.register(registry, cells.spans_accepted.clone());
@@ -146,6 +151,11 @@ impl Receiving {
     /// The gauge of a transport's open connections.
     pub fn connections(&self, transport: Transport) -> &Gauge {
         &self.connections[transport as usize]
+    }
+
+    /// How often a transport's TLS handshake failed.
+    pub fn handshakes_failed(&self, transport: Transport) -> &Counter {
+        &self.handshakes_failed[transport as usize]
     }
 
     /// So many spans were refused; `reason` is one of a fixed few words.
