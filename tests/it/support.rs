@@ -127,7 +127,7 @@ impl Process {
     pub async fn start(text: &str) -> Process {
         let destination = Destination::default();
         let config = config(destination.serve().await, text);
-        let service = Service::start(&config).await.unwrap();
+        let service = Box::pin(Service::start(&config)).await.unwrap();
         let url = format!("http://{}", service.grpc.unwrap());
         let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         let client = Client {
@@ -155,12 +155,12 @@ impl Process {
 
     /// Ends the service; every span has come out then.
     pub async fn stop(self) -> Destination {
-        self.stop_within(Duration::from_secs(10)).await
+        Box::pin(self.stop_within(Duration::from_secs(10))).await
     }
 
     /// As [`Process::stop`], in less time.
     pub async fn stop_within(self, within: Duration) -> Destination {
-        let unsent = self.service.stop(within).await;
+        let unsent = Box::pin(self.service.stop(within)).await;
         assert_eq!(unsent, 0, "everything was sent");
         self.destination
     }
