@@ -248,7 +248,7 @@ impl Assembler {
     }
 
     /// Closes traces early to free about `bytes`: the largest first, among those that had nothing
-    /// new since [`BUSY`].
+    /// new since `BUSY`.
     pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<Closing> {
         let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
         let mut largest: Vec<(usize, TraceId)> =
