@@ -202,7 +202,9 @@ impl Sections {
     /// Notes a fault where a secret stands in the file itself instead of coming from outside.
     pub fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
-        if matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted) {
+        let literal = matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted);
+        // What could not be put in stands as it was written; that was told.
+        if literal && !self.is_broken(path) {
             let message =
                 "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
             self.fault(path, message.to_owned(), None);

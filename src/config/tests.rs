@@ -179,6 +179,9 @@ fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_s
         let whole = format!("receivers.otlp.protocols.{key}");
         assert!(keys.iter().any(|k| *k == whole || k.starts_with(&format!("{whole}."))), "{key}: {found:#?}");
     }
+    let found =
+        faults("receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${env:UNSET}' } } } } }");
+    assert!(found.len() == 1 && found[0].contains("UNSET is not set"), "{found:?}");
     let found = faults("receivers: { otlp: { protocols: { grpc: { auth: } } } }");
     assert!(found[0].contains("grpc.auth: nobody could send"), "{found:?}");
     let good = "receivers: { otlp: { protocols: { http: { auth: { basic: { username: a, password: '${env:TOKEN}' } }, \
