@@ -113,6 +113,9 @@ fn asked_for<'t>(table: &'t Table, reading: &Reading) -> Option<&'t str> {
 
 /// The plan behind the first marker in `text` that has steps behind it.
 fn marked(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
+    if !table.may_hold_plan(text) {
+        return None;
+    }
     // Case folding keeps byte positions for ASCII only, so that is all that is folded.
     let lower = text.to_ascii_lowercase();
     for marker in &table.plan_markers {

@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use aho_corasick::AhoCorasick;
+
 use super::overrides::{EventRule, Field, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 use crate::trace::Kind;
 
@@ -162,6 +164,8 @@ pub(crate) struct Table {
     redacted: Vec<String>,
     pub(crate) planning_tools: Vec<String>,
     pub(crate) plan_markers: Vec<PlanMarker>,
+    /// Finds any marker at all: most texts hold none.
+    plan_finder: Option<AhoCorasick>,
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) final_answer_tools: Vec<String>,
     pub(crate) not_failures: Vec<String>,
@@ -193,7 +197,14 @@ impl Table {
             table.add(i as Order + 1, built_in);
         }
         table.check()?;
+        let markers = table.plan_markers.iter().map(|m| m.begins.as_str());
+        table.plan_finder = AhoCorasick::builder().ascii_case_insensitive(true).build(markers).ok();
         Ok(table)
+    }
+
+    /// False where no plan marker stands in `text`; true where one may.
+    pub(crate) fn may_hold_plan(&self, text: &str) -> bool {
+        self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
     fn add(&mut self, convention: Order, from: &Overrides) {
