@@ -1,5 +1,6 @@
 //! The attribute contract: which `verdict.*` attributes a span gets.
 
+use super::encoded::{Encoded, Fixed};
 use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
 use crate::assemble::Reason;
 use crate::measure::{Finding, Measurement, Severity, Value};
@@ -14,14 +15,26 @@ pub(super) fn word(passed: bool) -> &'static str {
     if passed { "pass" } else { "fail" }
 }
 
+/// The configured prefix, and the parts joined by dots.
+fn key(emission: &Emission, path: &[&str]) -> String {
+    let mut key = String::with_capacity(64);
+    key.push_str(&emission.prefix);
+    for (n, part) in path.iter().enumerate() {
+        if n > 0 {
+            key.push('.');
+        }
+        key.push_str(part);
+    }
+    key
+}
+
 /// Writes the attributes of one trace's spans.
 pub(super) struct Writer<'a> {
     scene: &'a Scene,
     verdicts: &'a Verdicts,
     note: &'a Note,
     emission: &'a Emission,
-    /// Reused for every key: prefix, metric, field.
-    key: String,
+    encoded: Encoded,
 }
 
 impl<'a> Writer<'a> {
@@ -31,15 +44,15 @@ impl<'a> Writer<'a> {
         note: &'a Note,
         emission: &'a Emission,
     ) -> Writer<'a> {
-        Writer { scene, verdicts, note, emission, key: String::with_capacity(64) }
+        Writer { scene, verdicts, note, emission, encoded: Encoded::new() }
     }
 
     /// Appends what there is to say of span `i`, whose own measurements are `own`.
     pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &[&Measurement]) {
         if let Some(verdict) = self.verdicts.of.get(i).copied().flatten() {
-            self.put(out, &["result"], Plain::Str(word(!verdict.failed())));
+            self.say(out, "", "result", Fixed::Word(word(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
-                self.put(out, &["cause"], Plain::Str(cause.as_str()));
+                self.say(out, "", "cause", Fixed::Word(cause.as_str()));
             }
         }
         self.failures(out, own);
@@ -55,15 +68,16 @@ impl<'a> Writer<'a> {
     }
 
     fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
-        self.key.clear();
-        self.key.push_str(&self.emission.prefix);
-        for (n, part) in path.iter().enumerate() {
-            if n > 0 {
-                self.key.push('.');
-            }
-            self.key.push_str(part);
-        }
-        write::attribute(out, SPAN_ATTRIBUTES, &self.key, value);
+        write::attribute(out, SPAN_ATTRIBUTES, &key(self.emission, path), value);
+    }
+
+    /// As [`Writer::put`], for what is said again and again: `metric` is empty for the span's own.
+    fn say(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
+        let emission = self.emission;
+        self.encoded.put(out, metric, field, value, || match metric {
+            "" => key(emission, &[field]),
+            metric => key(emission, &[metric, field]),
+        });
     }
 
     /// P_fail(s), and the categories and worst severity of its findings.
@@ -90,17 +104,17 @@ impl<'a> Writer<'a> {
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.put(out, &[m.metric, "result"], Plain::Str("unmeasured"));
-                self.put(out, &[m.metric, "reason"], Plain::Str(reason.as_str()));
+                self.say(out, m.metric, "result", Fixed::Word("unmeasured"));
+                self.say(out, m.metric, "reason", Fixed::Word(reason.as_str()));
                 return;
             }
         };
         match measured.value {
-            Value::Score(score) => self.put(out, &[m.metric, "score"], Plain::Double(score)),
-            Value::Label(label) => self.put(out, &[m.metric, "label"], Plain::Str(label)),
+            Value::Score(score) => self.say(out, m.metric, "score", Fixed::Number(score)),
+            Value::Label(label) => self.say(out, m.metric, "label", Fixed::Word(label)),
             Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
         }
-        self.put(out, &[m.metric, "result"], Plain::Str(word(measured.passed)));
+        self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
         if let Some(text) = explanation(m, self.emission.explanations) {
             self.put(out, &[m.metric, "explanation"], Plain::Str(&text));
         }

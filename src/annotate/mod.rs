@@ -22,6 +22,7 @@ use crate::wire::write::{self, Item};
 
 mod attributes;
 mod config;
+mod encoded;
 mod events;
 #[cfg(test)]
 mod tests;

@@ -348,7 +348,10 @@ fn has_word(name: &str, words: &[&str]) -> bool {
     };
     // Searching for each word in turn costs more than all else here: most are told by their ends.
     name.split(not_a_letter).any(|part| words.contains(&part))
-        || words.iter().filter(|w| w.contains('_')).any(|w| name.match_indices(w).any(|(at, _)| within(at, w)))
+        || words
+            .iter()
+            .filter(|w| w.contains('_'))
+            .any(|w| name.match_indices(w).any(|(at, _)| within(at, w)))
 }
 
 #[cfg(test)]
