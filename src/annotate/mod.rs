@@ -154,7 +154,8 @@ fn write_spans(
         .spans
         .iter()
         .map(|span| {
-            let replace = emission.existing == Existing::Replace && emission.has(Emit::Attributes);
+            // Also where we write no attributes: what is left in place would be taken for ours.
+            let replace = emission.existing == Existing::Replace;
             (span.has_verdict && replace)
                 .then(|| write::strip_attributes(&span.bytes, &emission.prefix))
                 .flatten()

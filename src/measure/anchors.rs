@@ -212,11 +212,14 @@ impl Defect {
     }
 }
 
+/// Spans that a finding cites at most: as many as are written.
+const MOST_CITED: usize = 100;
+
 impl Finding {
-    /// The same, resting on another span too.
+    /// The same, resting on another span too; a hundred prove no less than a thousand.
     #[must_use]
     pub fn citing(mut self, span: SpanId) -> Finding {
-        if !self.cited.contains(&span) {
+        if self.cited.len() < MOST_CITED && !self.cited.contains(&span) {
             self.cited.push(span);
         }
         self

@@ -14,12 +14,8 @@ use prost::Message as _;
 
 const SPANS: u64 = 100_000;
 
-/// Children of one agent. Fewer, since `tool_abuse` and `tool_coverage` still take the square of
-/// them: at the cap this is a minute and a half of a debug build.
-const WIDE: u64 = 20_000;
-
-/// A debug build on a busy machine; anything quadratic takes many minutes.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Far above what a debug build takes on a busy machine; anything quadratic takes longer.
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn attribute(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
@@ -80,12 +76,12 @@ fn all(spans: u64, parent: impl Fn(u64) -> u64, operation: impl Fn(u64) -> &'sta
 #[test]
 fn thousands_of_failing_tools_under_one_agent_each_under_its_own_resource() {
     let operation = |n| if n == 1 { "invoke_agent" } else { "execute_tool" };
-    judge("flat", all(WIDE, |n| u64::from(n > 1), operation), true);
+    judge("flat", all(SPANS, |n| u64::from(n > 1), operation), true);
 }
 
 #[test]
 fn thousands_of_agents_under_one() {
-    judge("flat agents", all(WIDE, |n| u64::from(n > 1), |_| "invoke_agent"), false);
+    judge("flat agents", all(SPANS, |n| u64::from(n > 1), |_| "invoke_agent"), false);
 }
 
 #[test]

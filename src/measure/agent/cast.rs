@@ -29,6 +29,39 @@ pub fn agent_at<'a>(view: &View<'a>) -> Option<&'a Agent> {
     view.scene.agents.get(index_at(view.scene, view.memo, view.at)?)
 }
 
+struct Others {
+    /// Whether an agent has agents beneath it.
+    helped: Vec<bool>,
+    /// How many agents have a name.
+    named: HashMap<Text, usize>,
+}
+
+fn others(scene: &Scene, memo: &Memo) -> Rc<Others> {
+    memo.scene(|| {
+        let mut others = Others { helped: vec![false; scene.agents.len()], named: HashMap::new() };
+        for agent in &scene.agents {
+            if let Some(helped) = agent.parent.and_then(|p| others.helped.get_mut(p)) {
+                *helped = true;
+            }
+            if let Some(name) = &agent.name {
+                *others.named.entry(name.clone()).or_default() += 1;
+            }
+        }
+        others
+    })
+}
+
+/// Whether agent `i` called other agents.
+pub fn has_helpers(scene: &Scene, memo: &Memo, i: usize) -> bool {
+    others(scene, memo).helped.get(i).copied().unwrap_or(false)
+}
+
+/// Whether an agent other than `agent` goes by `name`.
+pub fn is_another(scene: &Scene, memo: &Memo, agent: &Agent, name: &str) -> bool {
+    let own = usize::from(agent.name.as_deref() == Some(name));
+    others(scene, memo).named.get(&Text::from(name)).is_some_and(|&all| all > own)
+}
+
 struct Reach(Vec<Vec<usize>>);
 
 /// The calls of agent `i` and of all agents beneath it, in order.

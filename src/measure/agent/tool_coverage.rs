@@ -50,7 +50,7 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     let attempts = Attempts::get(view.scene, view.memo);
     let mut calls = cast::calls_beneath(view.scene, view.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
-    let helpers = view.scene.agents.iter().any(|a| a.parent == Some(i));
+    let helpers = cast::has_helpers(view.scene, view.memo, i);
     if agent.tools.is_empty() && calls.is_empty() && !helpers {
         return unmeasured(view.at, NAME, Reason::NotApplicable);
     }
@@ -96,7 +96,7 @@ impl Cover<'_> {
     fn called(&self, name: &str) -> bool {
         let calls = self.calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
         calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
-            || self.view.scene.agents.iter().any(|a| a.name.as_deref() == Some(name) && a.at != self.agent.at)
+            || cast::is_another(self.view.scene, self.view.memo, self.agent, name)
     }
 
     /// Tools that the task itself names.
