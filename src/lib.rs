@@ -9,7 +9,7 @@
 //! Modules that are verbs are its stages, in this order:
 //!
 //! ```text
-//! receive -> assemble -> recognise -> measure -> propagate -> annotate -> export
+//! receive -> (journal) -> assemble -> recognise -> measure -> propagate -> annotate -> export
 //! ```
 //!
 //! | stage | in | out |
@@ -22,7 +22,8 @@
 //! | [`annotate`] | all of it | the same span bytes with attributes appended; evaluation events |
 //! | [`export`] | encoded requests | requests on the wire, and one outcome per span and exporter |
 //!
-//! [`pipeline`] joins them. Nouns are what they share: [`wire`] (OTLP bytes), [`trace`] (the tree,
+//! [`pipeline`] joins them. Nouns are what they share: [`journal`] (what was acknowledged and has not
+//! left, on disk), [`wire`] (OTLP bytes), [`trace`] (the tree,
 //! pure data), [`outcome`] (the fate of every span), [`telemetry`] (metrics about ourselves),
 //! [`config`]. [`cli`] is the command line.
 //!
@@ -41,6 +42,8 @@
 //!   before anything looks at them.
 //! - **Every span ends in one outcome per exporter.** An [`outcome::Receipt`] travels with it, and
 //!   dropping one unresolved counts as a lost span.
+//! - **What was acknowledged survives**, where a journal is configured: requests are written before
+//!   they are acknowledged and verdicts before they are exported ([`journal`] has the invariants).
 //! - **Pressure travels backwards.** Queues are bounded; a full exporter fills its shard's inbox,
 //!   and senders are told to come back later. Nothing is dropped on the way.
 //! - **Content is hostile.** Depths, lengths and counts are bounded, trees are walked without
@@ -73,6 +76,7 @@ pub mod export;
 
 // What the stages share.
 pub mod pipeline;
+pub mod journal;
 pub mod wire;
 pub mod trace;
 pub mod outcome;

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::journal::Stake;
+
 /// How spans left one exporter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Outcome {
@@ -15,6 +17,8 @@ pub enum Outcome {
     Dropped,
     /// Put into the dead-letter file.
     DeadLettered,
+    /// Left in the log for the next start.
+    Stored,
     /// A receipt was dropped without an outcome: a bug.
     Lost,
 }
@@ -25,6 +29,7 @@ pub struct Ledger {
     exported: AtomicU64,
     dropped: AtomicU64,
     dead_lettered: AtomicU64,
+    stored: AtomicU64,
     lost: AtomicU64,
 }
 
@@ -34,6 +39,7 @@ impl Ledger {
             Outcome::Exported => &self.exported,
             Outcome::Dropped => &self.dropped,
             Outcome::DeadLettered => &self.dead_lettered,
+            Outcome::Stored => &self.stored,
             Outcome::Lost => &self.lost,
         }
     }
@@ -54,12 +60,25 @@ impl Ledger {
 pub struct Receipt {
     items: u64,
     ledger: Option<Arc<Ledger>>,
+    /// What the exporter owes the log for them, where there is one.
+    stake: Option<Arc<Stake>>,
 }
 
 impl Receipt {
     /// A receipt for `items` spans, to be settled in `ledger`.
     pub fn new(items: u64, ledger: Arc<Ledger>) -> Receipt {
-        Receipt { items, ledger: Some(ledger) }
+        Receipt { items, ledger: Some(ledger), stake: None }
+    }
+
+    /// With what the exporter owes the log for them.
+    pub fn with_stake(mut self, stake: Option<Arc<Stake>>) -> Receipt {
+        self.stake = stake;
+        self
+    }
+
+    /// Whether they are in the log, and so may be left for the next start.
+    pub fn is_stored(&self) -> bool {
+        self.stake.is_some()
     }
 
     /// How many items it stands for.
@@ -72,7 +91,7 @@ impl Receipt {
     pub fn split(&mut self, items: u64) -> Receipt {
         let items = items.min(self.items);
         self.items -= items;
-        Receipt { items, ledger: self.ledger.clone() }
+        Receipt { items, ledger: self.ledger.clone(), stake: self.stake.clone() }
     }
 
     /// Takes in another receipt of the same ledger: from here on they end alike.
@@ -86,6 +105,11 @@ impl Receipt {
         if let Some(ledger) = self.ledger.take() {
             ledger.add(outcome, self.items);
         }
+        if outcome == Outcome::Stored
+            && let Some(stake) = &self.stake
+        {
+            stake.leave();
+        }
     }
 }
 
@@ -95,6 +119,10 @@ impl Drop for Receipt {
             && self.items > 0
         {
             ledger.add(Outcome::Lost, self.items);
+            // What is in the log is not lost for good.
+            if let Some(stake) = &self.stake {
+                stake.leave();
+            }
             tracing::error!(items = self.items, "spans were dropped without an outcome; this is a bug");
             #[cfg(test)]
             if !std::thread::panicking() {

@@ -72,12 +72,36 @@ pub fn annotate(
     emission: &Emission,
     max_size: usize,
 ) -> Annotated {
+    let marks = marks(scene, measurements, verdicts, note, emission, max_size);
+    let (spans, existing) = join(&scene.tree, &marks, emission, max_size);
+    Annotated { spans, events: marks.events, existing }
+}
+
+/// What is said of a trace, before it is joined with its spans.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// Encoded fields to append, span after span in the tree's order.
+    pub appended: Vec<u8>,
+    /// How many bytes of them are each span's.
+    pub lengths: Vec<usize>,
+    /// Requests of log records.
+    pub events: Vec<Piece>,
+}
+
+/// Writes what there is to say of a trace and its spans.
+pub fn marks(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Marks {
     let sorted = by_span(measurements);
     let mut rest = &sorted[..];
-    let mut out = Annotated::default();
     // What a passing measurement takes, with its share of the verdict.
     let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
-    let mut ranges: Vec<Range<usize>> = Vec::with_capacity(scene.tree.len());
+    let mut lengths = Vec::with_capacity(scene.tree.len());
     let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
     for i in 0..scene.tree.len() {
         let own;
@@ -90,13 +114,27 @@ pub fn annotate(
         if emission.has(Emit::SpanEvents) {
             own.iter().for_each(|m| events::span_event(&mut appended, m, note, emission));
         }
-        ranges.push(start..appended.len());
+        lengths.push(appended.len() - start);
     }
-    out.spans = write_spans(&scene.tree, &appended, &ranges, emission, max_size, &mut out.existing);
-    if emission.has(Emit::LogEvents) {
-        out.events = log_events(scene, measurements, verdicts, note, emission, max_size);
-    }
-    out
+    let events = match emission.has(Emit::LogEvents) {
+        true => log_events(scene, measurements, verdicts, note, emission, max_size),
+        false => Vec::new(),
+    };
+    Marks { appended, lengths, events }
+}
+
+/// Requests of a trace's spans with what was written for each, and how many spans came with
+/// verdicts of their own. `marks` are of a tree of the same spans.
+pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) -> (Vec<Piece>, usize) {
+    let ends = marks.lengths.iter().scan(0usize, |end, len| {
+        let start = *end;
+        *end = end.saturating_add(*len);
+        Some(start..*end)
+    });
+    let ranges: Vec<Range<usize>> = ends.collect();
+    let mut existing = 0;
+    let spans = write_spans(tree, &marks.appended, &ranges, emission, max_size, &mut existing);
+    (spans, existing)
 }
 
 /// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.

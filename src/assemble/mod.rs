@@ -280,6 +280,11 @@ impl Assembler {
         }
     }
 
+    /// Whether a trace is open.
+    pub fn is_open(&self, trace: TraceId) -> bool {
+        self.open.contains_key(&trace)
+    }
+
     /// Bytes of the spans and logs of open traces, and of what stands around the spans.
     pub fn bytes(&self) -> usize {
         self.bytes

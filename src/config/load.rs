@@ -33,10 +33,8 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Sections of the design that later versions bring.
-const NOT_YET: [(&str, &str); 2] = [
-    ("judges", "LLM judges are not available in this version; the built-in rules judge without any"),
-    ("storage", "storage is not available in this version; spans are held in memory"),
-];
+const NOT_YET: [(&str, &str); 1] =
+    [("judges", "LLM judges are not available in this version; the built-in rules judge without any")];
 
 /// Reads `files`, later ones over earlier ones; without any, the defaults hold.
 ///

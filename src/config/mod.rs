@@ -40,6 +40,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc, Tls};
+use crate::journal::Storage;
 use crate::receive::OtlpConfig;
 use crate::telemetry::admin::AdminConfig;
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub receivers: Receivers,
     /// What is measured, when, and what is written about it.
     pub verdict: Verdict,
+    /// What is held on disk.
+    pub storage: Storage,
     /// How much may be held.
     pub memory: Memory,
     /// Where telemetry goes, by id. Default: `otlp_grpc` to 127.0.0.1:14317 without TLS. Given
@@ -85,6 +88,7 @@ impl Default for Config {
         Config {
             receivers: Receivers::default(),
             verdict: Verdict::default(),
+            storage: Storage::default(),
             memory: Memory::default(),
             exporters,
             admin: AdminConfig::default(),
@@ -99,6 +103,7 @@ impl Config {
         let mut config = Config {
             receivers: sections.section("receivers"),
             verdict: sections.section("verdict"),
+            storage: sections.section("storage"),
             memory: sections.section("memory"),
             exporters: sections.section_or("exporters", default.exporters),
             admin: sections.section("admin"),
@@ -115,6 +120,7 @@ impl Config {
             }
         }
         sections.problems("verdict", config.verdict.problems());
+        sections.problems("storage", config.storage.problems());
         sections.problems("service", config.service.problems());
         let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));
         sections.problems("exporters", of_exporters.collect());

@@ -14,7 +14,7 @@ pub struct Service {
     /// is defined and not named here is not started.
     pub exporters: Vec<String>,
     /// Default 30s. After SIGTERM, how long open traces and queues have to drain. What is left
-    /// then is dropped, counted and logged. Keep it below the supervisor's own patience.
+    /// then is dropped, counted and logged, or stays in the journal where there is one. Keep it below the supervisor's own patience.
     pub shutdown_timeout: Period,
     /// Default `info`. `error`, `warn`, `info`, `debug`, `trace`, or directives by module such as
     /// `info,otel_verdict::export=debug`.

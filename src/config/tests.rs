@@ -78,7 +78,7 @@ fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
 
 #[test]
 fn sections_of_later_versions_are_refused_not_ignored() {
-    let found = faults("judges: { main: {} }\nstorage: {}");
+    let found = faults("judges: { main: {} }");
     assert!(found.iter().all(|line| line.contains("not available in this version")), "{found:?}");
 }
 

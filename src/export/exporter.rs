@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::queue::{Job, NoRoom, Queue};
 use super::{Parcel, Watch, slot};
+use crate::journal::{Letters, Stake};
 use crate::outcome::{Ledger, Outcome, Receipt};
 use crate::receive::Signal;
 
@@ -90,6 +92,7 @@ pub struct Exporter {
     requests: AtomicU64,
     retries: AtomicU64,
     watch: OnceLock<Arc<dyn Watch>>,
+    letters: OnceLock<Arc<Letters>>,
     pub(super) quiet: Quiet,
 }
 
@@ -114,6 +117,7 @@ impl Exporter {
             requests: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             watch: OnceLock::new(),
+            letters: OnceLock::new(),
             quiet: Quiet::default(),
         })
     }
@@ -184,6 +188,9 @@ impl Exporter {
 
     pub(super) fn drop_items(&self, receipt: Receipt, why: Dropped, reason: &str) {
         let items = receipt.items();
+        if why == Dropped::Shutdown && receipt.is_stored() {
+            return receipt.resolve(Outcome::Stored);
+        }
         self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
         if items > 0
@@ -197,6 +204,45 @@ impl Exporter {
     /// Whether the destination has said that it does not have a signal's service.
     pub fn unsupported(&self, signal: Signal) -> bool {
         self.unsupported[slot(signal)].load(Ordering::Relaxed)
+    }
+
+    /// Where dead letters go from here on. The first one set stays.
+    pub(super) fn set_letters(&self, letters: Arc<Letters>) {
+        let _ = self.letters.set(letters);
+    }
+
+    /// Writes a request that is about to be given up into the dead letters. `Ok(false)`: there are
+    /// none, or not for such. On error it says why it could not.
+    pub(super) async fn bury(&self, signal: Signal, request: Bytes, why: Dropped) -> Result<bool, String> {
+        let Some(letters) = self.letters.get().map(Arc::clone) else { return Ok(false) };
+        if !matches!(why, Dropped::Refused | Dropped::RetriesEnded) {
+            return Ok(false);
+        }
+        let added = tokio::task::spawn_blocking(move || letters.add(signal, &request)).await;
+        added.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        Ok(true)
+    }
+
+    /// Settles what was given up, by what [`Exporter::bury`] said of it.
+    pub(super) fn give_up(
+        &self,
+        receipt: Receipt,
+        why: Dropped,
+        reason: &str,
+        buried: &Result<bool, String>,
+    ) {
+        match buried {
+            Ok(false) => self.drop_items(receipt, why, reason),
+            Err(error) => self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}")),
+            Ok(true) => {
+                let items = receipt.items();
+                receipt.resolve(Outcome::DeadLettered);
+                if let Some(held_back) = self.quiet.speak("dead_letter") {
+                    let (exporter, why) = (&self.id, why.as_str());
+                    tracing::error!(exporter, items, why, reason, held_back, "put into the dead-letter file");
+                }
+            }
+        }
     }
 
     /// Marks a signal as not supported by the destination; warns the first time.
@@ -213,8 +259,9 @@ impl Exporter {
     }
 
     /// Takes a parcel in at once, or gives it back because the queue is full.
-    pub(super) fn offer(&self, parcel: Parcel) -> Result<(), (Parcel, Receipt)> {
-        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger));
+    /// `stake` is what the exporter owes the log for it, where there is one.
+    pub(super) fn offer(&self, parcel: Parcel, stake: Option<Arc<Stake>>) -> Result<(), (Parcel, Receipt)> {
+        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger)).with_stake(stake);
         if self.unsupported(parcel.signal) {
             self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
             return Ok(());

@@ -77,13 +77,17 @@ impl<D: Disk> Lines<D> {
     }
 }
 
-/// A parcel as one line.
-fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), String> {
-    let joined = match parcel.pieces.as_slice() {
+/// A parcel as one request.
+fn joined(parcel: &Parcel) -> Bytes {
+    match parcel.pieces.as_slice() {
         [one] => one.bytes.clone(),
         several => Bytes::from(several.iter().flat_map(|p| &p.bytes[..]).copied().collect::<Vec<u8>>()),
-    };
-    let text = json::encode(parcel.signal, &joined).map_err(|e| e.to_string())?;
+    }
+}
+
+/// A parcel as one line.
+fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), String> {
+    let text = json::encode(parcel.signal, &joined(parcel)).map_err(|e| e.to_string())?;
     out.extend_from_slice(&text);
     out.push(b'\n');
     Ok(())
@@ -112,31 +116,34 @@ pub(super) async fn consume(
             receipts.push(receipt);
             holds.push(hold);
         }
+        // Shared bytes: nothing is copied.
+        let copies: Vec<Parcel> = parcels.clone();
         let done = tokio::select! {
             biased;
             () = stop.cancelled() => Err((Dropped::Shutdown, "no time left to write them".to_owned())),
             done = write(&exporter, &mut lines, parcels, &retry) => done,
         };
-        settle(&exporter, receipts, done);
+        settle(&exporter, receipts, &copies, done).await;
     }
 }
 
 /// For each parcel, why it cannot be a line; or why none was written.
 type Done = Result<Vec<Option<String>>, (Dropped, String)>;
 
-fn settle(exporter: &Exporter, receipts: Vec<Receipt>, done: Done) {
-    match done {
-        Ok(faults) => {
-            for (receipt, fault) in receipts.into_iter().zip(faults) {
-                match fault {
-                    None => receipt.resolve(Outcome::Exported),
-                    Some(why) => exporter.drop_items(receipt, Dropped::Refused, &why),
+async fn settle(exporter: &Exporter, receipts: Vec<Receipt>, parcels: &[Parcel], done: Done) {
+    for (i, (receipt, parcel)) in receipts.into_iter().zip(parcels).enumerate() {
+        let (reason, why) = match &done {
+            Ok(faults) => match faults.get(i).and_then(Option::as_ref) {
+                None => {
+                    receipt.resolve(Outcome::Exported);
+                    continue;
                 }
-            }
-        }
-        Err((reason, why)) => {
-            receipts.into_iter().for_each(|receipt| exporter.drop_items(receipt, reason, &why));
-        }
+                Some(why) => (Dropped::Refused, why),
+            },
+            Err((reason, why)) => (*reason, why),
+        };
+        let buried = exporter.bury(parcel.signal, joined(parcel), reason).await;
+        exporter.give_up(receipt, reason, why, &buried);
     }
 }
 

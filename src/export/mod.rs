@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Secret;
+use crate::journal::{Letters, Ticket};
 use crate::receive::Signal;
 use crate::trace::{Envelope, Kind, TraceId};
 
@@ -176,11 +177,22 @@ impl Exporters {
     ///
     /// Returns how many exporters take the signal; with 0 the parcel went nowhere.
     pub async fn send(&self, parcel: Parcel) -> usize {
+        self.send_kept(parcel, None).await
+    }
+
+    /// As [`Exporters::send`], of a record of the log: to those exporters only that the ticket
+    /// names, which owe it to the log from here on.
+    pub async fn send_kept(&self, parcel: Parcel, ticket: Option<&Ticket>) -> usize {
         let mut takers = 0;
         let mut full = Vec::new();
         for exporter in self.all.iter().filter(|e| e.takes(parcel.signal)) {
             takers += 1;
-            if let Err((parcel, receipt)) = exporter.offer(parcel.clone()) {
+            let stake = ticket.map(|ticket| ticket.stake(exporter.id()));
+            // It has this record already.
+            if matches!(stake, Some(None)) {
+                continue;
+            }
+            if let Err((parcel, receipt)) = exporter.offer(parcel.clone(), stake.flatten()) {
                 full.push((exporter, parcel, receipt));
             }
         }
@@ -211,6 +223,18 @@ impl Exporters {
     /// `Some` while a required exporter has no room: refuse new data, and try again then.
     pub fn pressure(&self) -> Option<Duration> {
         self.all.iter().any(|e| e.required() && e.queue.nearly_full()).then_some(PRESSURE_WAIT)
+    }
+
+    /// Ids of those that take any of `signals`, and whether they are required; `but` are left out.
+    pub fn takers(&self, signals: &[Signal], but: &[String]) -> Vec<(String, bool)> {
+        let takes =
+            |e: &&Arc<Exporter>| signals.iter().any(|&s| e.takes(s)) && !but.iter().any(|id| id == e.id());
+        self.all.iter().filter(takes).map(|e| (e.id().to_owned(), e.required())).collect()
+    }
+
+    /// Puts what exporters give up into dead letters from here on.
+    pub fn keep_dead_letters(&self, letters: &Arc<Letters>) {
+        self.all.iter().for_each(|exporter| exporter.set_letters(Arc::clone(letters)));
     }
 
     /// The exporters, for whoever reports on them.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -162,17 +163,36 @@ impl Otlp {
         while let Some(batch) = pending.last() {
             let fate = self.send(signal, batch, turn).await;
             let Some(batch) = pending.pop() else { return };
-            match fate {
-                Ok(rejected) => self.taken(batch, rejected),
+            let (batch, reason, why) = match fate {
+                Ok(rejected) => {
+                    self.taken(batch, rejected);
+                    continue;
+                }
                 Err(Failed::TooLarge(why)) => match halve(signal, batch) {
-                    Ok(halves) => pending.extend(halves),
-                    Err(batch) => self.drop_batch(batch, Dropped::Refused, &why),
+                    Ok(halves) => {
+                        pending.extend(halves);
+                        continue;
+                    }
+                    Err(batch) => (batch, Dropped::Refused, why),
                 },
                 Err(Failed::Invalid(why)) => match by_parcel(batch) {
-                    Ok(parcels) => pending.extend(parcels),
-                    Err(batch) => self.drop_batch(batch, Dropped::Refused, &why),
+                    Ok(parcels) => {
+                        pending.extend(parcels);
+                        continue;
+                    }
+                    Err(batch) => (batch, Dropped::Refused, why),
                 },
-                Err(Failed::Final(reason, why)) => self.drop_batch(batch, reason, &why),
+                Err(Failed::Final(reason, why)) => (batch, reason, why),
+            };
+            let pieces: Vec<Bytes> = batch.parts.iter().map(|part| part.piece.bytes.clone()).collect();
+            pending.push(batch);
+            let mut buried = Vec::with_capacity(pieces.len());
+            for piece in pieces {
+                buried.push(self.exporter.bury(signal, piece, reason).await);
+            }
+            let Some(batch) = pending.pop() else { return };
+            for (part, buried) in batch.parts.into_iter().zip(buried) {
+                self.exporter.give_up(part.receipt, reason, &why, &buried);
             }
         }
     }
@@ -229,12 +249,6 @@ impl Otlp {
                 self.exporter.drop_items(lost, Dropped::Rejected, "rejected by the destination");
             }
             part.receipt.resolve(Outcome::Exported);
-        }
-    }
-
-    fn drop_batch(&self, batch: Batch, reason: Dropped, why: &str) {
-        for part in batch.parts {
-            self.exporter.drop_items(part.receipt, reason, why);
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use crate::annotate::{self, Annotated, Emission, Note};
+use crate::annotate::{self, Annotated, Emission, Marks, Note};
 use crate::assemble::{Closing, Reason, Remembered};
 use crate::config::Verdict;
+use crate::export::Piece;
 use crate::measure::{self, Measurement, Settings};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{Recogniser, Scene};
@@ -122,6 +123,26 @@ fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
     logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
     logs.dedup();
     logs
+}
+
+/// [`Engine::annotate`] in two steps: what is said, which can be kept, and what goes out.
+impl Engine {
+    /// What there is to say of a judged trace.
+    pub fn marks(&self, judged: &Judged) -> Marks {
+        let Judged { scene, measurements, verdicts, note } = judged;
+        if self.annotates {
+            annotate::marks(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST)
+        } else {
+            let events =
+                annotate::log_events(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST);
+            Marks { events, ..Marks::default() }
+        }
+    }
+
+    /// Requests of a trace's spans with what was said of them.
+    pub fn join(&self, tree: &Tree, marks: &Marks) -> (Vec<Piece>, usize) {
+        annotate::join(tree, marks, &self.emission, MAX_REQUEST)
+    }
 }
 
 /// For late spans, what the trace comes to together with what was there before: failing if

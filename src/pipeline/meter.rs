@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::Judged;
-use crate::annotate::Annotated;
 use crate::assemble::{Reason, Tally};
 use crate::measure;
 use crate::receive::Refused;
@@ -68,7 +67,7 @@ impl Meter {
         }
     }
 
-    pub fn judged(&self, judged: &Judged, annotated: &Annotated) {
+    pub fn judged(&self, judged: &Judged, existing: usize) {
         for m in &judged.measurements {
             if let Some(cells) = self.metrics.get(m.metric) {
                 cells.count(result(m.outcome.as_ref().ok().map(|o| o.passed)));
@@ -78,7 +77,7 @@ impl Meter {
             self.telemetry.verdicts.trace(result(judged.note.passed));
         }
         self.telemetry.traces.closed(judged.note.reason);
-        self.telemetry.traces.attributes_replaced.inc_by(annotated.existing as u64);
+        self.telemetry.traces.attributes_replaced.inc_by(existing as u64);
     }
 
     pub fn unjudged(&self) {

@@ -3,7 +3,7 @@
 //!
 //! Requests are taken apart on the task that received them; spans then go to the shard that owns
 //! their trace, by a hash of the trace id. A request is acknowledged once its shards have it in
-//! their bounded inboxes. A shard waits while the exporters' queues are full, its inbox fills, and
+//! their bounded inboxes, and with a journal not before it has been written (`durable`). A shard waits while the exporters' queues are full, its inbox fills, and
 //! senders are told to come back later: pressure travels backwards and nothing is dropped on the way.
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,13 +17,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Mode, Select, Verdict};
 use crate::export::{Exporters, Parcel, Piece};
+use crate::journal::{Journal, Seq};
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
+use crate::wire::logs::{self, GenAiRecord};
+use crate::wire::metrics;
 use crate::wire::request::{self, Group, Interner};
 use crate::wire::write::{self, Item};
-use crate::wire::{logs, metrics};
 
+mod durable;
 mod engine;
 mod live;
 mod memory;
@@ -35,7 +38,7 @@ mod shard;
 
 pub use engine::{Engine, Judged};
 use live::{InForce, Live};
-use memory::{Budget, Held, SPAN_OVERHEAD};
+use memory::{Budget, SPAN_OVERHEAD};
 use shard::{Shard, Shared, Work};
 
 /// Requests that may wait for one shard. Beyond it senders wait, and new ones are refused.
@@ -45,6 +48,9 @@ const INBOX: usize = 256;
 const RETRY: Duration = Duration::from_secs(1);
 /// Largest request made of spans that pass straight through.
 const MAX_REQUEST: usize = 4 << 20;
+
+/// Room for one piece of work in a shard's inbox.
+type Place = mpsc::OwnedPermit<Work>;
 
 /// The running pipeline.
 #[derive(Debug)]
@@ -67,6 +73,7 @@ impl Pipeline {
         config: &Config,
         telemetry: Arc<Telemetry>,
         exporters: Arc<Exporters>,
+        journal: Option<Arc<Journal>>,
     ) -> Result<Arc<Pipeline>, String> {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
@@ -75,7 +82,7 @@ impl Pipeline {
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
         let meter = meter::Meter::new(telemetry);
         let hurried = AtomicBool::new(false);
-        let shared = Arc::new(Shared { live, exporters, meter, budget, shadow, hurried });
+        let shared = Arc::new(Shared { live, exporters, meter, budget, shadow, hurried, journal });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared)).collect();
         Ok(Arc::new(Pipeline {
@@ -113,7 +120,8 @@ impl Pipeline {
         }
     }
 
-    /// Ends the shards: what is open is closed with what is known and handed to the exporters.
+    /// Ends the shards: what is open is closed with what is known and handed to the exporters;
+    /// with a journal it is left there as it is.
     /// Call it after the receivers have stopped. What is not judged when half of `within` is over
     /// goes on unjudged. False if even that took longer.
     pub async fn shutdown(&self, within: Duration) -> bool {
@@ -144,34 +152,61 @@ impl Pipeline {
         let good = count(&groups);
         self.shared.meter.received(good, accepted.rejected);
         let live = self.shared.live.get();
+        let mut passed = Vec::new();
         if let Some(select) = &live.select {
-            let passed = pass(&mut groups, select);
-            if !passed.is_empty() {
-                self.shared.meter.telemetry().traces.passed_through.inc_by(count(&passed));
-                self.forward_groups(&passed).await;
-            }
+            passed = pass(&mut groups, select);
+            self.shared.meter.telemetry().traces.passed_through.inc_by(count(&passed));
+        }
+        let taken = match &self.shared.journal {
+            Some(journal) => self.keep_traces(journal, body, accepted.rejected == 0, groups, passed).await,
+            None => self.take_traces(body, accepted.rejected == 0, groups, passed).await,
+        };
+        self.shared.meter.taken(good, &taken);
+        taken.map(|()| accepted)
+    }
+
+    /// Takes a request's spans. `whole` is the request, where nothing of it was rejected.
+    async fn take_traces(
+        &self,
+        body: Bytes,
+        whole: bool,
+        groups: Vec<Group>,
+        passed: Vec<Group>,
+    ) -> Result<(), Refused> {
+        if !passed.is_empty() {
+            self.forward_groups(&passed).await;
         }
         if self.shared.shadow {
-            match accepted.rejected {
-                0 if live.select.is_none() => self.forward(Signal::Traces, body, count(&groups)).await,
-                _ => self.forward_groups(&groups).await,
+            match whole && self.shared.live.get().select.is_none() {
+                true => self.forward(Signal::Traces, body, count(&groups)).await,
+                false => self.forward_groups(&groups).await,
             }
         }
-        let dealt = self.deal(groups, |group| group.trace, held, Work::Spans).await;
-        self.shared.meter.taken(good, &dealt);
-        dealt.map(|()| accepted)
+        let places = self.reserve(groups, |group| group.trace).await?;
+        self.put(places, |groups| self.spans(groups, None));
+        Ok(())
     }
 
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
         let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         let used = found.gen_ai.len() as u64;
-        self.deal(found.gen_ai, |record| record.trace, |record| record.bytes.len(), Work::Logs).await?;
-        if self.shared.exporters.delivers(Signal::Logs) {
-            self.forward(Signal::Logs, body, found.records).await;
+        let records = found.records;
+        let delivers = self.shared.exporters.delivers(Signal::Logs);
+        match &self.shared.journal {
+            Some(journal) => self.keep_logs(journal, body, found, delivers).await?,
+            None => {
+                let places = self.reserve(found.gen_ai, |record| record.trace).await?;
+                self.put(places, |records| self.records(records, None));
+                if delivers {
+                    self.forward(Signal::Logs, body, records).await;
+                }
+            }
+        }
+        if delivers {
             return Ok(Accepted::default());
         }
         // What they say of a span is judged, and that is all that becomes of them.
-        let rejected = found.records.saturating_sub(used);
+        let rejected = records.saturating_sub(used);
         let message = match rejected {
             0 => String::new(),
             _ => format!("no exporter takes logs; {used} records about GenAI were used, the others were not"),
@@ -184,20 +219,33 @@ impl Pipeline {
             return Err(Refused::Unsupported(Signal::Metrics));
         }
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        if let Some(journal) = &self.shared.journal {
+            let piece = Piece { bytes: body, items: points };
+            return self.keep_passing(journal, Signal::Metrics, piece).await.map(|()| Accepted::default());
+        }
         self.forward(Signal::Metrics, body, points).await;
         Ok(Accepted::default())
     }
 
-    /// Gives each shard its own. Most requests hold one trace, or few.
-    async fn deal<T>(
+    fn spans(&self, groups: Vec<Group>, kept: Option<Seq>) -> Work {
+        let held = self.shared.budget.hold(groups.iter().map(held).sum());
+        Work::Spans(groups, held, kept)
+    }
+
+    fn records(&self, records: Vec<GenAiRecord>, kept: Option<Seq>) -> Work {
+        let held = self.shared.budget.hold(records.iter().map(|record| record.bytes.len()).sum());
+        Work::Logs(records, held, kept)
+    }
+
+    /// Gives each shard its own, and takes room for it everywhere, so that a request is taken as
+    /// a whole or not at all. Most requests hold one trace, or few.
+    async fn reserve<T>(
         &self,
         items: Vec<T>,
         trace: impl Fn(&T) -> TraceId,
-        size: impl Fn(&T) -> usize,
-        work: impl Fn(Vec<T>, Held) -> Work,
-    ) -> Result<(), Refused> {
+    ) -> Result<Vec<(Place, Vec<T>)>, Refused> {
         if items.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let inboxes = self.inboxes();
         if inboxes.is_empty() {
@@ -208,17 +256,18 @@ impl Pipeline {
             let shard = self.hasher.hash_one(trace(&item)) as usize % inboxes.len();
             by_shard[shard].push(item);
         }
-        // Room first, everywhere, so that a request is taken as a whole or not at all.
         let mut places = Vec::with_capacity(inboxes.len());
-        for (inbox, items) in inboxes.iter().zip(by_shard).filter(|(_, items)| !items.is_empty()) {
-            let place = inbox.reserve().await.map_err(|_| Refused::ShuttingDown)?;
+        for (inbox, items) in inboxes.into_iter().zip(by_shard).filter(|(_, items)| !items.is_empty()) {
+            let place = inbox.reserve_owned().await.map_err(|_| Refused::ShuttingDown)?;
             places.push((place, items));
         }
+        Ok(places)
+    }
+
+    fn put<T>(&self, places: Vec<(Place, Vec<T>)>, work: impl Fn(Vec<T>) -> Work) {
         for (place, items) in places {
-            let held = self.shared.budget.hold(items.iter().map(&size).sum());
-            place.send(work(items, held));
+            place.send(work(items));
         }
-        Ok(())
     }
 
     async fn forward(&self, signal: Signal, body: Bytes, items: u64) {
@@ -230,12 +279,7 @@ impl Pipeline {
 
     /// Sends spans on as they are.
     async fn forward_groups(&self, groups: &[Group]) {
-        let items: Vec<Item<'_>> = groups
-            .iter()
-            .flat_map(|group| &group.spans)
-            .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
-            .collect();
-        let pieces = write::requests(&items, MAX_REQUEST);
+        let pieces = write::requests(&items(groups), MAX_REQUEST);
         if !pieces.is_empty() {
             self.shared.exporters.send(Parcel { signal: Signal::Traces, pieces, trace: None }).await;
         }
@@ -246,7 +290,10 @@ impl Intake for Pipeline {
     fn pressure(&self) -> Option<Duration> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
         let full = inboxes.iter().any(|inbox| inbox.capacity() == 0);
-        (full || self.shared.budget.is_full()).then_some(RETRY).or_else(|| self.shared.exporters.pressure())
+        let unwritable = self.shared.journal.as_ref().is_some_and(|journal| journal.pressure());
+        (full || unwritable || self.shared.budget.is_full())
+            .then_some(RETRY)
+            .or_else(|| self.shared.exporters.pressure())
     }
 
     fn offer(&self, offer: Offer) -> Answer<'_> {
@@ -268,6 +315,12 @@ fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>) -> mpsc::Sender<Work> {
     let (inbox, work) = mpsc::channel(INBOX);
     tasks.spawn(Shard::new(Arc::clone(shared)).run(work));
     inbox
+}
+
+/// Spans as they are, to be written.
+fn items<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Vec<Item<'a>> {
+    let spans = groups.into_iter().flat_map(|group| &group.spans);
+    spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect()
 }
 
 /// What a group is charged.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Pipeline;
 use crate::config::Config;
 use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
+use crate::journal::{self, Journal, Letters, Recovered};
 use crate::outcome::Outcome;
 use crate::receive::{self, BindError, Intake, Signal};
 use crate::recognise::Recogniser;
@@ -43,6 +44,9 @@ pub enum Error {
     /// `verdict.recognise`.
     #[error("verdict.recognise: {0}")]
     Recognise(String),
+    /// `storage.directory`.
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
     /// Spans would come in and go nowhere.
     #[error("service.exporters: none of the exporters takes traces")]
     NoTraces,
@@ -61,6 +65,7 @@ pub struct Service {
     config: Mutex<Config>,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
+    journal: Option<Arc<Journal>>,
     telemetry: Arc<Telemetry>,
     readiness: Arc<Readiness>,
     receiving: Tasks,
@@ -115,8 +120,13 @@ impl Service {
         let exporters = Arc::new(exporters(config)?);
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
-        let pipeline = Pipeline::start(config, Arc::clone(&telemetry), Arc::clone(&exporters))
-            .map_err(Error::Recognise)?;
+        let (journal, recovered) = open_journal(config, &telemetry, &exporters)?.unzip();
+        let pipeline =
+            Pipeline::start(config, Arc::clone(&telemetry), Arc::clone(&exporters), journal.clone())
+                .map_err(Error::Recognise)?;
+        if let Some((journal, recovered)) = journal.as_ref().zip(recovered) {
+            pipeline.take_up(journal, recovered).await;
+        }
         let asked = Arc::clone(&pipeline);
         let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
         let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr()));
@@ -136,6 +146,7 @@ impl Service {
             config: Mutex::new(config.clone()),
             pipeline,
             exporters,
+            journal,
             telemetry,
             readiness,
             receiving: Tasks { stop: receiving, tasks: vec![serve] },
@@ -176,7 +187,8 @@ impl Service {
     }
 
     /// Stops accepting, closes and exports what is open, and ends. What could not be sent within
-    /// `within` is dropped, counted and logged; the number of such items is returned.
+    /// `within` is dropped, counted and logged; the number of such items is returned. With a journal
+    /// open traces and what could not be sent stay there.
     pub async fn stop(mut self, within: Duration) -> u64 {
         let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
@@ -195,6 +207,11 @@ impl Service {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             tracing::error!(spans = lost, "open traces were left behind at shutdown");
         }
+        if let Some(journal) = &self.journal {
+            // What is open is there.
+            lost = 0;
+            journal.close().await;
+        }
         self.background.end(LAST_WORDS).await;
         unsent(&self.exporters) - before + lost
     }
@@ -209,6 +226,19 @@ fn unsent(exporters: &Exporters) -> u64 {
             .saturating_sub(exporter.dropped(Dropped::Unsupported))
     };
     exporters.iter().map(of).sum()
+}
+
+/// The journal, and what it held; `None` where no folder is configured.
+fn open_journal(
+    config: &Config,
+    telemetry: &Telemetry,
+    exporters: &Exporters,
+) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
+    let Some(folder) = &config.storage.directory else { return Ok(None) };
+    let opened = Journal::open(folder, &config.storage, &telemetry.journal)?;
+    let gauge = telemetry.journal.dead_letter_bytes.clone();
+    exporters.keep_dead_letters(&Arc::new(Letters::open(folder, config.storage.max_bytes.0, gauge)?));
+    Ok(Some(opened))
 }
 
 fn exporters(config: &Config) -> Result<Exporters, Error> {

@@ -129,6 +129,27 @@ declare! {
     ITEMS_REJECTED = "receive_rejected_items", Counter, COUNT, ["transport", "signal"],
         "Spans, log records or data points that a partial success told the sender of";
 
+    JOURNAL_BYTES = "journal", Gauge, BYTES, [],
+        "Bytes of the journal's files";
+    JOURNAL_LIVE_BYTES = "journal_live", Gauge, BYTES, [],
+        "Bytes of records in the journal that have not reached every required exporter";
+    JOURNAL_SEGMENTS = "journal_segments", Gauge, COUNT, [],
+        "Files of the journal";
+    JOURNAL_WRITTEN = "journal_written", Counter, BYTES, [],
+        "Bytes written to the journal, rewriting left out";
+    JOURNAL_REFUSED = "journal_refused_requests", Counter, COUNT, [],
+        "Requests refused since the journal had reached its size";
+    JOURNAL_ERRORS = "journal_errors", Counter, COUNT, [],
+        "Writes, forces to the disk and deletions of the journal that failed";
+    JOURNAL_CORRUPT = "journal_corrupt_records", Counter, COUNT, [],
+        "Damaged places of the journal that were passed over at start";
+    JOURNAL_RECOVERED = "journal_recovered_records", Counter, COUNT, [],
+        "Requests and verdicts of before that were taken up at start";
+    JOURNAL_SYNC_DURATION = "journal_sync_duration", Histogram, SECONDS, [],
+        "Time that forcing the journal to the disk took";
+    DEAD_LETTER_BYTES = "dead_letter", Gauge, BYTES, [],
+        "Bytes of dead-letter files";
+
     TRACES_OPEN = "traces_open", Gauge, COUNT, [],
         "Traces that are being assembled";
     BUFFERED_SPANS = "buffered_spans", Gauge, COUNT, [],

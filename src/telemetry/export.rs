@@ -22,10 +22,11 @@ use crate::outcome::Outcome;
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
-const OUTCOMES: [(Outcome, &str); 4] = [
+const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Exported, "exported"),
     (Outcome::Dropped, "dropped"),
     (Outcome::DeadLettered, "dead_lettered"),
+    (Outcome::Stored, "stored"),
     (Outcome::Lost, "lost"),
 ];
 

@@ -19,11 +19,13 @@ use prometheus_client::registry::Registry;
 pub mod admin;
 pub mod declared;
 mod export;
+mod journal;
 pub mod log;
 mod receive;
 mod traces;
 
 pub use export::Exporting;
+pub use journal::Journaling;
 pub use receive::{Receiving, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
@@ -35,6 +37,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub struct Telemetry {
     /// Requests, connections, spans in.
     pub receive: Receiving,
+    /// What is held on disk.
+    pub journal: Journaling,
     /// Open and closed traces.
     pub traces: Traces,
     /// Results of metrics, verdicts.
@@ -52,6 +56,7 @@ impl Telemetry {
         let reloads = register_process(&mut registry);
         Arc::new(Telemetry {
             receive: Receiving::register(&mut registry),
+            journal: Journaling::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
             export: Exporting::register(&mut registry),

@@ -136,7 +136,7 @@ fn metric_buckets() -> Histogram {
 }
 
 /// From under the millisecond that closing should cost to the longest wait for judges.
-fn latency_buckets() -> Histogram {
+pub(super) fn latency_buckets() -> Histogram {
     Histogram::new([0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
 }
 

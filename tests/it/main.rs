@@ -7,6 +7,7 @@
 mod acknowledged;
 mod bounds;
 mod commands;
+mod durable;
 mod end_to_end;
 mod frameworks;
 mod order;

@@ -86,7 +86,8 @@ impl Destination {
             .collect()
     }
 
-    async fn serve(&self) -> u16 {
+    /// Takes requests on a port of its own, which it returns.
+    pub async fn serve(&self) -> u16 {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let traces = TraceServiceServer::new(self.clone()).max_decoding_message_size(LARGE);

@@ -50,6 +50,7 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
         meter: Meter::new(Arc::clone(&telemetry)),
         budget: Budget::new(config.memory.budget),
         shadow: false,
+        journal: None,
         hurried: AtomicBool::new(false),
     };
     change(&mut shared, &config.verdict);
@@ -57,7 +58,7 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
     let (inbox, work) = mpsc::channel(8);
     for trace in 1..=3 {
         let groups = split(&request(trace), "verdict.", &Interner::default()).unwrap().groups;
-        inbox.send(Work::Spans(groups, budget.hold(0))).await.unwrap();
+        inbox.send(Work::Spans(groups, budget.hold(0), None)).await.unwrap();
     }
     drop(inbox);
     Shard::new(Arc::new(shared)).run(work).await;

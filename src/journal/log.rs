@@ -1,0 +1,300 @@
+//! The log itself: segments, which records in them are held by what, and when space is given back.
+//!
+//! In: frames, and claims that hold no more. Out: frames written all or not at all, and segments
+//! deleted. One thread owns it; nothing here waits for anything but the disk.
+//!
+//! Segments are deleted oldest first, and only when nothing in them is held. So whatever says that
+//! a claim is done, which always stands behind what it speaks of, outlives it. When more than half
+//! of the log is no longer held, what is held in the oldest segment is written again at the head:
+//! a trace that stays open for hours costs its own bytes and not those of all that came after.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+use bytes::Bytes;
+
+use super::disk::{Disk, HEADER, header};
+use super::record::{Claim, Found, Frame, Record, Seq};
+use super::recover::{Kept, Recovered, scan};
+use crate::receive::Signal;
+use crate::wire::request::{self, Interner};
+use crate::wire::write::{self, Item};
+
+/// Survivors are gathered up to this size for one write.
+const WRITE: usize = 4 << 20;
+
+/// Sizes that the log keeps to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub segment: u64,
+    pub total: u64,
+    /// Whether anything is ever forced to the disk.
+    pub sync: bool,
+}
+
+#[derive(Debug)]
+struct Segment {
+    bytes: u64,
+    /// Bytes of records that are held.
+    live: u64,
+    marker: [u8; 4],
+}
+
+pub(super) struct Log<D> {
+    disk: D,
+    limits: Limits,
+    segments: BTreeMap<u64, Segment>,
+    /// The one that is appended to.
+    active: Option<u64>,
+    kept: HashMap<Seq, Kept>,
+    next_segment: u64,
+    dirty: bool,
+}
+
+impl<D: Disk> Log<D> {
+    /// Reads what is there. Appends go to a new segment.
+    pub fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
+        let mut scan = scan(&mut disk)?;
+        let recovered = scan.recovered();
+        let next_segment = scan.last.saturating_add(1);
+        let sizes = scan.sizes.iter();
+        let mut segments: BTreeMap<u64, Segment> =
+            sizes.map(|(&id, &bytes)| (id, Segment { bytes, live: 0, marker: [0; 4] })).collect();
+        for kept in scan.kept.values() {
+            if let Some(segment) = segments.get_mut(&kept.segment) {
+                segment.live += kept.len;
+            }
+        }
+        let log = Log { disk, limits, segments, active: None, kept: scan.kept, next_segment, dirty: false };
+        Ok((log, recovered, scan.next))
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.segments.values().map(|s| s.bytes).sum()
+    }
+
+    /// Bytes of what is held.
+    pub fn live(&self) -> u64 {
+        self.segments.values().map(|s| s.live).sum()
+    }
+
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Something was written and not forced to the disk.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Writes all frames with one write, or none. Returns where each begins.
+    pub fn append<'f>(&mut self, frames: impl Iterator<Item = &'f Frame>) -> io::Result<Vec<(u64, u64)>> {
+        let id = self.head()?;
+        let Some(segment) = self.segments.get_mut(&id) else { return Err(io::ErrorKind::NotFound.into()) };
+        let mut bytes = Vec::new();
+        let mut places = Vec::new();
+        for frame in frames {
+            places.push((id, segment.bytes + bytes.len() as u64));
+            frame.write(&mut bytes, segment.marker);
+        }
+        if let Err(error) = self.disk.append(id, &bytes) {
+            if self.disk.cut(id, segment.bytes).is_err() {
+                // Whatever stands there now is passed over at the next start.
+                self.active = None;
+            }
+            return Err(error);
+        }
+        segment.bytes += bytes.len() as u64;
+        self.dirty = true;
+        Ok(places)
+    }
+
+    /// The segment to append to; a new one where the last is full.
+    fn head(&mut self) -> io::Result<u64> {
+        if let Some(id) = self.active
+            && self.segments.get(&id).is_some_and(|s| s.bytes < self.limits.segment)
+        {
+            return Ok(id);
+        }
+        self.sync()?;
+        let id = self.next_segment;
+        let marker = fastrand::u32(..).to_le_bytes();
+        let header = header(marker);
+        self.next_segment += 1;
+        self.disk.create(id)?;
+        if let Err(error) = self.disk.append(id, &header) {
+            // An empty file is read as one without records.
+            let _ = self.disk.remove(id);
+            return Err(error);
+        }
+        self.segments.insert(id, Segment { bytes: HEADER as u64, live: 0, marker });
+        self.active = Some(id);
+        Ok(id)
+    }
+
+    /// Forces what was written to the disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if let (true, true, Some(id)) = (self.dirty, self.limits.sync, self.active)
+            && let Err(error) = self.disk.sync(id)
+        {
+            // What the disk has of it is not known, and asking again would not tell.
+            self.active = None;
+            self.dirty = false;
+            return Err(error);
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// Holds a record that was written.
+    pub fn keep(&mut self, seq: Seq, (segment, at): (u64, u64), len: u64, claims: Vec<Claim>) {
+        if let Some(to) = self.segments.get_mut(&segment) {
+            to.live += len;
+        }
+        let claims = claims.into_iter().collect();
+        let acked = self.kept.get(&seq).map(|k| k.acked.clone()).unwrap_or_default();
+        if let Some(before) = self.kept.insert(seq, Kept { segment, at, len, claims, acked })
+            && let Some(from) = self.segments.get_mut(&before.segment)
+        {
+            from.live = from.live.saturating_sub(before.len);
+        }
+    }
+
+    /// Whether a record is held.
+    pub fn holds(&self, seq: Seq) -> bool {
+        self.kept.contains_key(&seq)
+    }
+
+    /// An exporter has what a record gave it.
+    pub fn acked(&mut self, seq: Seq, exporter: &str) {
+        if let Some(kept) = self.kept.get_mut(&seq) {
+            kept.acked.push(exporter.to_owned());
+        }
+    }
+
+    /// A claim holds no more.
+    pub fn done(&mut self, seq: Seq, claim: Claim) {
+        let Some(kept) = self.kept.get_mut(&seq) else { return };
+        kept.claims.remove(&claim);
+        if kept.claims.is_empty() {
+            self.forget(seq);
+        }
+    }
+
+    fn forget(&mut self, seq: Seq) {
+        if let Some(kept) = self.kept.remove(&seq)
+            && let Some(segment) = self.segments.get_mut(&kept.segment)
+        {
+            segment.live = segment.live.saturating_sub(kept.len);
+        }
+    }
+
+    /// Reads a record that is held; `None` where it cannot be read any more.
+    pub fn read(&mut self, seq: Seq) -> Option<Record> {
+        let kept = self.kept.get(&seq)?;
+        let bytes = self.disk.read(kept.segment, kept.at, usize::try_from(kept.len).ok()?).ok()?;
+        let bytes = Bytes::from(bytes);
+        let marker = bytes.first_chunk::<4>().copied()?;
+        Found::read(&bytes, 0, marker)?.record(&bytes)
+    }
+
+    /// Deletes what nothing holds; rewrites at most one segment, so that nobody waits for long.
+    pub fn reclaim(&mut self) -> io::Result<()> {
+        self.delete_oldest()?;
+        let (bytes, live) = (self.bytes(), self.live());
+        let wasted = bytes.saturating_sub(live);
+        let mostly_dead = wasted > live.saturating_add(self.limits.segment);
+        let short_of_room = bytes > self.limits.total / 4 * 3 && wasted > self.limits.segment;
+        if let Some((&oldest, _)) = self.segments.first_key_value()
+            && Some(oldest) != self.active
+            && (mostly_dead || short_of_room)
+        {
+            self.rewrite(oldest)?;
+            self.delete_oldest()?;
+        }
+        Ok(())
+    }
+
+    fn delete_oldest(&mut self) -> io::Result<()> {
+        while let Some((&oldest, segment)) = self.segments.first_key_value()
+            && Some(oldest) != self.active
+            && segment.live == 0
+        {
+            self.disk.remove(oldest)?;
+            self.segments.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    /// Writes what is held in a segment at the head, and forces it to the disk before it can be
+    /// deleted where it was.
+    fn rewrite(&mut self, segment: u64) -> io::Result<()> {
+        let held = self.kept.iter().filter(|(_, kept)| kept.segment == segment);
+        let mut held: Vec<(u64, Seq)> = held.map(|(&seq, kept)| (kept.at, seq)).collect();
+        held.sort_unstable();
+        let mut batch: Vec<(Frame, Vec<Claim>)> = Vec::new();
+        let mut size = 0;
+        for (_, seq) in held {
+            match self.survivor(seq) {
+                Some((frame, claims)) => {
+                    size += frame.size();
+                    batch.push((frame, claims));
+                }
+                None => {
+                    tracing::error!(seq, segment, "a record of the journal cannot be read any more");
+                    self.forget(seq);
+                }
+            }
+            if size > WRITE {
+                self.move_to_head(std::mem::take(&mut batch))?;
+                size = 0;
+            }
+        }
+        self.move_to_head(batch)?;
+        self.sync()
+    }
+
+    fn move_to_head(&mut self, batch: Vec<(Frame, Vec<Claim>)>) -> io::Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut acks = Vec::new();
+        for (frame, _) in &batch {
+            let acked = self.kept.get(&frame.seq).map(|kept| kept.acked.as_slice()).unwrap_or_default();
+            acks.extend(acked.iter().map(|exporter| Frame::acked(frame.seq, exporter)));
+        }
+        let places = self.append(batch.iter().map(|(frame, _)| frame).chain(&acks))?;
+        for ((frame, claims), place) in batch.into_iter().zip(places) {
+            self.keep(frame.seq, place, frame.size() as u64, claims);
+        }
+        Ok(())
+    }
+
+    /// A held record with what of it is still needed.
+    fn survivor(&mut self, seq: Seq) -> Option<(Frame, Vec<Claim>)> {
+        let record = self.read(seq)?;
+        let claims: Vec<Claim> = self.kept.get(&seq)?.claims.iter().copied().collect();
+        let frame = match record {
+            Record::Request { signal, body, claims: before } => {
+                let fewer = claims.len() < before.len() && !claims.contains(&Claim::Pass);
+                let body = if fewer && signal == Signal::Traces { only(&claims, &body)? } else { body };
+                Frame::request(seq, signal, &claims, body)
+            }
+            Record::Verdict(sealed) => Frame::verdict(seq, &sealed),
+            Record::Acked { .. } | Record::Done(_) => return None,
+        };
+        Some((frame, claims))
+    }
+}
+
+/// A request of those spans only whose trace still needs them.
+fn only(claims: &[Claim], body: &[u8]) -> Option<Bytes> {
+    let mut split = request::split(body, "", &Interner::default()).ok()?;
+    let needed: HashSet<&Claim> = claims.iter().collect();
+    split.groups.retain(|group| needed.contains(&Claim::Trace(group.trace)));
+    let spans = split.groups.iter().flat_map(|group| &group.spans);
+    let items: Vec<Item<'_>> =
+        spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
+    Some(write::requests(&items, usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default())
+}

@@ -1,0 +1,252 @@
+//! What was acknowledged and has not left yet, on disk: a log that is appended to, and taken up
+//! again at the next start.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `config` | the section `storage` |
+//! | `record` | records and their frames, byte by byte |
+//! | `disk` | segments as files of a folder that is ours alone |
+//! | `log` | which records are held by what; appending, rewriting, giving space back |
+//! | `recover` | what a folder holds at start, whatever became of it |
+//! | `writer` | the one thread that writes: many requests, one write, one force to the disk |
+//! | `ticket` | how the log learns that an exporter has what it was given |
+//! | `letters` | dead letters |
+//!
+//! # Layout
+//!
+//! ```text
+//! <directory>/lock                       held while a process uses the folder
+//! <directory>/<number, 16 hex>.log       segments; numbers only grow
+//! <directory>/dead-letter-*.pb           length and request, again and again
+//!
+//! segment = magic "otvjrnl\n", version u32, marker u32, CRC32C of these; frames
+//! frame   = marker u32, length u32, kind u8, seq u64, CRC32C of the payload,
+//!           CRC32C of length to here; payload
+//! ```
+//!
+//! All little endian. The marker is random for each segment, so that what a sender wrote cannot
+//! pass for a frame when a damaged place is passed over. Records:
+//!
+//! | record | holds | says |
+//! |---|---|---|
+//! | request | itself, once for every trace in it and once if it passes through | a request was acknowledged |
+//! | verdict | itself | a trace closed: attributes and events, and which requests it came in |
+//! | acked | nothing | an exporter has what a verdict, or a passing request, gave it |
+//! | done | nothing | claims on records that hold no more |
+//!
+//! # Invariants
+//!
+//! - A sender is acknowledged after its record has been written, and with `durability: sync`
+//!   forced to the disk. A request that could not be written is refused and leaves nothing behind.
+//! - A verdict is written before it is first exported, so that a repeat does not disagree.
+//! - A claim that is done is never held again: a rewritten copy has the claims that were left when
+//!   it was written, and later copies stand for earlier ones.
+//! - Whatever says "done" outlives what it speaks of: segments go oldest first.
+//! - The log is at most about twice what is held, plus two segments, and never above `max_bytes`
+//!   but for acknowledgements.
+//! - Damage costs the damaged record. It never keeps the process from starting.
+//!
+//! Delivery is at least once: what an exporter took in the moment before a crash, and the log had
+//! not heard of, is sent again after it, with the same ids and the same verdict. A request whose
+//! acknowledgement was lost with the connection is delivered too.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::receive::Signal;
+use crate::telemetry::Journaling;
+
+mod config;
+mod disk;
+mod letters;
+mod log;
+mod record;
+mod recover;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod writer;
+
+pub use config::{Durability, Storage};
+pub use letters::Letters;
+pub use record::{Claim, Record, Sealed, Seq};
+pub use recover::Recovered;
+pub use ticket::{Stake, Ticket};
+
+use disk::{Disk, Folder};
+use log::{Limits, Log};
+use record::Frame;
+use writer::{Command, State, Writer};
+
+/// Requests that may wait to be written, in KiB: more only wait longer for the same disk.
+const WAITING_KIB: usize = 64 << 10;
+
+/// The journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("storage.directory: cannot use {folder}: {why}")]
+pub struct OpenError {
+    folder: String,
+    why: io::Error,
+}
+
+/// The running journal.
+pub struct Journal {
+    commands: mpsc::Sender<Command>,
+    waiting: Arc<Semaphore>,
+    next: AtomicU64,
+    state: Arc<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// A request that was kept. Dropped before it is [`Admitted::take`]n, it is given up again.
+#[derive(Debug)]
+pub struct Admitted {
+    journal: Arc<Journal>,
+    ends: Vec<(Seq, Claim)>,
+    seq: Seq,
+}
+
+impl Admitted {
+    /// Its record; what it is kept for is now somebody else's to see to.
+    pub fn take(mut self) -> Seq {
+        self.ends.clear();
+        self.seq
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if !self.ends.is_empty() {
+            self.journal.release(std::mem::take(&mut self.ends));
+        }
+    }
+}
+
+impl Journal {
+    /// Opens the folder, reads what it holds, and starts to write behind it.
+    ///
+    /// # Errors
+    /// The folder cannot be made, read or locked; never for what its files hold.
+    pub fn open(
+        folder: &Path,
+        storage: &Storage,
+        cells: &Journaling,
+    ) -> Result<(Arc<Journal>, Recovered), OpenError> {
+        let failed = |why| OpenError { folder: folder.display().to_string(), why };
+        let disk = Folder::open(folder).map_err(failed)?;
+        Journal::on(disk, storage, cells).map_err(failed)
+    }
+
+    fn on<D: Disk>(disk: D, storage: &Storage, cells: &Journaling) -> io::Result<(Arc<Journal>, Recovered)> {
+        let total = storage.max_bytes.0;
+        let sync = storage.durability != Durability::None;
+        let (log, recovered, next) =
+            Log::open(disk, Limits { segment: storage.segment_bytes.0, total, sync })?;
+        cells.corrupt.inc_by(recovered.corrupt);
+        cells
+            .recovered
+            .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
+        let (commands, inbox) = mpsc::channel();
+        let state = Arc::new(State::default());
+        let writer = Writer {
+            log,
+            durability: storage.durability,
+            interval: *storage.interval,
+            admit_below: total / 4 * 3,
+            total,
+            state: Arc::clone(&state),
+            cells: cells.clone(),
+            unwritten: Vec::new(),
+            synced: Instant::now(),
+        };
+        let thread =
+            std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&inbox))?;
+        let journal = Journal {
+            commands,
+            waiting: Arc::new(Semaphore::new(WAITING_KIB)),
+            next: AtomicU64::new(next),
+            state,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((Arc::new(journal), recovered))
+    }
+
+    /// True while nothing can be written, or the size cap is reached.
+    pub fn pressure(&self) -> bool {
+        self.state.failing.load(Ordering::Relaxed) || self.state.full.load(Ordering::Relaxed)
+    }
+
+    fn name(&self) -> Seq {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps a request for `claims`; returns once it may be acknowledged. `None`: it was not kept.
+    pub async fn admit(
+        self: &Arc<Self>,
+        signal: Signal,
+        claims: Vec<Claim>,
+        body: Bytes,
+    ) -> Option<Admitted> {
+        let kib = (body.len() / 1024 + 1).min(WAITING_KIB);
+        let room = Arc::clone(&self.waiting).acquire_many_owned(u32::try_from(kib).ok()?).await.ok()?;
+        let seq = self.name();
+        let ends = claims.iter().map(|&claim| (seq, claim)).collect();
+        let frame = Frame::request(seq, signal, &claims, body);
+        let (answer, kept) = oneshot::channel();
+        self.commands.send(Command::Admit { frame, claims, room, answer }).ok()?;
+        kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), ends, seq })
+    }
+
+    /// Keeps a verdict; returns once it may be exported. False: it was not kept, and after a crash
+    /// the trace would be judged again.
+    pub async fn seal(&self, sealed: &Sealed) -> (Seq, bool) {
+        let seq = self.name();
+        let (answer, kept) = oneshot::channel();
+        let sent = self.commands.send(Command::Seal { frame: Frame::verdict(seq, sealed), answer });
+        (seq, sent.is_ok() && kept.await.unwrap_or(false))
+    }
+
+    /// These claims hold no more.
+    pub fn release(&self, claims: Vec<(Seq, Claim)>) {
+        // A writer that is gone has written what it could; the next start finds the rest.
+        let _ = self.commands.send(Command::Done(claims));
+    }
+
+    fn acked(&self, seq: Seq, exporter: &str) {
+        let _ = self.commands.send(Command::Acked(seq, exporter.to_owned()));
+    }
+
+    /// Reads a record that is held.
+    pub async fn read(&self, seq: Seq) -> Option<Record> {
+        let (answer, record) = oneshot::channel();
+        self.commands.send(Command::Read(seq, answer)).ok()?;
+        record.await.ok()?
+    }
+
+    /// Writes what waits, forces it to the disk, and ends the writer.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.commands.send(Command::Close(done)).is_ok() {
+            let _ = closed.await;
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the journal's writer ended abnormally; this is a bug");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Records and their frames: what stands in a segment, byte by byte.
+//!
+//! In: payloads. Out: frames, and frames found again in bytes of which any may be wrong.
+
+use bytes::Bytes;
+
+use crate::receive::Signal;
+use crate::trace::TraceId;
+
+/// A record's name: unique in the folder for all time, kept when the record is rewritten.
+pub type Seq = u64;
+
+/// What holds a record in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Claim {
+    /// The request is to be exported as it came.
+    Pass,
+    /// Spans or logs of this trace in it are not exported yet.
+    Trace(TraceId),
+    /// The verdict in it has not reached every required exporter.
+    Verdict,
+}
+
+/// Kinds of records, as written. A kind that is not known is passed over.
+const REQUEST: u8 = 1;
+const VERDICT: u8 = 2;
+const ACKED: u8 = 3;
+const DONE: u8 = 4;
+
+/// A record as read.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record {
+    /// A request that was acknowledged.
+    Request {
+        /// Which service it was sent to.
+        signal: Signal,
+        /// What it is kept for.
+        claims: Vec<Claim>,
+        /// The encoded message.
+        body: Bytes,
+    },
+    /// A closed trace's verdict, made before it was first exported.
+    Verdict(Sealed),
+    /// One exporter has what a record gave it.
+    Acked {
+        /// The record: a verdict, or a request that passes.
+        of: Seq,
+        /// The exporter's id.
+        exporter: String,
+    },
+    /// Claims that hold no more.
+    Done(Vec<(Seq, Claim)>),
+}
+
+/// A trace's verdict as it is kept: enough to make the same bytes from the same spans again.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sealed {
+    /// The trace.
+    pub trace: TraceId,
+    /// The requests that its spans and logs came in.
+    pub of: Vec<Seq>,
+    /// Its verdict.
+    pub passed: Option<bool>,
+    /// Which one it is, from 1.
+    pub revision: u32,
+    /// Whether the spans go out with it; in shadow mode they went before.
+    pub with_spans: bool,
+    /// For each span, in the tree's order, how many bytes of `appended` are its own.
+    pub lengths: Vec<u32>,
+    /// The attributes, span after span.
+    pub appended: Vec<u8>,
+    /// Requests of log events, with the number of records in each.
+    pub events: Vec<(u64, Bytes)>,
+}
+
+/// A record encoded, but for what only the segment knows. The body is not copied into it.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    kind: u8,
+    pub(super) seq: Seq,
+    head: Vec<u8>,
+    body: Bytes,
+    crc: u32,
+}
+
+/// Marker, length, kind, seq, checksum of the payload, checksum of these.
+pub(super) const FRAME: usize = 4 + 4 + 1 + 8 + 4 + 4;
+
+impl Frame {
+    fn new(kind: u8, seq: Seq, head: Vec<u8>, body: Bytes) -> Frame {
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&head), &body);
+        Frame { kind, seq, head, body, crc }
+    }
+
+    /// Of a request.
+    pub fn request(seq: Seq, signal: Signal, claims: &[Claim], body: Bytes) -> Frame {
+        let mut head = Vec::with_capacity(8 + claims.len() * 16);
+        let traces = claims.iter().filter_map(|c| if let Claim::Trace(t) = c { Some(t) } else { None });
+        head.push(signal as u8);
+        head.push(u8::from(claims.contains(&Claim::Pass)));
+        number(&mut head, traces.clone().count());
+        traces.for_each(|trace| head.extend_from_slice(&trace.0));
+        Frame::new(REQUEST, seq, head, body)
+    }
+
+    /// Of a verdict.
+    pub fn verdict(seq: Seq, sealed: &Sealed) -> Frame {
+        let mut head = Vec::with_capacity(64 + sealed.appended.len() + sealed.lengths.len() * 4);
+        head.extend_from_slice(&sealed.trace.0);
+        head.push(sealed.passed.map_or(2, u8::from));
+        head.push(u8::from(sealed.with_spans));
+        head.extend_from_slice(&sealed.revision.to_le_bytes());
+        seqs(&mut head, &sealed.of);
+        number(&mut head, sealed.lengths.len());
+        sealed.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
+        blob(&mut head, &sealed.appended);
+        number(&mut head, sealed.events.len());
+        for (items, bytes) in &sealed.events {
+            head.extend_from_slice(&items.to_le_bytes());
+            blob(&mut head, bytes);
+        }
+        Frame::new(VERDICT, seq, head, Bytes::new())
+    }
+
+    /// That an exporter has what record `of` gave it.
+    pub fn acked(of: Seq, exporter: &str) -> Frame {
+        Frame::new(ACKED, of, exporter.as_bytes().to_vec(), Bytes::new())
+    }
+
+    /// That these claims hold no more.
+    pub fn done(claims: &[(Seq, Claim)]) -> Frame {
+        let mut head = Vec::with_capacity(claims.len() * 25);
+        for (seq, claim) in claims {
+            head.extend_from_slice(&seq.to_le_bytes());
+            match claim {
+                Claim::Pass => head.push(0),
+                Claim::Verdict => head.push(1),
+                Claim::Trace(trace) => {
+                    head.push(2);
+                    head.extend_from_slice(&trace.0);
+                }
+            }
+        }
+        Frame::new(DONE, 0, head, Bytes::new())
+    }
+
+    /// Bytes that it takes in a segment.
+    pub fn size(&self) -> usize {
+        FRAME + self.head.len() + self.body.len()
+    }
+
+    /// Appends it as it stands in a segment with this marker.
+    pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+        let at = out.len();
+        out.extend_from_slice(&marker);
+        out.extend_from_slice(&((self.head.len() + self.body.len()) as u32).to_le_bytes());
+        out.push(self.kind);
+        out.extend_from_slice(&self.seq.to_le_bytes());
+        out.extend_from_slice(&self.crc.to_le_bytes());
+        let check = crc32c::crc32c(out.get(at + 4..).unwrap_or_default());
+        out.extend_from_slice(&check.to_le_bytes());
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.body);
+    }
+}
+
+fn number(out: &mut Vec<u8>, n: usize) {
+    out.extend_from_slice(&(n as u32).to_le_bytes());
+}
+
+fn seqs(out: &mut Vec<u8>, all: &[Seq]) {
+    number(out, all.len());
+    all.iter().for_each(|seq| out.extend_from_slice(&seq.to_le_bytes()));
+}
+
+fn blob(out: &mut Vec<u8>, bytes: &[u8]) {
+    number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// A frame found in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// Where the frame begins.
+    pub at: usize,
+    /// Bytes of the whole frame.
+    pub len: usize,
+    pub seq: Seq,
+    kind: u8,
+    crc: u32,
+}
+
+impl Found {
+    /// Reads the frame that begins `at`; `None` unless its own checksum holds and all of it is
+    /// there. The payload's checksum is for [`Found::record`].
+    pub fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<Found> {
+        let mut rest = Reader(segment.get(at..)?);
+        if rest.array::<4>()? != marker {
+            return None;
+        }
+        let len = u32::from_le_bytes(rest.array()?) as usize;
+        let [kind] = rest.array()?;
+        let seq = u64::from_le_bytes(rest.array()?);
+        let crc = u32::from_le_bytes(rest.array()?);
+        let check = u32::from_le_bytes(rest.array()?);
+        let whole = crc32c::crc32c(segment.get(at + 4..at + FRAME - 4)?) == check;
+        (whole && rest.0.len() >= len).then_some(Found { at, len: FRAME + len, seq, kind, crc })
+    }
+
+    /// Its record; `None` if the payload is not as it was written, or of a kind unknown here.
+    pub fn record(&self, segment: &Bytes) -> Option<Record> {
+        let payload = segment.get(self.at + FRAME..self.at + self.len)?;
+        if crc32c::crc32c(payload) != self.crc {
+            return None;
+        }
+        let payload = segment.slice_ref(payload);
+        match self.kind {
+            REQUEST => request(payload),
+            VERDICT => sealed(&payload).map(Record::Verdict),
+            ACKED => {
+                let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
+                Some(Record::Acked { of: self.seq, exporter })
+            }
+            DONE => done(&payload).map(Record::Done),
+            _ => None,
+        }
+    }
+}
+
+fn request(payload: Bytes) -> Option<Record> {
+    let mut head = Reader(&payload);
+    let [signal, pass] = head.array()?;
+    let signal = *Signal::ALL.get(usize::from(signal))?;
+    let mut claims = Vec::new();
+    if pass == 1 {
+        claims.push(Claim::Pass);
+    }
+    for _ in 0..head.count(16)? {
+        claims.push(Claim::Trace(TraceId(head.array()?)));
+    }
+    let body = payload.slice_ref(head.0);
+    Some(Record::Request { signal, claims, body })
+}
+
+fn sealed(payload: &[u8]) -> Option<Sealed> {
+    let mut head = Reader(payload);
+    let trace = TraceId(head.array()?);
+    let [passed, with_spans] = head.array()?;
+    let revision = u32::from_le_bytes(head.array()?);
+    let of = (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
+    let lengths = (0..head.count(4)?).map(|_| head.array().map(u32::from_le_bytes)).collect::<Option<_>>()?;
+    let appended = head.blob()?.to_vec();
+    let mut events = Vec::new();
+    for _ in 0..head.count(12)? {
+        let items = u64::from_le_bytes(head.array()?);
+        events.push((items, Bytes::copy_from_slice(head.blob()?)));
+    }
+    let passed = [Some(false), Some(true), None].get(usize::from(passed)).copied()?;
+    Some(Sealed { trace, of, passed, revision, with_spans: with_spans == 1, lengths, appended, events })
+}
+
+fn done(payload: &[u8]) -> Option<Vec<(Seq, Claim)>> {
+    let mut rest = Reader(payload);
+    let mut all = Vec::new();
+    while !rest.0.is_empty() {
+        let seq = u64::from_le_bytes(rest.array()?);
+        let claim = match rest.array()? {
+            [0] => Claim::Pass,
+            [1] => Claim::Verdict,
+            [2] => Claim::Trace(TraceId(rest.array()?)),
+            _ => return None,
+        };
+        all.push((seq, claim));
+    }
+    Some(all)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// A number of things of at least `each` bytes: no more than there can be.
+    fn count(&mut self, each: usize) -> Option<usize> {
+        let n = u32::from_le_bytes(self.array()?) as usize;
+        (n <= self.0.len() / each).then_some(n)
+    }
+
+    fn blob(&mut self) -> Option<&'a [u8]> {
+        let n = self.count(1)?;
+        let (first, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(first)
+    }
+}

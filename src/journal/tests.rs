@@ -1,0 +1,528 @@
+//! The log against a model, and against disks that cut, flip and fill up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::disk::Disk;
+use super::*;
+use crate::config::{Period, Size};
+use crate::telemetry::Telemetry;
+use crate::trace::TraceId;
+
+const SEGMENT: u64 = 2048;
+
+fn trace(n: u8) -> TraceId {
+    TraceId([n + 1; 16])
+}
+
+/// A request of one span for each trace.
+fn body(traces: &[u8], size: usize) -> Bytes {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    use prost::Message;
+    let spans = traces.iter().map(|&t| Span {
+        trace_id: trace(t).0.to_vec(),
+        span_id: vec![t + 1; 8],
+        name: "n".repeat(size),
+        ..Span::default()
+    });
+    let scope_spans = vec![ScopeSpans { spans: spans.collect(), ..ScopeSpans::default() }];
+    let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+    ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
+}
+
+fn limits() -> Limits {
+    Limits { segment: SEGMENT, total: u64::MAX, sync: false }
+}
+
+fn open(folder: &Path) -> (Log<Folder>, Recovered, Seq) {
+    Log::open(Folder::open(folder).unwrap(), limits()).unwrap()
+}
+
+/// What must be held: claims by record, and exporters that have it.
+type Model = BTreeMap<Seq, (Vec<Claim>, Vec<String>)>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Request {
+        traces: Vec<u8>,
+        pass: bool,
+        size: usize,
+    },
+    /// Closes the trace of some open claim.
+    Verdict(prop::sample::Index),
+    Acked(prop::sample::Index),
+    /// Ends some record's claim, or a verdict with all that it is of.
+    Done(prop::sample::Index),
+    Reclaim,
+    Restart,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let traces = prop::collection::btree_set(0u8..12, 1..4).prop_map(|t| t.into_iter().collect());
+    prop_oneof![
+        4 => (traces, any::<bool>(), 0usize..300)
+            .prop_map(|(traces, pass, size)| Op::Request { traces, pass, size }),
+        2 => any::<prop::sample::Index>().prop_map(Op::Verdict),
+        1 => any::<prop::sample::Index>().prop_map(Op::Acked),
+        4 => any::<prop::sample::Index>().prop_map(Op::Done),
+        2 => Just(Op::Reclaim),
+        1 => Just(Op::Restart),
+    ]
+}
+
+/// A log and what it must hold, driven by the same operations.
+struct Driven {
+    log: Option<Log<Folder>>,
+    folder: tempfile::TempDir,
+    next: Seq,
+    model: Model,
+    verdicts: BTreeMap<Seq, (TraceId, Vec<Seq>)>,
+    bodies: BTreeMap<Seq, (Vec<u8>, usize)>,
+}
+
+impl Driven {
+    fn new() -> Driven {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, recovered, next) = open(folder.path());
+        assert_eq!(recovered, Recovered::default());
+        let (model, verdicts, bodies) = Default::default();
+        Driven { log: Some(log), folder, next, model, verdicts, bodies }
+    }
+
+    fn write(&mut self, frame: &Frame, claims: Option<Vec<Claim>>) {
+        let log = self.log.as_mut().unwrap();
+        let place = log.append(std::iter::once(frame)).unwrap()[0];
+        if let Some(claims) = claims {
+            log.keep(frame.seq, place, frame.size() as u64, claims.clone());
+            self.model.insert(frame.seq, (claims, Vec::new()));
+        }
+    }
+
+    fn name(&mut self) -> Seq {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Claims on traces that no verdict has taken.
+    fn open_claims(&self) -> Vec<(Seq, TraceId)> {
+        let taken =
+            |seq: Seq, t: TraceId| self.verdicts.values().any(|(tt, of)| *tt == t && of.contains(&seq));
+        let claims = self.model.iter().flat_map(|(&seq, (claims, _))| claims.iter().map(move |&c| (seq, c)));
+        claims
+            .filter_map(|(seq, c)| match c {
+                Claim::Trace(t) if !taken(seq, t) => Some((seq, t)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Request { traces, pass, size } => {
+                let seq = self.name();
+                let mut claims: Vec<Claim> = traces.iter().map(|&t| Claim::Trace(trace(t))).collect();
+                claims.extend(pass.then_some(Claim::Pass));
+                let frame = Frame::request(seq, Signal::Traces, &claims, body(traces, *size));
+                self.bodies.insert(seq, (traces.clone(), *size));
+                self.write(&frame, Some(claims));
+            }
+            Op::Verdict(pick) => {
+                let open = self.open_claims();
+                if open.is_empty() {
+                    return;
+                }
+                let of_trace = open[pick.index(open.len())].1;
+                let of: Vec<Seq> = open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
+                let seq = self.name();
+                let sealed = Sealed { trace: of_trace, of: of.clone(), ..Sealed::default() };
+                self.verdicts.insert(seq, (of_trace, of));
+                self.write(&Frame::verdict(seq, &sealed), Some(vec![Claim::Verdict]));
+            }
+            Op::Acked(pick) => {
+                let waiting = |(_, (claims, _)): &(&Seq, &(Vec<Claim>, _))| {
+                    claims.iter().any(|c| matches!(c, Claim::Verdict | Claim::Pass))
+                };
+                let all: Vec<Seq> = self.model.iter().filter(waiting).map(|(seq, _)| *seq).collect();
+                if all.is_empty() {
+                    return;
+                }
+                let seq = all[pick.index(all.len())];
+                if self.model[&seq].1.is_empty() {
+                    self.write(&Frame::acked(seq, "a/b"), None);
+                    self.log.as_mut().unwrap().acked(seq, "a/b");
+                    self.model.get_mut(&seq).unwrap().1.push("a/b".to_owned());
+                }
+            }
+            Op::Done(pick) => {
+                let mut ends: Vec<Vec<(Seq, Claim)>> =
+                    self.open_claims().into_iter().map(|(seq, t)| vec![(seq, Claim::Trace(t))]).collect();
+                for (seq, (claims, _)) in &self.model {
+                    if claims.contains(&Claim::Pass) {
+                        ends.push(vec![(*seq, Claim::Pass)]);
+                    }
+                    if let Some((t, of)) = self.verdicts.get(seq) {
+                        let of = of.iter().map(|&seq| (seq, Claim::Trace(*t)));
+                        ends.push(of.chain([(*seq, Claim::Verdict)]).collect());
+                    }
+                }
+                if ends.is_empty() {
+                    return;
+                }
+                let ends = ends.swap_remove(pick.index(ends.len()));
+                self.write(&Frame::done(&ends), None);
+                for (seq, claim) in ends {
+                    self.log.as_mut().unwrap().done(seq, claim);
+                    self.verdicts.remove(&seq);
+                    let claims = &mut self.model.get_mut(&seq).unwrap().0;
+                    claims.retain(|c| *c != claim);
+                    if claims.is_empty() {
+                        self.model.remove(&seq);
+                    }
+                }
+            }
+            Op::Reclaim => self.log.as_mut().unwrap().reclaim().unwrap(),
+            Op::Restart => {
+                self.log = None;
+                let (log, recovered, next) = open(self.folder.path());
+                assert_eq!(recovered, self.expected());
+                self.log = Some(log);
+                self.next = self.next.max(next);
+            }
+        }
+    }
+
+    fn expected(&self) -> Recovered {
+        let mut out = Recovered::default();
+        for (seq, t) in self.open_claims() {
+            out.open.entry(seq).or_default().push(t);
+        }
+        out.open.values_mut().for_each(|traces| traces.sort());
+        for (&seq, (claims, acked)) in &self.model {
+            if claims.contains(&Claim::Pass) {
+                out.passes.insert(seq, acked.clone());
+            }
+            if claims.contains(&Claim::Verdict) {
+                out.verdicts.insert(seq, acked.clone());
+            }
+        }
+        out
+    }
+
+    /// Every span that is needed can be read.
+    fn check_bodies(&mut self) {
+        let log = self.log.as_mut().unwrap();
+        for (seq, (claims, _)) in &self.model {
+            let Some(Record::Request { body: kept, .. }) = log.read(*seq) else { continue };
+            let (traces, size) = &self.bodies[seq];
+            if claims.contains(&Claim::Pass) {
+                assert_eq!(kept, body(traces, *size));
+            }
+            let groups = crate::wire::split(&kept, "verdict.", &Default::default()).unwrap().groups;
+            for claim in claims {
+                let Claim::Trace(t) = claim else { continue };
+                assert!(groups.iter().any(|g| g.trace == *t), "{t} is not in {seq}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is written, acknowledged, ended and rewritten, in whatever order, and however often
+    /// the process dies in between: what is recovered is what was acknowledged and is not done.
+    #[test]
+    fn what_is_recovered_is_what_was_kept_and_is_not_done(ops in prop::collection::vec(op(), 1..120)) {
+        let mut driven = Driven::new();
+        for op in &ops {
+            driven.apply(op);
+        }
+        driven.check_bodies();
+        driven.apply(&Op::Restart);
+        driven.check_bodies();
+        let log = driven.log.as_mut().unwrap();
+        // Enough rounds to come to rest: space does not grow beyond what the header promises.
+        for _ in 0..200 {
+            log.reclaim().unwrap();
+        }
+        let most = 2 * log.live() + 3 * SEGMENT;
+        prop_assert!(log.bytes() <= most, "{} bytes for {} live", log.bytes(), log.live());
+        driven.apply(&Op::Restart);
+    }
+
+    /// The process, or the machine, dies with any byte being the last that was written.
+    #[test]
+    fn cut_at_any_byte_all_that_was_whole_before_it_is_there(
+        ops in prop::collection::vec(op().prop_filter("stays in one segment", |op| {
+            !matches!(op, Op::Reclaim | Op::Restart)
+        }), 1..12),
+    ) {
+        let mut driven = Driven::new();
+        driven.log = Some(Log::open(
+            { driven.log = None; Folder::open(driven.folder.path()).unwrap() },
+            Limits { segment: u64::MAX, total: u64::MAX, sync: false },
+        ).unwrap().0);
+        let mut states = vec![(0, Recovered::default())];
+        for op in &ops {
+            driven.apply(op);
+            states.push((driven.log.as_ref().unwrap().bytes(), driven.expected()));
+        }
+        driven.log = None;
+        let path = std::fs::read_dir(driven.folder.path()).unwrap().map(|e| e.unwrap().path());
+        let path = path.into_iter().find(|p| p.extension().is_some());
+        let Some(path) = path else { return Ok(()) };
+        let whole = std::fs::read(&path).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for cut in 0..=whole.len() {
+            for old in std::fs::read_dir(folder.path()).unwrap() {
+                std::fs::remove_file(old.unwrap().path()).unwrap();
+            }
+            std::fs::write(folder.path().join(path.file_name().unwrap()), &whole[..cut]).unwrap();
+            let (log, recovered, _) = open(folder.path());
+            let expected = states.iter().rev().find(|(end, _)| *end <= cut as u64).unwrap();
+            let torn = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
+            prop_assert_eq!(&Recovered { torn, ..expected.1.clone() }, &recovered, "cut at {}", cut);
+            drop(log);
+            // And it stays so: what was torn was cut off.
+            let (_, again, _) = open(folder.path());
+            prop_assert_eq!(again, expected.1.clone());
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_the_record_that_it_is_in_and_no_other() {
+    let mut driven = Driven::new();
+    for n in 0..3u8 {
+        driven.apply(&Op::Request { traces: vec![n], pass: false, size: 20 });
+    }
+    let expected = driven.expected();
+    driven.log = None;
+    let path = std::fs::read_dir(driven.folder.path()).unwrap().map(|e| e.unwrap().path());
+    let path = path.into_iter().find(|p| p.extension().is_some()).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        let (_, recovered, _) = open(driven.folder.path());
+        let lost = expected.open.keys().filter(|seq| !recovered.open.contains_key(seq)).count();
+        let strange = recovered.open.iter().filter(|(seq, t)| expected.open.get(seq) != Some(t)).count();
+        assert_eq!(strange, 0, "bit {bit}");
+        assert_eq!(lost, usize::from(bit / 8 >= disk::HEADER), "bit {bit}");
+        assert!(recovered.corrupt == 1 || recovered.torn > 0, "bit {bit}: {recovered:?}");
+        std::fs::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn what_a_sender_wrote_cannot_pass_for_a_record() {
+    let mut driven = Driven::new();
+    driven.apply(&Op::Request { traces: vec![1], pass: false, size: 20 });
+    let mut forged = Vec::new();
+    Frame::done(&[(1, Claim::Trace(trace(1)))]).write(&mut forged, *b"mark");
+    let frame = Frame::request(9, Signal::Logs, &[Claim::Pass], forged.into());
+    driven.write(&frame, Some(vec![Claim::Pass]));
+    driven.apply(&Op::Request { traces: vec![2], pass: false, size: 20 });
+    driven.log = None;
+    let path = std::fs::read_dir(driven.folder.path()).unwrap().map(|e| e.unwrap().path());
+    let path = path.into_iter().find(|p| p.extension().is_some()).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The frame around the forged one is damaged, so that its body is searched for the next one.
+    let at = memchr::memmem::find(&bytes, b"mark").unwrap();
+    bytes[at - 20] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (_, recovered, _) = open(driven.folder.path());
+    assert_eq!(recovered.open.len(), 2);
+    assert_eq!(recovered.corrupt, 1);
+}
+
+#[test]
+fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
+    let mut driven = Driven::new();
+    driven.apply(&Op::Request { traces: vec![0, 1, 2, 3], pass: false, size: 300 });
+    for t in 1..4 {
+        let ends = [(1, Claim::Trace(trace(t)))];
+        driven.write(&Frame::done(&ends), None);
+        driven.log.as_mut().unwrap().done(1, ends[0].1);
+    }
+    for _ in 0..200 {
+        let seq = driven.name();
+        let claims = [Claim::Trace(trace(5))];
+        let frame = Frame::request(seq, Signal::Traces, &claims, body(&[5], 300));
+        driven.write(&frame, Some(claims.to_vec()));
+        driven.write(&Frame::done(&[(seq, claims[0])]), None);
+        let log = driven.log.as_mut().unwrap();
+        log.done(seq, claims[0]);
+        log.reclaim().unwrap();
+    }
+    let log = driven.log.as_mut().unwrap();
+    assert!(log.bytes() < 4 * SEGMENT, "{} bytes", log.bytes());
+    assert!(log.live() < 500, "{} bytes of one span and its frame", log.live());
+    drop(driven.log.take());
+    let (_, recovered, _) = open(driven.folder.path());
+    assert_eq!(recovered.open, [(1, vec![trace(0)])].into());
+}
+
+#[test]
+fn a_folder_is_for_one_process_and_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("deep/journal");
+    let mut first = Folder::open(&folder).unwrap();
+    assert!(Folder::open(&folder).unwrap_err().to_string().contains("another process"));
+    first.create(1).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+    drop(first);
+    Folder::open(&folder).unwrap();
+}
+
+#[test]
+fn a_segment_of_a_later_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = disk::header(*b"mark");
+    bytes[8] = 2;
+    let check = crc32c::crc32c(&bytes[..16]).to_le_bytes();
+    bytes[16..20].copy_from_slice(&check);
+    bytes.extend_from_slice(b"who knows");
+    let path = folder.path().join("0000000000000007.log");
+    std::fs::write(&path, &bytes).unwrap();
+    let (mut log, recovered, _) = open(folder.path());
+    assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
+    log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
+    log.reclaim().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+/// A disk with room for so many more bytes; writes what fits and then fails, as disks do.
+struct Small {
+    folder: Folder,
+    room: Arc<AtomicU64>,
+}
+
+impl Disk for Small {
+    fn list(&self) -> io::Result<Vec<u64>> {
+        self.folder.list()
+    }
+    fn create(&mut self, segment: u64) -> io::Result<()> {
+        self.folder.create(segment)
+    }
+    fn append(&mut self, segment: u64, bytes: &[u8]) -> io::Result<()> {
+        let room = self.room.load(Ordering::SeqCst);
+        let fits = (bytes.len() as u64).min(room);
+        self.room.fetch_sub(fits, Ordering::SeqCst);
+        self.folder.append(segment, &bytes[..fits as usize])?;
+        if fits == bytes.len() as u64 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+    fn cut(&mut self, segment: u64, len: u64) -> io::Result<()> {
+        self.folder.cut(segment, len)
+    }
+    fn sync(&mut self, segment: u64) -> io::Result<()> {
+        self.folder.sync(segment)
+    }
+    fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.folder.read(segment, at, len)
+    }
+    fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
+        self.folder.read_all(segment)
+    }
+    fn remove(&mut self, segment: u64) -> io::Result<()> {
+        self.folder.remove(segment)
+    }
+}
+
+fn storage(durability: Durability) -> Storage {
+    Storage {
+        durability,
+        interval: Period::millis(20),
+        max_bytes: Size(64 << 10),
+        segment_bytes: Size(4 << 10),
+        ..Storage::default()
+    }
+}
+
+async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
+    let claims = vec![Claim::Trace(trace(t))];
+    journal.admit(Signal::Traces, claims, body(&[t], 500)).await.map(Admitted::take)
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Telemetry::new().journal.clone();
+    let room = Arc::new(AtomicU64::new(5000));
+    let disk = Small { folder: Folder::open(folder.path()).unwrap(), room: Arc::clone(&room) };
+    let (journal, _) = Journal::on(disk, &storage(Durability::Sync), &cells).unwrap();
+    let mut kept = Vec::new();
+    while let Some(seq) = admit(&journal, 1).await {
+        kept.push(seq);
+    }
+    assert!(kept.len() > 3 && journal.pressure() && cells.errors.get() > 0);
+    // What is done is known though it cannot be written.
+    journal.release(vec![(kept[0], Claim::Trace(trace(1)))]);
+    room.store(1 << 20, Ordering::SeqCst);
+    for _ in 0..500 {
+        if !journal.pressure() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(!journal.pressure(), "it recovers by itself");
+    kept.push(admit(&journal, 2).await.unwrap());
+    journal.close().await;
+    let (_, recovered, _) = open(folder.path());
+    let expected: Vec<Seq> = kept[1..].to_vec();
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), expected);
+    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+}
+
+#[tokio::test]
+async fn at_the_size_cap_requests_are_refused_until_something_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Telemetry::new().journal.clone();
+    let (journal, _) = Journal::open(folder.path(), &storage(Durability::None), &cells).unwrap();
+    let mut kept = Vec::new();
+    while let Some(seq) = admit(&journal, 1).await {
+        kept.push(seq);
+    }
+    assert!(kept.len() > 50 && journal.pressure() && cells.refused.get() == 1);
+    // A verdict on what is held still has room.
+    assert!(journal.seal(&Sealed { trace: trace(1), of: kept.clone(), ..Sealed::default() }).await.1);
+    journal.release(kept.iter().map(|&seq| (seq, Claim::Trace(trace(1)))).collect());
+    for _ in 0..500 {
+        if !journal.pressure() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(admit(&journal, 2).await.is_some());
+    journal.close().await;
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Telemetry::new().journal.clone();
+    let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), &cells).unwrap();
+    let claims = vec![Claim::Trace(trace(1))];
+    drop(journal.admit(Signal::Traces, claims.clone(), body(&[1], 10)).await);
+    let gone = journal.admit(Signal::Traces, claims, body(&[1], 10));
+    tokio::select! {
+        biased;
+        _ = gone => {}
+        () = std::future::ready(()) => {}
+    }
+    let kept = admit(&journal, 2).await.unwrap();
+    journal.close().await;
+    let (_, recovered, _) = open(folder.path());
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [kept]);
+}

@@ -1,0 +1,427 @@
+//! With `storage.directory`: killed at any moment, stopped, restarted, and nothing that was
+//! acknowledged is missing or judged otherwise.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::support::{Destination, Process};
+
+/// Times that the process is killed.
+const ROUNDS: u64 = 50;
+/// Senders at once.
+const SENDERS: u64 = 8;
+
+fn text(key: &str, value: &str) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
+    KeyValue { key: key.into(), value, ..KeyValue::default() }
+}
+
+fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
+    // Ids of which no byte is zero, so that salted ones are never invalid.
+    let own = |id: u8| trace.to_be_bytes().map(|b| b ^ 0xa5 ^ id).to_vec();
+    Span {
+        trace_id: [[7; 8].to_vec(), trace.wrapping_add(1).to_be_bytes().to_vec()].concat(),
+        span_id: own(id),
+        parent_span_id: if parent == 0 { Vec::new() } else { own(parent) },
+        name: name.into(),
+        start_time_unix_nano: 1_000 + u64::from(id),
+        end_time_unix_nano: 2_000 + u64::from(id),
+        attributes,
+        ..Span::default()
+    }
+}
+
+/// A small run of an agent whose tool fails: leaves first, as SDKs send them.
+fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
+    let model = vec![
+        text("gen_ai.operation.name", "chat"),
+        text("gen_ai.request.model", "m"),
+        text("gen_ai.output.messages", r#"[{"role":"assistant","parts":[{"type":"text","content":"4"}]}]"#),
+    ];
+    let tool = vec![text("gen_ai.operation.name", "execute_tool"), text("gen_ai.tool.name", "search")];
+    let agent = vec![text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "a")];
+    let failed = Status { code: 2, message: "connection refused".into() };
+    let leaves = vec![
+        span(trace, 2, 1, "chat m", model),
+        Span { status: Some(failed), ..span(trace, 3, 1, "execute_tool search", tool) },
+    ];
+    [leaves, vec![span(trace, 1, 0, "invoke_agent a", agent)]].map(|spans| {
+        let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+        ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }],
+        }
+    })
+}
+
+/// What was written on a span, whatever its ids.
+fn written(span: &Span) -> BTreeSet<String> {
+    let with_ids = ["verdict.trace.failed_spans", "verdict.trace.failure_chain"];
+    let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
+    ours.map(|kv| match with_ids.contains(&kv.key.as_str()) {
+        true => kv.key.clone(),
+        false => format!("{kv:?}"),
+    })
+    .collect()
+}
+
+/// A processor as a process of its own, always on the same port and folder.
+struct Processor {
+    config: std::path::PathBuf,
+    port: u16,
+    child: Child,
+}
+
+impl Processor {
+    fn start(folder: &Path, destination: u16, more: &str) -> Processor {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = folder.join("config.yaml");
+        let text = format!(
+            "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
+             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
+             admin: {{ endpoint: '127.0.0.1:0' }}\n\
+             service: {{ log_level: warn }}\n\
+             {more}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let child = run(&config);
+        Processor { config, port, child }
+    }
+
+    fn restart(&mut self) {
+        self.child = run(&self.config);
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+
+    fn client(&self) -> TraceServiceClient<Channel> {
+        let url = format!("http://127.0.0.1:{}", self.port);
+        let endpoint = Endpoint::from_shared(url).unwrap().timeout(Duration::from_secs(2));
+        TraceServiceClient::new(endpoint.connect_timeout(Duration::from_millis(200)).connect_lazy())
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(config: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+        .args(["run", "--config", config.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Sends until it is acknowledged; returns how often it had to be sent.
+async fn deliver(client: &mut TraceServiceClient<Channel>, request: &ExportTraceServiceRequest) -> u64 {
+    let began = Instant::now();
+    for sent in 1.. {
+        match client.export(request.clone()).await {
+            Ok(answer) => {
+                assert_eq!(answer.into_inner().partial_success, None);
+                return sent;
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(15)).await,
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "the processor does not come back");
+    }
+    unreachable!()
+}
+
+/// What is written on each span of such a run where nobody is killed.
+async fn undisturbed(close: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let process = Process::start(close).await;
+    for request in requests(0) {
+        process.client().spans(request).await;
+    }
+    process.until("the trace", |d| d.spans().len() == 3).await;
+    let spans = process.stop().await.spans();
+    let written: BTreeMap<_, _> = spans.iter().map(|span| (span.name.clone(), written(span))).collect();
+    assert!(format!("{written:?}").contains("verdict.trace.result"), "{written:#?}");
+    written
+}
+
+async fn killed_again_and_again(durability: &str) {
+    let close = "verdict: { close: { quiet: 300ms } }";
+    let expected = undisturbed(close).await;
+    let destination = Destination::default();
+    let folder = tempfile::tempdir().unwrap();
+    let storage = folder.path().join("journal");
+    let more = format!(
+        "{close}\nstorage: {{ directory: '{}', durability: {durability}, segment_bytes: 64KiB, max_bytes: 256MiB }}",
+        storage.display()
+    );
+    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+
+    let next = Arc::new(AtomicU64::new(1));
+    let stop = Arc::new(AtomicBool::new(false));
+    // Traces acknowledged whole, and whether a request of theirs was sent more than once.
+    let acknowledged: Arc<Mutex<HashMap<u64, bool>>> = Arc::default();
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let (next, stop, acknowledged) =
+                (Arc::clone(&next), Arc::clone(&stop), Arc::clone(&acknowledged));
+            let mut client = processor.client();
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let trace = next.fetch_add(1, Ordering::Relaxed);
+                    let mut again = false;
+                    for request in requests(trace) {
+                        again |= deliver(&mut client, &request).await > 1;
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    acknowledged.lock().unwrap().insert(trace, again);
+                }
+            })
+        })
+        .collect();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..ROUNDS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // From while it still takes up its log to well after traces have closed.
+        tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
+        processor.kill();
+        processor.restart();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for sender in senders {
+        sender.await.unwrap();
+    }
+
+    let acknowledged = acknowledged.lock().unwrap().clone();
+    assert!(acknowledged.len() as u64 > ROUNDS * 2, "only {} traces were sent", acknowledged.len());
+    let complete = |spans: &[Span]| {
+        let there: BTreeSet<&[u8]> = spans.iter().map(|span| &span.span_id[..]).collect();
+        let all = acknowledged.keys().flat_map(|&trace| requests(trace));
+        let ids = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone()).map(|s| s.span_id);
+        ids.filter(|id| !there.contains(&id[..])).count()
+    };
+    let began = Instant::now();
+    let missing = loop {
+        let missing = complete(&destination.spans());
+        if missing == 0 || began.elapsed() > Duration::from_secs(20) {
+            break missing;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(missing, 0, "acknowledged spans did not come out");
+    assert_eq!(processor.terminate(), Some(0));
+
+    let mut copies: HashMap<Vec<u8>, Vec<Span>> = HashMap::new();
+    destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
+    let (mut duplicates, mut resent) = (0, 0);
+    for (&trace, &again) in &acknowledged {
+        resent += u64::from(again);
+        for sent in requests(trace).iter().flat_map(|r| &r.resource_spans[0].scope_spans[0].spans) {
+            let out = &copies[&sent.span_id];
+            duplicates += out.len() - 1;
+            let mut distinct: Vec<BTreeSet<String>> = out.iter().map(written).collect();
+            distinct.dedup();
+            // A request whose acknowledgement was lost is sent again by its sender, and may come
+            // when its trace has gone. Otherwise a repeat says what was said.
+            assert!(distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
+            assert!(again || distinct.len() == 1, "{}: copies disagree: {distinct:#?}", sent.name);
+            for out in out {
+                let mut plain = out.clone();
+                plain.attributes.retain(|kv| !kv.key.starts_with("verdict."));
+                assert_eq!(&plain, sent);
+            }
+        }
+    }
+    println!(
+        "{durability}: killed {ROUNDS} times; {} traces, {resent} of them sent again by their sender, {duplicates} duplicates",
+        acknowledged.len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_fifty_times_under_load_every_acknowledged_span_comes_out_as_without() {
+    killed_again_and_again("interval").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_leaves_open_traces_in_the_journal_and_without_one_closes_them() {
+    let destination = Destination::default();
+    let port = destination.serve().await;
+    let folder = tempfile::tempdir().unwrap();
+    let close = "verdict: { close: { quiet: 200ms } }";
+    let more = format!("{close}\nstorage: {{ directory: '{}' }}", folder.path().join("journal").display());
+    let mut processor = Processor::start(folder.path(), port, &more);
+    let [leaves, root] = requests(1);
+    deliver(&mut processor.client(), &leaves).await;
+    assert_eq!(processor.terminate(), Some(0));
+    assert!(destination.spans().is_empty(), "the trace is still open");
+
+    processor.restart();
+    deliver(&mut processor.client(), &root).await;
+    wait(&destination, 3).await;
+    assert_eq!(processor.terminate(), Some(0));
+    let expected = undisturbed(close).await;
+    for span in destination.spans() {
+        assert_eq!(written(&span), expected[&span.name]);
+    }
+    // Nothing is left to send.
+    processor.restart();
+    deliver(&mut processor.client(), &requests(2)[0]).await;
+    assert_eq!(processor.terminate(), Some(0));
+    assert_eq!(destination.spans().len(), 3);
+
+    let mut without = Processor::start(folder.path(), port, close);
+    deliver(&mut without.client(), &requests(3)[0]).await;
+    assert_eq!(without.terminate(), Some(0));
+    assert_eq!(destination.spans().len(), 5);
+    assert!(written(&destination.spans()[4]).iter().any(|a| a.contains("shutdown")));
+}
+
+async fn wait(destination: &Destination, spans: usize) {
+    for _ in 0..1000 {
+        if destination.spans().len() >= spans {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} of {spans} spans came out", destination.spans().len());
+}
+
+/// A service in this process with a journal in `folder`.
+fn storage(folder: &Path, more: &str) -> String {
+    format!("storage: {{ directory: '{}' }}\n{more}", folder.join("journal").display())
+}
+
+/// Starts once more on the same folder and tells what comes out by itself.
+async fn left_over(folder: &Path, more: &str) -> Destination {
+    let process = Process::start(&storage(folder, more)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    process.service.flush().await;
+    process.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_through_ends_in_an_empty_journal() {
+    let case = crate::end_to_end::shipped().into_iter().find(|c| c.name.contains("googleadk-logs")).unwrap();
+    for more in ["", "verdict: { mode: shadow }", "verdict: { select: { service: [nobody] } }"] {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process::start(&storage(folder.path(), more)).await;
+        for request in &case.requests {
+            process.client().send(request).await;
+        }
+        process.service.flush().await;
+        let out = process.stop().await;
+        let sent = crate::end_to_end::sent(&case);
+        assert_eq!(out.spans().len(), sent.len(), "{more}");
+        assert!(out.records().len() >= 2, "{more}: logs pass through");
+        let again = left_over(folder.path(), more).await;
+        assert_eq!((again.spans().len(), again.records().len()), (0, 0), "{more}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_destination_did_not_take_before_the_end_is_sent_after_it_with_the_same_verdict() {
+    let expected = undisturbed("").await;
+    let folder = tempfile::tempdir().unwrap();
+    // The destination is away (nobody listens on port 1); a file takes everything at once, and
+    // one that is not required and is away as well holds nobody up.
+    let file = folder.path().join("out.jsonl");
+    let exporters = |main: &str| {
+        format!(
+            "exporters: {{ otlp_grpc: {{ endpoint: '{main}', tls: {{ insecure: true }} }}, \
+             otlp_grpc/side: {{ endpoint: '127.0.0.1:1', required: false, tls: {{ insecure: true }} }}, \
+             file: {{ path: '{}' }} }}",
+            file.display()
+        )
+    };
+    let away = storage(folder.path(), &exporters("127.0.0.1:1"));
+    let process = Process::start(&away).await;
+    for request in requests(0) {
+        process.client().spans(request).await;
+    }
+    process.service.flush().await;
+    // In the file, and not with the destination: stopped before it comes back.
+    assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
+    let lines = std::fs::read_to_string(&file).unwrap().lines().count();
+    assert!(lines >= 1);
+
+    let destination = Destination::default();
+    let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
+    let process = Process::start(&storage(folder.path(), &back)).await;
+    wait(&destination, 3).await;
+    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
+    for span in destination.spans() {
+        let shutdown = |set: &BTreeSet<String>| -> Vec<String> {
+            set.iter().filter(|a| !a.contains("close_reason")).cloned().collect()
+        };
+        assert_eq!(shutdown(&written(&span)), shutdown(&expected[&span.name]));
+    }
+    let after = std::fs::read_to_string(&file).unwrap().lines().count();
+    assert_eq!(after, lines, "the file had it, and got it once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_good_becomes_a_dead_letter_that_replay_sends() {
+    let folder = tempfile::tempdir().unwrap();
+    // A destination that does not know OTLP: every request is refused for good.
+    let strange = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", strange.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(strange, axum::Router::new()).await });
+    let exporters = format!("exporters: {{ otlp_http: {{ endpoint: '{url}', signals: [traces] }} }}");
+    let process = Process::start(&storage(folder.path(), &exporters)).await;
+    for request in requests(0) {
+        process.client().spans(request).await;
+    }
+    process.service.flush().await;
+    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0, "nothing is dropped");
+
+    let letters: Vec<_> = std::fs::read_dir(folder.path().join("journal"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("dead-letter-traces"))
+        .collect();
+    assert_eq!(letters.len(), 1);
+    let destination = Destination::default();
+    let endpoint = format!("127.0.0.1:{}", destination.serve().await);
+    let path = letters[0].clone();
+    let replay = tokio::task::spawn_blocking(move || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+        command.args(["replay", path.to_str().unwrap(), "--endpoint", &endpoint]).output().unwrap()
+    });
+    let output = replay.await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(destination.spans().len(), 3);
+    assert!(destination.spans().iter().all(|span| !written(span).is_empty()));
+    // They have gone, and are not sent by a restart as well.
+    let again = left_over(folder.path(), "").await;
+    assert!(again.spans().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_cannot_be_used_is_said_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("journal");
+    std::fs::write(&file, "not a folder").unwrap();
+    let config = crate::support::config(1, &storage(folder.path(), ""));
+    let error = otel_verdict::pipeline::service::Service::start(&config).await.unwrap_err();
+    assert!(error.to_string().starts_with("storage.directory: cannot use"), "{error}");
+}
