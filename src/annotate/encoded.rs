@@ -7,9 +7,11 @@
 use crate::wire::value::SPAN_ATTRIBUTES;
 use crate::wire::write::{self, Plain};
 
-/// Attributes remembered at once, by a hash of what they say; one that is in the way is replaced.
-/// Eleven metrics have three common results each.
+/// Attributes remembered at once, by a hash of what they say. Eleven metrics have three common
+/// results each.
 const SLOTS: usize = 64;
+/// Places looked at for one; where all are taken, the first gives way.
+const PROBES: usize = 8;
 
 /// A value that stands in the program, or a number.
 #[derive(Clone, Copy, Debug)]
@@ -75,25 +77,35 @@ impl Encoded {
     ) {
         let mixed =
             metric.as_ptr() as u64 ^ (field.as_ptr() as u64).rotate_left(17) ^ value.bits().rotate_left(31);
-        let index = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        // By address: equal words at two addresses only take a slot more.
-        let known = slot
-            .as_ref()
-            .filter(|s| std::ptr::eq(s.metric, metric) && std::ptr::eq(s.field, field) && s.value.is(value));
-        if let Some(bytes) = known.and_then(|s| self.bytes.get(s.start..s.end)) {
-            out.extend_from_slice(bytes);
-            return;
+        let first = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        let mut free = first;
+        for probe in 0..PROBES {
+            let at = (first + probe) % SLOTS;
+            match &self.slots[at] {
+                // By address: equal words at two addresses only take a slot more.
+                Some(s)
+                    if std::ptr::eq(s.field, field)
+                        && std::ptr::eq(s.metric, metric)
+                        && s.value.is(value) =>
+                {
+                    return out.extend_from_slice(self.bytes.get(s.start..s.end).unwrap_or_default());
+                }
+                Some(_) => {}
+                None => {
+                    free = at;
+                    break;
+                }
+            }
         }
-        let start = self.bytes.len();
-        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, &key(), value.plain());
-        *slot = Some(Slot { metric, field, value, start, end: self.bytes.len() });
-        out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
         if self.bytes.len() > MOST {
             // Scores that never repeat must not pile up.
             self.slots = [None; SLOTS];
             self.bytes.clear();
         }
+        let start = self.bytes.len();
+        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, &key(), value.plain());
+        self.slots[free] = Some(Slot { metric, field, value, start, end: self.bytes.len() });
+        out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }
 }
 
