@@ -20,7 +20,7 @@ pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     for log in logs {
         by_span.entry(log.span).or_default().push(log);
     }
-    let mut interpreter = Interpreter { table, texts: Texts::new(), withheld: false };
+    let mut interpreter = Interpreter::new(table);
     let mut readings = Vec::with_capacity(tree.len());
     let mut weak = Vec::with_capacity(tree.len());
     let mut around = Around::default();

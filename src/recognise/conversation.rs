@@ -10,6 +10,7 @@ use super::node::Node;
 use super::overrides::{EventRule, Field, Piece};
 use super::read::{Flat, Found};
 use super::reading::{Content, Reading};
+use super::seen;
 use super::shape::{Shaper, role_word};
 use super::table::Order;
 use crate::trace::{Kind, Status};
@@ -25,9 +26,7 @@ impl Interpreter<'_> {
         self.whole(found, reading, &mut input, &mut output);
         self.events(found, reading, &mut input, &mut output);
         if let Seen::Read((_, value)) = self.value(found, Field::System) {
-            let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
-            let mut parts = Vec::new();
-            shaper.parts(&Node::decoded(value), &mut parts);
+            let parts = self.instructions(value);
             let already = input.iter().any(|m| m.role == Role::System && m.parts == parts);
             if !parts.is_empty() && !already {
                 input.insert(0, Message { role: Role::System, parts });
@@ -51,6 +50,20 @@ impl Interpreter<'_> {
         }
         (reading.input, reading.output) = (input, output);
         (reading.input_content, reading.output_content) = (seen_in, seen_out);
+    }
+
+    /// Instructions beside the conversation: the same in every call of a run.
+    fn instructions(&mut self, value: Value<'_>) -> Vec<Part> {
+        if let Some(known) = value.as_str().and_then(|text| self.systems.get(text)) {
+            return known.clone();
+        }
+        let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
+        let mut parts = Vec::new();
+        shaper.parts(&Node::decoded(value), &mut parts);
+        if let Some(text) = value.as_str() {
+            self.systems.insert(text.into(), parts.clone());
+        }
+        parts
     }
 
     /// Messages from the candidates of `field`, flattened lists among them, most telling first.
@@ -86,7 +99,12 @@ impl Interpreter<'_> {
 
     fn shaped(&mut self, value: Value<'_>, role: Role, reading: &mut Reading) -> Vec<Message> {
         let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
-        let messages = shaper.messages(&Node::of(value), role);
+        // An output is new, and its finish reasons count; a prompt is mostly what was there before.
+        let known = match value {
+            Value::Str(list) if role == Role::User => seen::messages(list, &mut self.seen, &mut shaper),
+            _ => None,
+        };
+        let messages = known.unwrap_or_else(|| shaper.messages(&Node::of(value), role));
         self.withheld |= shaper.withheld;
         if reading.finish.is_empty() && role == Role::Assistant {
             reading.finish = shaper.finish;

@@ -2,16 +2,17 @@
 //! candidate that says anything (conventions, section 5.7).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::errors;
-use super::message::{Text, ToolDefinition};
+use super::message::{Part, Text, ToolDefinition};
 use super::node::Node;
 use super::overrides::{Field, Piece};
 use super::read::{Flat, Found};
 use super::reading::{Content, Reading, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
-use super::{plans, tool};
+use super::{plans, seen, tool};
 use crate::trace::Kind;
 use crate::wire::Value;
 
@@ -19,6 +20,10 @@ use crate::wire::Value;
 pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
+    /// Messages of the prompts so far.
+    pub(crate) seen: seen::Seen,
+    /// Instructions that stood in an attribute of their own, by its text.
+    pub(crate) systems: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
     /// In the span that is being read, a block of a message came without its content.
     pub(crate) withheld: bool,
 }
@@ -37,6 +42,14 @@ impl<T> Seen<T> {
             Seen::Redacted => Content::Redacted,
             Seen::Absent => Content::Absent,
         }
+    }
+}
+
+impl<'t> Interpreter<'t> {
+    /// For one scene.
+    pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
+        let (seen, systems) = (seen::Seen::default(), HashMap::default());
+        Interpreter { table, texts: Texts::new(), seen, systems, withheld: false }
     }
 }
 

@@ -29,6 +29,7 @@ mod read;
 mod reading;
 mod repr;
 mod scene;
+mod seen;
 mod shape;
 mod table;
 mod texts;

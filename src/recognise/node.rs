@@ -13,7 +13,7 @@ use serde::{Deserializer, Serialize, Serializer};
 use crate::wire::Value;
 
 /// Nodes accepted in one value: a 16 KB prompt has a few hundred.
-const MAX_NODES: usize = 200_000;
+pub(crate) const MAX_NODES: usize = 200_000;
 /// Depth accepted of an `AnyValue`; `serde_json` has its own bound of 128.
 const MAX_DEPTH: usize = 64;
 

@@ -10,7 +10,7 @@ use super::part;
 use super::texts::Texts;
 
 /// Messages kept of one field: more is a runaway, not a conversation.
-const MAX_MESSAGES: usize = 5_000;
+pub(crate) const MAX_MESSAGES: usize = 5_000;
 /// How far wrappers are unwrapped.
 const MAX_DEPTH: usize = 12;
 
@@ -89,6 +89,11 @@ impl Shaper<'_> {
         let mut out = Vec::new();
         self.read(node, role, &mut out, MAX_DEPTH);
         out
+    }
+
+    /// The one message in `node`, if it is a map that names its role.
+    pub(crate) fn one(&mut self, node: &Node<'_>) -> Option<Message> {
+        role_of(node).map(|(role, body)| self.message(role, node, body))
     }
 
     fn read(&mut self, node: &Node<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {

@@ -1,0 +1,163 @@
+//! Messages of a JSON list that stood in an earlier prompt: every model call repeats its history,
+//! so an element is parsed once a scene and known by its text from then on.
+//!
+//! In: a list as JSON. Out: its messages, exactly as [`Shaper`] would read them one by one, or
+//! nothing where the list is anything but maps that each name a role.
+
+use std::collections::HashMap;
+
+use super::message::Message;
+use super::node::{MAX_NODES, Node};
+use super::shape::{MAX_MESSAGES, Shaper};
+
+/// How deep an element may nest: safely less than what the JSON parser takes of a whole list.
+const MAX_DEPTH: usize = 100;
+/// No shorter list has more nodes than are accepted: each has at least a byte, and a comma or its
+/// second bracket beside it.
+const MAX_BYTES: usize = 2 * MAX_NODES - 1;
+
+/// Elements by their text, with their message and whether a block of it was withheld.
+pub(crate) type Seen = HashMap<Box<str>, (Message, bool), foldhash::fast::RandomState>;
+
+/// The messages of `list`; nothing where it has to be read as a whole.
+pub(crate) fn messages(list: &str, seen: &mut Seen, shaper: &mut Shaper<'_>) -> Option<Vec<Message>> {
+    let mut out = Vec::new();
+    let mut rest = list.trim_start_matches(BLANK).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
+    loop {
+        rest = rest.trim_start_matches(BLANK);
+        let (element, after) = rest.split_at_checked(map_ends(rest)?)?;
+        let (message, withheld) = match seen.get(element) {
+            Some(known) => known.clone(),
+            None => {
+                let mut alone = Shaper { texts: shaper.texts, finish: Vec::new(), withheld: false };
+                let read = (alone.one(&Node::json(element)?)?, alone.withheld);
+                seen.insert(element.into(), read.clone());
+                read
+            }
+        };
+        shaper.withheld |= withheld;
+        out.push(message);
+        let after = after.trim_start_matches(BLANK);
+        match after.strip_prefix(',') {
+            Some(more) if out.len() < MAX_MESSAGES => rest = more,
+            Some(_) => return None,
+            None => return after.strip_prefix(']')?.trim_start_matches(BLANK).is_empty().then_some(out),
+        }
+    }
+}
+
+/// What JSON calls blank.
+const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// Where the map ends that `text` begins with, if its brackets and strings are sound. Whether it
+/// is JSON in between is for the parser to say.
+fn map_ends(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (0, 0usize);
+    if bytes.first() != Some(&b'{') {
+        return None;
+    }
+    loop {
+        match bytes.get(at)? {
+            b'{' | b'[' if depth == MAX_DEPTH => return None,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            b'"' => at = string_ends(bytes, at + 1)?,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Where the quote stands that closes the string whose text begins at `at`.
+fn string_ends(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        match bytes.get(at) {
+            Some(b'"') => return Some(at),
+            _ => at += 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::recognise::message::Role;
+    use crate::recognise::texts::Texts;
+
+    /// By way of what was seen, and as a whole.
+    fn both(list: &str, seen: &mut Seen, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
+        let mut shaper = Shaper { texts, finish: Vec::new(), withheld: false };
+        let fast = messages(list, seen, &mut shaper);
+        let withheld = std::mem::take(&mut shaper.withheld);
+        let whole = shaper.messages(&Node::Str(list.into()), Role::User);
+        assert!(fast.is_none() || withheld == shaper.withheld, "{list}");
+        (fast, whole)
+    }
+
+    const ELEMENTS: [&str; 12] = [
+        r#"{"role":"user","content":"say \"}]\" and \\"}"#,
+        r#"{"role":"assistant","parts":[{"type":"text","content":"é[{"}],"finish_reason":"stop"}"#,
+        r#"{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"{\"a\":[1]}"}]}"#,
+        r#"{"role":"assistant","parts":[{"type":"text"}]}"#,
+        r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"role":"user","content":"again"}"#,
+        r#"{"type":"text","text":"no role"}"#,
+        r#"{"role":"user","content":"#,
+        r#"{"role":"user",]"#,
+        r#""user""#,
+        "[1]",
+        "{}",
+    ];
+
+    #[test]
+    fn a_history_that_grows_is_read_as_it_is_alone() {
+        let (mut seen, mut texts) = (Seen::default(), Texts::new());
+        for n in 1..=6 {
+            let list = format!(" [{}] ", ELEMENTS[..n].join(" ,\n"));
+            let (fast, whole) = both(&list, &mut seen, &mut texts);
+            assert_eq!(fast.as_ref(), Some(&whole));
+            assert_eq!((whole.len(), seen.len()), (n, n));
+        }
+    }
+
+    #[test]
+    fn lists_of_anything_else_are_left_to_the_whole_reading() {
+        let (mut seen, mut texts) = (Seen::default(), Texts::new());
+        for element in &ELEMENTS[6..] {
+            let list = format!("[{},{element}]", ELEMENTS[0]);
+            assert_eq!(both(&list, &mut seen, &mut texts).0, None, "{list}");
+        }
+        let deep = format!(r#"[{{"role":"user","content":{}{}}}]"#, "[".repeat(126), "]".repeat(126));
+        assert_eq!(both(&deep, &mut seen, &mut texts).0, None);
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_agree_on_any_list(
+            picks in prop::collection::vec((0usize..12, 0usize..6), 0..8),
+            cut in 0usize..400,
+            end in "[\\]}, \"]{0,3}",
+        ) {
+            let (mut seen, mut texts) = (Seen::default(), Texts::new());
+            let usual = picks.iter().map(|(any, good)| ELEMENTS[if cut % 4 == 0 { *any } else { *good }]);
+            let mut list = format!("[{}]", usual.collect::<Vec<_>>().join(","));
+            if cut % 3 == 0 && list.is_char_boundary(cut.min(list.len())) {
+                list.truncate(cut);
+            }
+            list.push_str(&end);
+            for _ in 0..2 {
+                let (fast, whole) = both(&list, &mut seen, &mut texts);
+                prop_assert!(fast.is_none_or(|fast| fast == whole), "{}", list);
+            }
+        }
+    }
+}
