@@ -5,8 +5,10 @@
 //! of any kind; `recognise` has set those aside that only repeat what a span beneath it reported. LLM, TOOL and RETRIEVER
 //! spans without content and without error are unmeasured; other kinds are silent then.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::anchors::{Defect, Findings, unmeasured};
 use super::error_kind::cause;

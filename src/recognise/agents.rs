@@ -1,6 +1,6 @@
 //! Who the agents of a trace are, which spans are whose, what each was asked and what it answered.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::reading::{Content, Plan, Reading};

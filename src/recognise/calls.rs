@@ -1,7 +1,9 @@
 //! Tool calls of a run: what a model asked for, what carried it out, what came back. Where there
 //! is no tool span, a call is made of the messages alone (conventions, sections 5.8 and 5.9).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
 
 use super::message::{Part, Text, ToolDefinition, ToolRequest};

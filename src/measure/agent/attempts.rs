@@ -5,13 +5,14 @@
 //! A retry is no fault by itself: a passing outage deserves one, a success between two calls may
 //! have changed what the second one meets, and whoever succeeds at last was right to go on.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 
 use crate::measure::anchors::{Defect, QUOTE_BYTES, clip};
-use crate::measure::{Memo, error_kind, error_text};
+use crate::measure::error_detection::reported;
+use crate::measure::{Memo, error_kind};
 use crate::recognise::{Call, Scene, Text};
 use crate::trace::Idx;
 
@@ -115,12 +116,12 @@ pub struct Attempts {
 impl Attempts {
     /// Those of the scene, worked out once.
     pub fn get(scene: &Scene, memo: &Memo) -> Rc<Attempts> {
-        memo.scene(|| Attempts::of_scene(scene))
+        memo.scene(|| Attempts::of_scene(scene, memo))
     }
 
-    fn of_scene(scene: &Scene) -> Attempts {
+    fn of_scene(scene: &Scene, memo: &Memo) -> Attempts {
         let mut keys: HashMap<String, Rc<str>> = HashMap::new();
-        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(scene, call, &mut keys)).collect();
+        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(scene, memo, call, &mut keys)).collect();
         let mut repeats = Vec::new();
         for agent in &scene.agents {
             failing_repeats(scene, &of, &agent.calls, &mut repeats);
@@ -135,7 +136,7 @@ impl Attempts {
     }
 }
 
-fn attempt(scene: &Scene, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
+fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
     let key = arguments_key(call).map(|arguments| {
         let key = format!("{name} {arguments}");
@@ -144,17 +145,17 @@ fn attempt(scene: &Scene, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> A
     let finishing = FINAL.contains(&name.as_str());
     Attempt {
         key,
-        outcome: outcome(scene, call),
+        outcome: outcome(scene, memo, call),
         inward: finishing || INWARD.contains(&name.as_str()),
         finishing,
     }
 }
 
-fn outcome(scene: &Scene, call: &Call) -> Outcome {
+fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
     let said = match (&call.result, call.failed) {
         (Some(result), true) if !result.trim().is_empty() => Some(clip(result, QUOTE_BYTES).to_owned()),
         (_, true) => Some(own_word(scene, call)),
-        (Some(result), false) => error_text::reported(result),
+        (Some(result), false) => reported(memo, result),
         (None, false) => return Outcome::Unknown,
     };
     match said {
@@ -293,7 +294,7 @@ mod tests {
     const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
     fn repeats(scene: &Scene) -> Vec<usize> {
-        Attempts::of_scene(scene).repeats.iter().map(|r| r.nth).collect()
+        Attempts::get(scene, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
     }
 
     #[test]

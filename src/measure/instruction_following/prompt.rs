@@ -114,8 +114,8 @@ pub fn of_user(text: &str) -> Vec<Instruction> {
 
 /// What a match of a pattern means.
 type Make = fn(&Captures<'_>) -> Option<Rule>;
-/// The prompt must hold one of these for a pattern to be tried (lower case).
-type Cues = &'static [&'static str];
+/// The prompt must hold one of each of these for a pattern to be tried (lower case).
+type Cues = &'static [&'static [&'static str]];
 
 struct Pattern {
     regex: Regex,
@@ -135,97 +135,97 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
             |c| Some(Rule::EndsWith(mark(c)?)),
-            &["stop", "end"],
+            &[&["<", "["], &["stop", "end"]],
         ),
         (
             format!(r"(?:end|finish|conclude|close)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
             |c| Some(Rule::EndsWith(mark(c)?)),
-            &["with"],
+            &[&["with"], &["end", "finish", "conclude", "close"]],
         ),
         (
             format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?end\s+with\s+{MARK}"),
             |c| Some(Rule::EndsWith(mark(c)?)),
-            &["end with"],
+            &[&["end with"]],
         ),
         (
             format!(r"(?:start|begin|prefix)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
             |c| Some(Rule::StartsWith(mark(c)?)),
-            &["with"],
+            &[&["with"], &["start", "begin", "prefix"]],
         ),
         (
             format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?(?:start|begin)\s+with\s+{MARK}"),
             |c| Some(Rule::StartsWith(mark(c)?)),
-            &["with"],
+            &[&["with"], &["start", "begin"]],
         ),
         (
             format!(r#"{OUTPUT}\b[^.\n]*?\b(?:in|within|inside|between|with|using)\s+(?:the\s+)?['"`]?<(?P<tag>[a-z][\w-]+)>(?:[^<\n]*</[a-z][\w-]+>)?['"`]?(?:\s+(?:xml\s+)?tags?)?"#),
             |c| Some(Rule::Enclosed(c.name("tag")?.as_str().to_owned())),
-            &["<"],
+            &[&["<"]],
         ),
         (
             format!(r"{say}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]*?\bjson\b|{say}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
             |_| Some(Rule::OnlyJson),
-            &["json"],
+            &[&["json"]],
         ),
         (
             format!(r#"{say}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
             |_| Some(Rule::OnlyYesOrNo),
-            &["yes"],
+            &[&["yes"]],
         ),
         (
             format!(r"{say}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
             |c| c.name("of").is_none().then_some(Rule::OnlyNumber),
-            &["number", "integer", "numeric"],
+            &[&["number", "integer", "numeric"], &["only", "just", "nothing"]],
         ),
         (
             format!(r"{say}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
             |_| Some(Rule::HasNumber),
-            &["number"],
+            &[&["number"]],
         ),
         (
             format!(r"\b(?:at\s+most|no\s+more\s+than|not\s+more\s+than|a\s+maximum\s+of|maximum|max\.?|under|less\s+than|fewer\s+than|within|not\s+exceed(?:ing)?|limit(?:ed)?\s+to)\s+{NUMBER}\s+(?P<u>words?|sentences?|characters?)\b"),
             limit,
-            &["word", "sentence", "character"],
+            &[&["word", "sentence", "character"]],
         ),
         (
             format!(r"\b{NUMBER}\s+(?P<u>words?|sentences?|characters?)\s+(?:or\s+(?:less|fewer)|max(?:imum)?\b|at\s+most)"),
             limit,
-            &["word", "sentence", "character"],
+            &[&["word", "sentence", "character"]],
         ),
         (
             r"\b(?:in|with|using)\s+(?:exactly\s+|only\s+|just\s+)?(?P<n>a\s+single|one|1)\s+(?:short\s+)?(?P<u>words?|sentences?)\b".to_owned(),
             limit,
-            &["word", "sentence"],
+            &[&["word", "sentence"]],
         ),
         (
             format!(r"\bexactly\s+{NUMBER}\s+bullet(?:\s+point)?s?\b"),
             |c| Some(Rule::Bullets(number(c.name("n")?.as_str())?)),
-            &["bullet"],
+            &[&["bullet"]],
         ),
         (
             r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:\w+\s+){0,6}?(?:code\s*(?:block|fence)s?\b|backticks|```)".to_owned(),
             |_| Some(Rule::NoFence),
-            &["code", "backtick", "```"],
+            &[&["code", "backtick", "```"]],
         ),
         (
             r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:us(?:e|ing)\s+|any\s+|include\s+|including\s+){1,2}markdown\b(?:\s+(?P<part>code|fences?|tables?|links?))?".to_owned(),
             |c| c.name("part").is_none().then_some(Rule::NoMarkdown),
-            &["markdown"],
+            &[&["markdown"]],
         ),
         (
             r"(?:must|always|should)\b[^.\n]*?\b(?:in|within|inside|as)\s+(?:a|an)\s+(?:single\s+)?(?:(?P<lang>python|sql|bash|json|yaml|javascript|typescript|rust|java|html)\s+)?(?:markdown\s+)?(?:fenced\s+)?code\s*(?:block|fence)\b".to_owned(),
             |c| Some(Rule::Fence(c.name("lang").map(|l| l.as_str().to_ascii_lowercase()))),
-            &["code block", "code fence", "codeblock"],
+            &[&["code block", "code fence", "codeblock"]],
         ),
         (
             r#"(?:never|do\s+not|don't|must\s+not|avoid)\s+(?:ever\s+)?(?:say|saying|use|using|mention|mentioning|include|including|write|writing|output)\s+the\s+(?:exact\s+)?(?:word|phrase|term|expression)s?\s+['"`“](?P<mark>[^'"`”\n]+)['"`”]"#.to_owned(),
             |c| Some(Rule::Forbidden(mark(c)?)),
-            &["word", "phrase", "term", "expression"],
+            &[&["word", "phrase", "term", "expression"]],
         ),
         (
             r"(?P<one>(?:only|at\s+most|exactly|no\s+more\s+than)\s+(?:call\s+|use\s+|make\s+|invoke\s+)?(?:one|1|a\s+single)\s+(?:tool|function)s?\s*(?:calls?)?\s+(?:at\s+a\s+time|at\s+once|(?:per|in\s+each|in\s+one|in\s+a\s+single|in\s+every)\s+(?:step|turn|message|response|action|iteration|request|reply))|\bone\s+(?:tool|function)(?:\s+call)?\s+at\s+a\s+time|(?:do\s+not|don't|never)\s+(?:call|make|use|invoke)\s+(?:multiple|more\s+than\s+one|several|parallel)\s+(?:tools?|functions?)(?:\s+calls?)?)|(?:must|always|have\s+to|required\s+to)\s+(?:first\s+)?(?:use|call|invoke|consult|query)\s+(?:(?P<some>(?:the|your|one\s+of\s+the|at\s+least\s+one|one\s+of\s+your)\s+(?:available\s+|provided\s+|given\s+)?tools?\b|tools\b|a\s+tool\b)|(?:the\s+|your\s+)?['\x22`]?(?P<name>[A-Za-z][\w.-]+?)['\x22`]?\s+(?:tool|function|agent|team\s+member)\b)|(?P<memory>(?:never|do\s+not|don't)\s+(?:answer|respond|reply)\s+(?:\w+\s+)?from\s+(?:your\s+)?(?:own\s+)?(?:memory|knowledge))".to_owned(),
             tool_rule,
-            &["tool", "function", "agent", "team member", "memory", "knowledge"],
+            &[&["tool", "function", "agent", "team member", "memory", "knowledge"]],
         ),
     ];
     let build = |(source, make, cues): (String, _, _)| {
@@ -293,7 +293,8 @@ fn read(text: &str) -> Vec<Instruction> {
     let lower = text.to_ascii_lowercase();
     let mut found: Vec<Instruction> = Vec::new();
     for pattern in PATTERNS.iter() {
-        if !pattern.cues.iter().any(|cue| memchr::memmem::find(lower.as_bytes(), cue.as_bytes()).is_some()) {
+        let holds = |cue: &&str| memchr::memmem::find(lower.as_bytes(), cue.as_bytes()).is_some();
+        if !pattern.cues.iter().all(|any| any.iter().any(holds)) {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {

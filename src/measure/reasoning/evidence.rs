@@ -4,8 +4,7 @@
 //! again. Out: whether a number is among them, is a rounding or conversion of one, or follows from
 //! them by simple arithmetic; and which of some phrases they contain.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use memchr::memmem::Finder;
 
 use super::numbers::{self, Number};

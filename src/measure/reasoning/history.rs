@@ -3,7 +3,7 @@
 //! In: a scene, and moments in rising order. Out: counts of calls, and the [`Evidence`] that a
 //! model could have seen by then. Both move forward only, so a trace is walked once.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use super::evidence::{Evidence, Source};
 use crate::measure::agent::attempts::{Attempts, Outcome};

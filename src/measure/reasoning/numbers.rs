@@ -39,28 +39,31 @@ impl Number {
 pub fn scan(text: &str, mut found: impl FnMut(Number)) {
     let bytes = text.as_bytes();
     let (mut at, mut count) = (0, 0);
-    while let Some(&b) = bytes.get(at) {
-        if b.is_ascii_digit() {
-            let (number, end) = read(bytes, at);
-            at = end;
-            if !number.value.is_finite() {
-                continue; // hundreds of digits: a key, not a quantity
-            }
-            found(number);
-            count += 1;
-            if count == MAX_NUMBERS {
-                return;
-            }
-        } else if is_word(b) {
-            at += 1;
-            // The digits of "GPT4" or "x86" are no number.
-            while bytes.get(at).is_some_and(|&b| is_word(b)) {
-                at += 1;
-            }
-        } else {
-            at += 1;
+    while let Some(digit) = next_digit(bytes, at) {
+        // The digits of "GPT4" or "x86" are no number.
+        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word(b)) {
+            at = digit + bytes.iter().skip(digit).take_while(|b| is_word(**b)).count();
+            continue;
+        }
+        let (number, end) = read(bytes, digit);
+        at = end;
+        if !number.value.is_finite() {
+            continue; // hundreds of digits: a key, not a quantity
+        }
+        found(number);
+        count += 1;
+        if count == MAX_NUMBERS {
+            return;
         }
     }
+}
+
+/// Where the next digit stands. Most text has none: whole blocks of it are passed over at once.
+fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let without = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
+    let at = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(without).count();
+    Some(at + bytes.get(at..)?.iter().position(u8::is_ascii_digit)?)
 }
 
 /// All numbers of `text`.

@@ -3,8 +3,10 @@
 //! In: a scene. Out: the [`Review`], findings by LLM span and by agent (for `completeness`, which
 //! asks whether an agent's answer rests on anything). Done once a scene; metrics read from it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
