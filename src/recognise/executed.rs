@@ -72,15 +72,15 @@ impl Interpreter<'_> {
     pub(super) fn result(&mut self, found: &Found<'_>, reading: &mut Reading) {
         let mut redacted = false;
         for field in [Field::Result, Field::Output] {
-            let node = match self.value(found, field) {
-                Seen::Read((_, value)) => Node::decoded(value),
+            let value = match self.value(found, field) {
+                Seen::Read((_, value)) => value,
                 Seen::Redacted => {
                     redacted = true;
                     continue;
                 }
                 Seen::Absent => continue,
             };
-            return self.said(&node, reading);
+            return self.said(value, reading);
         }
         let documents: Vec<&str> = found
             .leaves(Field::Result)
@@ -95,14 +95,15 @@ impl Interpreter<'_> {
         }
         for event in found.events.iter().filter(|e| e.rule == EventRule::Choice) {
             if let Some(message) = event::field(event, &["message", "content", "tool.result"]) {
-                return self.said(&Node::decoded(message), reading);
+                return self.said(message, reading);
             }
         }
         reading.output_content = if redacted { Content::Redacted } else { Content::Absent };
     }
 
-    fn said(&mut self, node: &Node<'_>, reading: &mut Reading) {
-        let (text, failed) = tool::result(node);
+    fn said(&mut self, value: Value<'_>, reading: &mut Reading) {
+        let written = value.as_str().filter(|text| text.starts_with('{'));
+        let (text, failed) = tool::result(&Node::decoded(value), written);
         reading.result = Some(self.texts.intern(&text));
         reading.output_content = Content::Present;
         if failed && reading.kind == Kind::Tool {

@@ -189,27 +189,29 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
                 }
             }
         }
-        Node::Map(entries) => {
-            let inner = match entries.as_slice() {
-                [(k, v)]
-                    if matches!(
-                        k.as_ref(),
-                        "result" | "output" | "text" | "content" | "json" | "value" | "toolResult"
-                    ) =>
-                {
-                    Some(v)
-                }
-                _ if is_block(node) || node.has("isError") || node.has("is_error") => {
-                    node.any(&["text", "content", "value", "toolResult", "output", "blocks"])
-                }
-                _ if node.has("type") && entries.len() == 2 => node.any(&["value", "text", "content"]),
-                _ => None,
-            };
-            match inner {
-                Some(inner) => plain_within(inner, depth),
-                None => node.text(),
-            }
-        }
+        Node::Map(_) => match wrapped(node) {
+            Some(inner) => plain_within(inner, depth),
+            None => node.text(),
+        },
         other => other.text(),
+    }
+}
+
+/// What the map `node` wraps; nothing where it speaks for itself.
+pub(crate) fn wrapped<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    match node.entries() {
+        [(k, v)]
+            if matches!(
+                k.as_ref(),
+                "result" | "output" | "text" | "content" | "json" | "value" | "toolResult"
+            ) =>
+        {
+            Some(v)
+        }
+        _ if is_block(node) || node.has("isError") || node.has("is_error") => {
+            node.any(&["text", "content", "value", "toolResult", "output", "blocks"])
+        }
+        [_, _] if node.has("type") => node.any(&["value", "text", "content"]),
+        _ => None,
     }
 }
