@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
 use super::anchors::{Defect, Findings, unmeasured};
 use super::error_kind::cause;

@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
 use crate::recognise::Text;
 
