@@ -3,8 +3,9 @@
 //! In: the agents of a scene. Out: the one whose verdicts are written on a given span, its calls
 //! together with those of the agents beneath it, and its task.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::{Memo, View};
 use crate::recognise::{Agent, Message, Part, Role, Scene, Text};

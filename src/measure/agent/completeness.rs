@@ -14,8 +14,8 @@ use crate::measure::agent::request::{self, Request};
 use crate::measure::anchors::{Defect, Findings, clip, unmeasured};
 use crate::measure::pattern::pattern;
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
-use crate::recognise::{Agent, Content};
+use crate::measure::{Answer, Finding, Measurement, Memo, Metric, Need, Reason, Step, View};
+use crate::recognise::{Agent, Content, Text};
 use crate::trace::Status;
 
 /// As in its attribute key.
@@ -75,7 +75,7 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     }
     let task = cast::task(view.scene, i);
     if let Some(task) = task {
-        owed_number(task, answer, &mut findings);
+        owed_number(task, view.memo, answer, &mut findings);
         owed_fields(task, answer, &mut findings);
         owed_parts(task, answer, &mut findings);
     }
@@ -130,12 +130,14 @@ fn rests_on_nothing(view: &View<'_>, agent: &Agent, found: &Finding) -> Finding 
     finding
 }
 
-fn owed_number(task: &str, answer: &str, findings: &mut Findings) {
+fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) {
     if task.len() > PLAIN_TASK || answer.contains('?') {
         return;
     }
-    let request = Request::read(task, "");
-    let Some(asked) = request.number.filter(|_| request.factual && !request.creative) else { return };
+    let request = Request::of(task, memo);
+    let Some(asked) = request.number.as_ref().filter(|_| request.factual && !request.creative) else {
+        return;
+    };
     if NUMBER_WORDS.as_ref().is_some_and(|n| !n.is_match(answer)) {
         let rationale = format!("the request asks \"{asked}\", and the answer gives no number");
         findings.push(Defect::PartUnanswered.found(rationale, answer));

@@ -4,11 +4,14 @@
 //! whether an estimate will do, whether it names a source or tool to be used, whether it wants a
 //! number, and the names it is about. Plain words only: what is not said so counts as not asked.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::measure::Memo;
 use crate::measure::anchors::{clip, clip_end};
+use crate::recognise::Text;
 
 /// Of a long task the start and end are read: the request stands there, pasted matter between.
 const READ_BYTES: usize = 6 * 1024;
@@ -145,14 +148,13 @@ impl Request {
     /// Reads the task, and the instructions for what they demand of every answer.
     pub fn read(task: &str, instructions: &str) -> Request {
         let whole = read_part(task);
-        let instructed = read_part(instructions);
         Request {
             factual: said(&FACTUAL, &whole).is_some(),
             creative: said(&CREATIVE, &whole).is_some(),
             transform: said(&TRANSFORM, &whole).is_some(),
             estimate: said(&ESTIMATE, &whole).is_some(),
             source: said(&SOURCE, &whole),
-            standing: said(&SOURCE, &instructed).or_else(|| said(&TOOLS, &instructed)),
+            standing: standing(instructions),
             number: said(&NUMBER, &whole),
             name: said(&WHO, &whole),
             calendar: said(&CALENDAR, &whole).is_some(),
@@ -160,10 +162,21 @@ impl Request {
         }
     }
 
+    /// That of a task alone, worked out once a scene.
+    pub fn of(task: &Text, memo: &Memo) -> Rc<Request> {
+        memo.of(task, |task| Request::read(task, ""))
+    }
+
     /// A question whose answer must be found, not made.
     pub fn wants_found_facts(&self) -> bool {
         self.factual && !self.creative && !self.transform
     }
+}
+
+/// The instructions' words that demand a source of every answer.
+pub fn standing(instructions: &str) -> Option<String> {
+    let instructed = read_part(instructions);
+    said(&SOURCE, &instructed).or_else(|| said(&TOOLS, &instructed))
 }
 
 fn read_part(text: &str) -> String {

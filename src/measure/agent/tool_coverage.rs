@@ -58,14 +58,15 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
         return unmeasured(view.at, NAME, Reason::NoContent);
     };
     let cover = Cover { view, agent, attempts: &attempts, calls: &calls, task };
-    let request = Request::read(task, "");
+    let request = Request::of(task, view.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
         let seen = agent
             .llms
             .iter()
             .any(|at| view.scene.readings.get(*at).is_some_and(|r| r.output_content == Content::Present));
-        let Some(source) = request.source.filter(|_| seen && !helpers && !view.scene.incomplete) else {
+        let Some(source) = request.source.as_ref().filter(|_| seen && !helpers && !view.scene.incomplete)
+        else {
             return unmeasured(view.at, NAME, Reason::NotApplicable);
         };
         let rationale = format!(

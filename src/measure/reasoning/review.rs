@@ -14,7 +14,7 @@ use super::grounds::{Situation, check};
 use super::history::{History, Made};
 use crate::measure::agent::attempts::{Attempts, author, shown};
 use crate::measure::agent::cast;
-use crate::measure::agent::request::Request;
+use crate::measure::agent::request::{self, Request};
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Message, Part, Reading, Role, Scene};
@@ -52,6 +52,7 @@ impl Review {
             let attempts = Attempts::get(scene, memo);
             let mut reviewer = Reviewer {
                 scene,
+                memo,
                 attempts: &attempts,
                 history: History::new(scene, &attempts),
                 requests: HashMap::new(),
@@ -66,6 +67,7 @@ impl Review {
 
 struct Reviewer<'a> {
     scene: &'a Scene,
+    memo: &'a Memo,
     attempts: &'a Attempts,
     history: History<'a>,
     requests: HashMap<usize, Rc<Request>>,
@@ -155,10 +157,12 @@ impl<'a> Reviewer<'a> {
     }
 
     fn request(&mut self, agent: usize) -> Rc<Request> {
-        let scene = self.scene;
+        let (scene, memo) = (self.scene, self.memo);
         let made = self.requests.entry(agent).or_insert_with(|| {
-            let text = |t: Option<&'a crate::recognise::Text>| t.map_or("", |t| t);
-            Rc::new(Request::read(text(cast::task(scene, agent)), text(cast::instructions(scene, agent))))
+            let task = cast::task(scene, agent).map(|task| Request::of(task, memo));
+            let standing = cast::instructions(scene, agent).and_then(|text| request::standing(text));
+            let plain = task.as_deref().cloned().unwrap_or_default();
+            Rc::new(Request { standing, ..plain })
         });
         made.clone()
     }
