@@ -114,9 +114,10 @@ pub struct Client {
 
 /// The configuration that `text` makes of one for ephemeral ports and the destination at `port`.
 pub fn config(port: u16, text: &str) -> Config {
+    // The long timeout: on a busy machine a slow answer must not make the exporter send again.
     let base = format!(
         "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
-         exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
+         exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }}, timeout: 5m }} }}\n\
          admin: {{ endpoint: '127.0.0.1:0' }}\n"
     );
     let sources = [("base", base), ("test", text.to_owned())]
