@@ -1,3 +1,5 @@
+//! Tests of the loader: faults told together, what files and variables come to.
+
 use super::*;
 
 fn load(text: &str) -> Result<Config, Invalid> {

@@ -1,3 +1,5 @@
+//! Tests of reading recordings: every form told apart by its content.
+
 use std::io::Write;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;

@@ -1,3 +1,5 @@
+//! Tests of `avoidance`: what it must find, and what it must leave alone.
+
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};

@@ -1,3 +1,5 @@
+//! Tests of `error_detection`: what it must find, and what it must leave alone.
+
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
 use crate::measure::{Category, Severity, Value};

@@ -1,3 +1,5 @@
+//! Tests of `error_text`: what it must find, and what it must leave alone.
+
 use super::*;
 use proptest::prelude::*;
 

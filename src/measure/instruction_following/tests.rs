@@ -1,3 +1,5 @@
+//! Tests of `instruction_following`: what it must find, and what it must leave alone.
+
 use super::prompt::{Unit, of_system, of_user};
 use super::*;
 use crate::measure::Value;

@@ -1,3 +1,5 @@
+//! Tests of `settings`: what it must find, and what it must leave alone.
+
 use super::*;
 use crate::recognise::{Reading, Text};
 

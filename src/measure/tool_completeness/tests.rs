@@ -1,3 +1,5 @@
+//! Tests of `tool_completeness`: what it must find, and what it must leave alone.
+
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;

@@ -202,17 +202,3 @@ fn a_hand_instrumented_graph_reads_without_being_taught() {
         assert!(call.parsed.is_some() && call.result.is_some(), "{name}");
     }
 }
-
-#[test]
-#[ignore = "prints every scene, to be read by people"]
-fn dump() {
-    let only = std::env::var("CASE").unwrap_or_default();
-    for case in all_cases().iter().filter(|c| c.name.contains(&only)) {
-        println!("==== {}\n{}", case.name, case.outline());
-    }
-    for folder in ["mas-sim/traces", "trail/gaia/traces", "trail/swe/traces"] {
-        for (name, scene) in json_traces(folder).iter().filter(|(n, _)| n.contains(&only)) {
-            println!("==== {folder}/{name}\n{}", scene.outline());
-        }
-    }
-}
