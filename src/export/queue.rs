@@ -26,7 +26,7 @@ const UNIT: usize = 64;
 const GATHER: usize = 128 << 10;
 
 /// ... or once the oldest has waited so long: a slow destination must not hold up the others.
-const PATIENCE: Duration = Duration::from_millis(2);
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Why a parcel was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
