@@ -25,9 +25,15 @@ pub fn index_at(scene: &Scene, memo: &Memo, at: Idx) -> Option<usize> {
     cast.0.get(&at).copied()
 }
 
+/// The agent whose span is looked at, with its index.
+pub fn indexed_at<'a>(view: &View<'a>) -> Option<(usize, &'a Agent)> {
+    let i = index_at(view.scene, view.memo, view.at)?;
+    Some((i, view.scene.agents.get(i)?))
+}
+
 /// The agent whose span is looked at.
 pub fn agent_at<'a>(view: &View<'a>) -> Option<&'a Agent> {
-    view.scene.agents.get(index_at(view.scene, view.memo, view.at)?)
+    indexed_at(view).map(|(_, agent)| agent)
 }
 
 struct Others {

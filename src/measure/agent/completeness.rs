@@ -52,9 +52,7 @@ impl Metric for Completeness {
     }
 
     fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let index = cast::index_at(view.scene, view.memo, view.at);
-        let agent = index.and_then(|i| Some((i, view.scene.agents.get(i)?)));
-        Step::Done(agent.map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+        Step::Done(cast::indexed_at(view).map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
     }
 }
 
