@@ -22,6 +22,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
         severity: Severity::High,
         score: 1.0,
         origin: None,
+        fact: false,
     }
 }
 

@@ -208,7 +208,36 @@ impl Defect {
             severity: self.severity(),
             score: self.score(),
             origin: None,
+            fact: self.is_fact(),
         }
+    }
+
+    /// Read off the trace's structure, so that no judge overrules it: errors that were raised or
+    /// returned, arguments against their schema, limits. The rest compares texts.
+    fn is_fact(self) -> bool {
+        use Defect::*;
+        matches!(
+            self,
+            RateLimited
+                | Unauthenticated
+                | ServiceDown
+                | NotFound
+                | Exhausted
+                | TimedOut
+                | EnvironmentBroken
+                | ToolMisdefined
+                | WrongArguments
+                | CodeBroken
+                | Errored
+                | RetryAnnounced
+                | MalformedArguments
+                | UnknownTool
+                | MissingParameter
+                | UnknownParameter
+                | IllTypedParameter
+                | OverLimit
+                | RepeatedFailingCall
+        )
     }
 }
 

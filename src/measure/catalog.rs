@@ -27,6 +27,12 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
     ]
 }
 
+/// Every metric that asks judges, where the settings name any for it.
+pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
+    let all: Vec<Box<dyn Metric>> = Vec::new();
+    all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
+}
+
 /// Names of [`rules`], as in attribute keys.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules().into_iter().map(|metric| metric.name())
@@ -44,14 +50,16 @@ pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'stat
     let judged = judged(scene);
     let mut out = Vec::new();
     for metric in rules() {
+        let ruled = settings.ruled(metric.name());
         for (at, reading) in scene.readings.iter().enumerate() {
-            let applies = judged.get(at).copied().unwrap_or(false)
+            let applies = ruled
+                && judged.get(at).copied().unwrap_or(false)
                 && (!reading.wrapper || metric.name() == super::error_detection::NAME)
                 && settings.enabled(metric.name(), scene, at);
             if !applies {
                 continue;
             }
-            let view = View { scene, at, settings, memo: &memo };
+            let view = View { scene, at, settings, memo: &memo, rules: &[] };
             if let Step::Done(measurements) = metric.step(&view, &[]) {
                 out.extend(measurements);
             }
@@ -64,7 +72,7 @@ pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'stat
 }
 
 /// Which spans may be judged at all.
-fn judged(scene: &Scene) -> Vec<bool> {
+pub(super) fn judged(scene: &Scene) -> Vec<bool> {
     let mut evaluated = vec![false; scene.readings.len()];
     for &at in scene.tree.order() {
         let beneath = scene.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));

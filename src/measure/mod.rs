@@ -169,6 +169,8 @@ pub struct Finding {
     /// For a manifestation (a tool span that failed because of what an LLM span wrote): the
     /// origin, where the failure counts.
     pub origin: Option<Idx>,
+    /// Beyond judgement (an error status, arguments against their schema): no judge overrules it.
+    pub fact: bool,
 }
 
 /// One metric's result on one span.
@@ -210,24 +212,6 @@ pub enum Need {
     Trace,
 }
 
-/// What a metric asks a judge (issue 4 fills it; rules never ask).
-#[derive(Clone, PartialEq, Debug)]
-pub struct Question {
-    /// Identifies the question within one metric on one span.
-    pub key: String,
-    /// The rendered prompt.
-    pub prompt: String,
-}
-
-/// A judge's answer, or why there is none.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Answer {
-    /// The question's key.
-    pub key: String,
-    /// The answer as text, or why it is missing.
-    pub body: Result<String, Reason>,
-}
-
 /// The next move of a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
@@ -247,6 +231,8 @@ pub struct View<'a> {
     pub settings: &'a Settings,
     /// What other metrics already worked out of this scene's texts.
     pub memo: &'a Memo,
+    /// What the rules measured in this scene, by span; empty while they are at it.
+    pub rules: &'a [Measurement],
 }
 
 /// A metric. Deterministic: the same view and answers give the same step.
@@ -270,16 +256,20 @@ pub mod instruction_following;
 pub mod latency;
 pub mod memo;
 pub mod pattern;
+pub mod question;
 pub mod reasoning;
+pub mod rounds;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schema;
 pub mod settings;
+pub mod settle;
 pub mod tokens;
 pub mod tool_completeness;
 pub use memo::Memo;
+pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use settings::Settings;
 
 #[cfg(test)]

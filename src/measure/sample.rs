@@ -130,7 +130,7 @@ impl Sample {
 /// What one metric says of one span.
 pub fn measure(metric: &dyn Metric, scene: &Scene, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    match metric.step(&View { scene, at, settings: &settings, memo: &memo }, &[]) {
+    match metric.step(&View { scene, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
         Step::Done(measurements) => measurements,
         Step::Ask(_) => panic!("rules never ask"),
     }

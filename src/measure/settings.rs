@@ -48,7 +48,7 @@ pub struct Scored {
     pub enabled: bool,
     /// Default 4. A score below it fails.
     pub threshold: f64,
-    /// Default `[rules]`. Who answers, in order of precedence.
+    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
     pub judges: Vec<String>,
     /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +57,7 @@ pub struct Scored {
 
 impl Default for Scored {
     fn default() -> Scored {
-        Scored { enabled: true, threshold: 4.0, judges: vec![RULES.to_owned()], overrides: Vec::new() }
+        Scored { enabled: true, threshold: 4.0, judges: Vec::new(), overrides: Vec::new() }
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Labelled<L: Default> {
     pub enabled: bool,
     /// The labels that fail.
     pub fail_labels: L,
-    /// Default `[rules]`. Who answers, in order of precedence.
+    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
     pub judges: Vec<String>,
     /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -78,12 +78,7 @@ pub struct Labelled<L: Default> {
 
 impl<L: Default> Default for Labelled<L> {
     fn default() -> Labelled<L> {
-        Labelled {
-            enabled: true,
-            fail_labels: L::default(),
-            judges: vec![RULES.to_owned()],
-            overrides: Vec::new(),
-        }
+        Labelled { enabled: true, fail_labels: L::default(), judges: Vec::new(), overrides: Vec::new() }
     }
 }
 
@@ -179,9 +174,13 @@ impl Default for TokenLimits {
 }
 
 /// All metrics of this version, as `verdict.metrics` configures them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
+    /// Default `[rules]`. Who answers where a metric does not say: `rules`, and the names of
+    /// `judges`. With both, a rule's fact is final, elsewhere the judge leads; several judges give
+    /// the median.
+    pub judges: Vec<String>,
     /// Errors, by status, exception, flag, or as returned text. Labels `valid`, `system_error`,
     /// `tool_error`, `api_error`; by default all but `valid` fail.
     pub error_detection: Labelled<FailingErrors>,
@@ -207,6 +206,25 @@ pub struct Settings {
     pub completeness: Scored,
 }
 
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            judges: vec![RULES.to_owned()],
+            error_detection: Labelled::default(),
+            avoidance: Labelled::default(),
+            instruction_following: Scored::default(),
+            reasoning_integrity: Scored::default(),
+            tool_completeness: Scored::default(),
+            latency: Latency::default(),
+            tokens: TokenLimits::default(),
+            plan_efficiency: Scored::default(),
+            tool_coverage: Scored::default(),
+            tool_abuse: Scored::default(),
+            completeness: Scored::default(),
+        }
+    }
+}
+
 impl Settings {
     fn scored(&self, metric: &str) -> Option<&Scored> {
         Some(match metric {
@@ -226,6 +244,41 @@ impl Settings {
             "error_detection" => &self.error_detection.overrides,
             "avoidance" => &self.avoidance.overrides,
             _ => self.scored(metric).map_or(&[], |s| &s.overrides),
+        }
+    }
+
+    /// Whether the rules answer `metric`.
+    pub fn ruled(&self, metric: &str) -> bool {
+        let rules_only = !SCORED.contains(&metric) && !LABELLED.contains(&metric);
+        rules_only || self.answering(metric).iter().any(|judge| judge == RULES)
+    }
+
+    /// The judges beside the rules that `metric` asks, by name.
+    pub fn judges(&self, metric: &str) -> Vec<String> {
+        self.answering(metric).iter().filter(|judge| *judge != RULES).cloned().collect()
+    }
+
+    /// Every judge that some metric names, with the key that names it.
+    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
+        let of = |metric: &'static str| (format!("{metric}.judges"), self.own_judges(metric));
+        let metrics = SCORED.into_iter().chain(LABELLED).map(of);
+        let all = std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics);
+        all.flat_map(|(key, judges)| judges.iter().map(move |judge| (key.clone(), judge.as_str())))
+            .filter(|(_, judge)| *judge != RULES)
+    }
+
+    fn answering(&self, metric: &str) -> &[String] {
+        match self.own_judges(metric) {
+            [] => &self.judges,
+            own => own,
+        }
+    }
+
+    fn own_judges(&self, metric: &str) -> &[String] {
+        match metric {
+            "error_detection" => &self.error_detection.judges,
+            "avoidance" => &self.avoidance.judges,
+            _ => self.scored(metric).map_or(&[], |s| &s.judges),
         }
     }
 
@@ -310,10 +363,7 @@ impl Settings {
                     check_threshold(&format!("{metric}.overrides[{i}]"), threshold, &mut out);
                 }
             }
-            check_judges(metric, &scored.judges, &mut out);
         }
-        check_judges("error_detection", &self.error_detection.judges, &mut out);
-        check_judges("avoidance", &self.avoidance.judges, &mut out);
         for (metric, overrides) in
             [("error_detection", &self.error_detection.overrides), ("avoidance", &self.avoidance.overrides)]
         {
@@ -333,6 +383,10 @@ impl Settings {
     }
 }
 
+/// Metrics with labels that judges answer as well.
+const LABELLED: [&str; 2] = ["error_detection", "avoidance"];
+
+/// Metrics with scores on 1-5 that judges answer as well.
 const SCORED: [&str; 7] = [
     "instruction_following",
     "reasoning_integrity",
@@ -346,15 +400,6 @@ const SCORED: [&str; 7] = [
 fn check_threshold(key: &str, threshold: f64, out: &mut Vec<(String, String)>) {
     if !(1.0..=5.0).contains(&threshold) {
         out.push((format!("{key}.threshold"), format!("{threshold} is outside the metric's scale 1 to 5")));
-    }
-}
-
-fn check_judges(metric: &str, judges: &[String], out: &mut Vec<(String, String)>) {
-    for judge in judges.iter().filter(|j| *j != RULES) {
-        out.push((
-            format!("{metric}.judges"),
-            format!("there is no judge named '{judge}'; this version has rules"),
-        ));
     }
 }
 

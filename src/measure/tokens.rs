@@ -56,7 +56,7 @@ mod tests {
         let reading = Reading { kind, tokens, ..Reading::default() };
         let scene = Scene { readings: vec![reading], owner: vec![None], ..Scene::default() };
         let memo = Memo::new();
-        let view = View { scene: &scene, at: 0, settings: &settings, memo: &memo };
+        let view = View { scene: &scene, at: 0, settings: &settings, memo: &memo, rules: &[] };
         let Step::Done(out) = Tokens.step(&view, &[]) else { panic!("rules never ask") };
         out.into_iter().next().map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }

@@ -38,6 +38,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
         severity: Severity::of_score(score),
         score,
         origin: None,
+        fact: false,
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });

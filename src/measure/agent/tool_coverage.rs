@@ -208,7 +208,7 @@ mod tests {
 
     fn on(scene: &Scene) -> Result<Measured, Reason> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo };
+        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
         measure(&view, 0, &scene.agents[0]).outcome
     }
 

@@ -17,7 +17,7 @@ const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https
 
 fn on(scene: &Scene, at: Idx) -> Result<Measured, Reason> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let view = View { scene, at, settings: &settings, memo: &memo };
+    let view = View { scene, at, settings: &settings, memo: &memo, rules: &[] };
     measure(&view).expect("the metric exists on LLM spans").outcome
 }
 

@@ -75,15 +75,25 @@ fn limits_prefer_agent_over_model_over_kind() {
 #[test]
 fn values_that_make_no_sense_are_named() {
     let settings = read(
-        "completeness: { threshold: 7, judges: [rules, oracle] }\n\
+        "completeness: { threshold: 7 }\n\
          avoidance: { overrides: [ { threshold: 2 } ] }\n\
          latency: { max_ms: { tool: -1 } }\n",
     )
     .unwrap();
     let problems = settings.problems();
     let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(
-        keys,
-        ["completeness.threshold", "completeness.judges", "avoidance.overrides[0].threshold", "latency"]
-    );
+    assert_eq!(keys, ["completeness.threshold", "avoidance.overrides[0].threshold", "latency"]);
+}
+
+#[test]
+fn judges_are_the_metrics_own_or_those_of_all() {
+    let settings =
+        read("judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n")
+            .unwrap();
+    assert!(settings.ruled("completeness") && settings.ruled("tool_abuse") && settings.ruled("latency"));
+    assert!(!settings.ruled("avoidance"));
+    assert_eq!(settings.judges("completeness"), ["main"]);
+    assert!(settings.judges("tool_abuse").is_empty());
+    let named: Vec<(String, &str)> = settings.named_judges().collect();
+    assert_eq!(named, [("judges".to_owned(), "main"), ("avoidance.judges".to_owned(), "big")]);
 }

@@ -8,7 +8,7 @@ const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is requir
 
 fn on(scene: &Scene) -> Result<Measured, Reason> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo };
+    let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
     measure(&view, &scene.agents[0]).outcome
 }
 

@@ -1,0 +1,92 @@
+//! What a metric asks a judge, and what comes back.
+//!
+//! A metric renders a [`Question`]: two texts and the [`Form`] that an answer must have. It knows
+//! neither who answers nor how: `judge` sends it, holds the answer against the form, repairs, asks
+//! again, caches and pays. What comes back are [`Opinion`]s that fit the form, or a [`Reason`].
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Reason;
+
+/// What a judge reads. Redacted and fenced before it stands here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Prompt {
+    /// Who the judge is and by which rubric it judges. The same for all spans of a metric, so that
+    /// servers can cache it.
+    pub system: Arc<str>,
+    /// What is judged: content of the trace, fenced as data.
+    pub user: Arc<str>,
+}
+
+/// The shape of an answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Form {
+    /// Names the schema to the server; letters, digits and underscores.
+    pub name: &'static str,
+    /// A strict JSON schema of an object: rationale first, then score, then findings.
+    pub schema: Value,
+    /// The enumerated score in it, where there is one. Servers that give the probabilities of
+    /// tokens can weigh it.
+    pub score: Option<ScoreField>,
+}
+
+/// Where the score stands in an answer, and what it may be.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScoreField {
+    /// The key at the top of the object.
+    pub key: &'static str,
+    /// Each is one token in every vocabulary in use: small integers.
+    pub values: Vec<u8>,
+}
+
+/// A question to a judge.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Question {
+    /// Tells it from the other questions of the same metric on the same span.
+    pub key: String,
+    /// The two texts.
+    pub prompt: Prompt,
+    /// The shape that an answer must have.
+    pub form: Arc<Form>,
+}
+
+/// What one judge said, in one sample.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Opinion {
+    /// Fits the question's form.
+    pub value: Value,
+    /// The score weighted by the probabilities of its tokens, where the server gave them.
+    pub weighted: Option<f64>,
+    /// As in `verdict.<metric>.judge`: the model, a slash, the hash of rubric and form.
+    pub judge: Arc<str>,
+}
+
+/// What answers have cost.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Usage {
+    /// Prompt and completion tokens; none for answers out of a cache.
+    pub tokens: u64,
+    /// Price in USD, by the judge's configured price a token.
+    pub cost_usd: f64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, more: Usage) {
+        self.tokens = self.tokens.saturating_add(more.tokens);
+        self.cost_usd += more.cost_usd;
+    }
+}
+
+/// What came of a question: an opinion of each judge and sample that answered, at least one; or
+/// why there is none.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer {
+    /// The question's key.
+    pub key: String,
+    /// In order of the judges as configured, then of samples.
+    pub opinions: Result<Vec<Opinion>, Reason>,
+    /// What it took, failed attempts included.
+    pub usage: Usage,
+}
