@@ -25,7 +25,7 @@
 //! [`pipeline`] joins them. Nouns are what they share: [`journal`] (what was acknowledged and has not
 //! left, on disk), [`wire`] (OTLP bytes), [`trace`] (the tree,
 //! pure data), [`outcome`] (the fate of every span), [`telemetry`] (metrics about ourselves),
-//! [`config`]. [`cli`] is the command line.
+//! [`config`]. [`score`] holds what was found against what people found; [`cli`] is the command line.
 //!
 //! # What holds everywhere
 //!
@@ -82,6 +82,9 @@ pub mod trace;
 pub mod outcome;
 pub mod telemetry;
 pub mod config;
+
+// Beside the data path: how right it is.
+pub mod score;
 
 // The command line.
 pub mod cli;

@@ -108,28 +108,15 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if !config.verdict.emit.contains(&Emit::Attributes) {
         config.verdict.emit.push(Emit::Attributes);
     }
-    let origins = input::find(&args.paths)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation = Evaluation::new(&config, nanos).map_err(Failure::Usage)?;
-    read_all(&origins, &mut evaluation)?;
-
     let mut printer = Printer::new(args.output, &config)?;
-    let progress = Progress::new(evaluation.traces() as u64, "judging");
     let (mut seen, mut met, mut broken) = (0usize, false, None);
-    evaluation.finish(|evaluated| {
-        progress.step(1);
-        // Logs of a trace whose spans are elsewhere.
-        if evaluated.judged.scene.tree.is_empty() {
-            return;
-        }
+    each(&config, &input::find(&args.paths)?, |evaluated| {
         seen += 1;
         met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.judged.note.passed));
         if broken.is_none() {
             broken = printer.print(&evaluated).err();
         }
-    });
-    progress.done();
+    })?;
     if let Some(error) = broken.or_else(|| printer.out.flush().err()) {
         return Err(super::output(&error));
     }
@@ -137,6 +124,28 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
         return Err(Failure::Usage("the input holds no spans".to_owned()));
     }
     if met { Err(Failure::Met) } else { Ok(()) }
+}
+
+/// Reads all of `origins` as one recording and judges it; `each` hears of one trace at a time.
+pub(super) fn each(
+    config: &Config,
+    origins: &[Origin],
+    mut each: impl FnMut(Evaluated),
+) -> Result<(), Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let mut evaluation = Evaluation::new(config, nanos).map_err(Failure::Usage)?;
+    read_all(origins, &mut evaluation)?;
+    let progress = Progress::new(evaluation.traces() as u64, "judging");
+    evaluation.finish(|evaluated| {
+        progress.step(1);
+        // Logs of a trace whose spans are elsewhere.
+        if !evaluated.judged.scene.tree.is_empty() {
+            each(evaluated);
+        }
+    });
+    progress.done();
+    Ok(())
 }
 
 fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failure> {

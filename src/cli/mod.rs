@@ -10,6 +10,7 @@ mod input;
 mod replay;
 mod report;
 mod run;
+mod score;
 mod settings;
 mod watch;
 
@@ -66,6 +67,10 @@ enum Command {
     /// Judge recorded traces, without any network
     #[command(long_about = eval::LONG, after_long_help = eval::examples())]
     Eval(eval::Eval),
+
+    /// Hold the verdicts against what people found
+    #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
+    Score(score::Score),
 
     /// Send recorded requests to an OTLP endpoint, as they came
     #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
@@ -162,6 +167,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),
+        Command::Score(args) => score::score(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),
         Command::Validate(files) => settings::validate(&files),

@@ -68,6 +68,31 @@ pub enum Category {
 }
 
 impl Category {
+    /// Every category, in the taxonomy's order.
+    pub const ALL: [Category; 21] = [
+        Category::LanguageOnly,
+        Category::ToolRelated,
+        Category::PoorInformationRetrieval,
+        Category::IncorrectMemoryUsage,
+        Category::ToolOutputMisinterpretation,
+        Category::IncorrectProblemIdentification,
+        Category::ToolSelectionErrors,
+        Category::FormattingErrors,
+        Category::InstructionNonCompliance,
+        Category::ToolDefinitionIssues,
+        Category::EnvironmentSetupErrors,
+        Category::RateLimiting,
+        Category::AuthenticationErrors,
+        Category::ServiceErrors,
+        Category::ResourceNotFound,
+        Category::ResourceExhaustion,
+        Category::TimeoutIssues,
+        Category::ContextHandlingFailures,
+        Category::ResourceAbuse,
+        Category::GoalDeviation,
+        Category::TaskOrchestration,
+    ];
+
     /// As written in `verdict.category`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 5] = ["trace", "recognise", "measure", "propagate", "annotate"];
+const PURE: [&str; 6] = ["trace", "recognise", "measure", "propagate", "annotate", "score"];
 
 /// What such a stage must not name. `assemble` takes time as a parameter and may know `Instant`.
 const FORBIDDEN: [&str; 12] = [

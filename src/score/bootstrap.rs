@@ -1,0 +1,99 @@
+//! Intervals without an assumption about distributions: cases are drawn again, with replacement.
+//!
+//! In: how many cases there are and a figure of any choice of them. Out: the percentile interval
+//! of that figure. What is drawn is whole cases (traces), never errors within one: errors of one
+//! trace hang together. Seeded, so that a report can be made again.
+
+/// Draws: the ends of a 95 % interval then rest on 25 draws each.
+pub const DRAWS: usize = 1000;
+/// Any number does; a fixed one makes reports repeatable.
+const SEED: u64 = 0x5eed_0f7e_57ed;
+
+/// An interval's two ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// The 95 % percentile intervals of the figures that `of` makes of a choice of `cases` cases.
+/// A figure that a choice does not define is NaN there and left out. `None` where fewer than two
+/// cases, or draws that define the figure, leave nothing to tell.
+pub fn intervals<const N: usize>(
+    cases: usize,
+    mut of: impl FnMut(&[usize]) -> [f64; N],
+) -> [Option<Interval>; N] {
+    let mut drawn: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(DRAWS));
+    if cases < 2 {
+        return [None; N];
+    }
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut choice = vec![0; cases];
+    for _ in 0..DRAWS {
+        choice.iter_mut().for_each(|case| *case = random.usize(..cases));
+        for (values, figure) in drawn.iter_mut().zip(of(&choice)) {
+            if figure.is_finite() {
+                values.push(figure);
+            }
+        }
+    }
+    drawn.map(|values| ends(values))
+}
+
+fn ends(mut values: Vec<f64>) -> Option<Interval> {
+    if values.len() < 2 {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    Some(Interval { low: quantile(&values, 0.025), high: quantile(&values, 0.975) })
+}
+
+/// The `q` quantile of sorted values, by linear interpolation between neighbours.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let place = q * (sorted.len() - 1) as f64;
+    let (below, part) = (place.floor() as usize, place.fract());
+    let low = sorted[below];
+    let high = sorted.get(below + 1).copied().unwrap_or(low);
+    low + (high - low) * part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(values: &[f64], choice: &[usize]) -> f64 {
+        choice.iter().map(|&i| values[i]).sum::<f64>() / choice.len() as f64
+    }
+
+    #[test]
+    fn what_never_varies_has_no_width() {
+        let [interval] = intervals(10, |choice| [mean(&[3.0; 10], choice)]);
+        assert_eq!(interval, Some(Interval { low: 3.0, high: 3.0 }));
+    }
+
+    #[test]
+    fn the_mean_of_many_cases_has_the_width_that_theory_gives() {
+        // Zeros and ones in equal parts: the half-width is near 1.96 * 0.5 / sqrt(400) = 0.049.
+        let values: Vec<f64> = (0..400).map(|i| f64::from(i % 2)).collect();
+        let [interval] = intervals(values.len(), |choice| [mean(&values, choice)]);
+        let Interval { low, high } = interval.unwrap();
+        assert!((low - 0.451).abs() < 0.01 && (high - 0.549).abs() < 0.01, "{low} {high}");
+    }
+
+    #[test]
+    fn one_case_tells_nothing_and_the_same_call_the_same() {
+        assert_eq!(intervals(1, |_| [1.0]), [None]);
+        assert_eq!(intervals(9, |_| [f64::NAN]), [None]);
+        let values = [1.0, 5.0, 2.0, 8.0];
+        let once = intervals(4, |choice| [mean(&values, choice)]);
+        assert_eq!(once, intervals(4, |choice| [mean(&values, choice)]));
+    }
+
+    #[test]
+    fn quantiles_interpolate() {
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), 2.5);
+        assert_eq!(quantile(&[1.0, 2.0], 1.0), 2.0);
+    }
+}

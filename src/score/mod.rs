@@ -1,0 +1,14 @@
+//! How right the verdicts are: what was found, held against what people found.
+//!
+//! In: predictions and labels, as data. Out: counts, shares, agreement and correlation, each by a
+//! published definition that its file names. Nothing here reads a file or a clock.
+//!
+//! | file | what it computes |
+//! |---|---|
+//! | [`counts`] | precision, recall, F1, F2, accuracy |
+//! | [`bootstrap`] | intervals by drawing traces again |
+//! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
+
+pub mod bootstrap;
+pub mod counts;
+pub mod trail;

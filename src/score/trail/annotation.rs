@@ -1,0 +1,186 @@
+//! The benchmark's files: gold and predictions have one shape.
+//!
+//! In: a file's text, which people and models wrote: prose around the JSON, commas before closing
+//! brackets, numbers as text. Out: [`Annotations`], and the same shape back as JSON. Read as the
+//! reference script reads (`load`): from the first `{` to the last `}`, stray commas left out.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Label;
+
+/// One error: what, where, and why somebody thinks so.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Annotation {
+    /// As it is spelt; [`Annotation::label`] reads it.
+    pub category: String,
+    /// The span's id, in hex.
+    pub location: String,
+    /// Quoted from the span.
+    pub evidence: String,
+    /// What is wrong.
+    pub description: String,
+    /// `LOW`, `MEDIUM` or `HIGH`.
+    pub impact: String,
+}
+
+impl Annotation {
+    /// The category that is meant.
+    pub fn label(&self) -> Label {
+        Label::read(&self.category)
+    }
+}
+
+/// The five scores of a trace, each 1 to 5; what a file does not give is `None`.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Ratings {
+    /// Whether the run did what it set out to do.
+    pub reliability: Option<f64>,
+    /// Whether it did no harm. 5 on every trace of the benchmark.
+    pub security: Option<f64>,
+    /// Whether it kept to what it was told.
+    pub instruction_adherence: Option<f64>,
+    /// Whether it planned well.
+    pub plan_optimisation: Option<f64>,
+    /// All in all.
+    pub overall: Option<f64>,
+}
+
+/// The keys of the five, in the order of [`Ratings::all`].
+pub const RATINGS: [&str; 5] =
+    ["reliability_score", "security_score", "instruction_adherence_score", "plan_opt_score", "overall"];
+
+impl Ratings {
+    /// The five, in the order of [`RATINGS`].
+    pub fn all(&self) -> [Option<f64>; 5] {
+        [self.reliability, self.security, self.instruction_adherence, self.plan_optimisation, self.overall]
+    }
+
+    fn read(value: Option<&Value>) -> Ratings {
+        // A list of one object in the benchmark, an object in some models' answers.
+        let object = match value {
+            Some(Value::Array(list)) => list.first(),
+            other => other,
+        };
+        let [reliability, security, instruction_adherence, plan_optimisation, overall] =
+            RATINGS.map(|key| object.and_then(|o| o.get(key)).and_then(number));
+        Ratings { reliability, security, instruction_adherence, plan_optimisation, overall }
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(n) => n.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+    .filter(|n: &f64| n.is_finite())
+}
+
+/// All that a file says of one trace.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Annotations {
+    /// The trace, where the file names it; its own name does otherwise.
+    pub trace: Option<String>,
+    /// The errors, in the file's order.
+    pub errors: Vec<Annotation>,
+    /// The trace's scores.
+    pub ratings: Ratings,
+}
+
+impl Annotations {
+    /// Reads a file; `None` when there is no JSON object in it.
+    pub fn read(bytes: &[u8]) -> Option<Annotations> {
+        static STRAY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r",(\s*[}\]])").ok());
+        let text = String::from_utf8_lossy(bytes);
+        let body = text.get(text.find('{')?..=text.rfind('}')?)?;
+        let object: Map<String, Value> = serde_json::from_str(body).ok().or_else(|| {
+            let mended = STRAY.as_ref()?.replace_all(body, "$1");
+            serde_json::from_str(&mended).ok()
+        })?;
+        let errors = object.get("errors").and_then(Value::as_array).into_iter().flatten();
+        Some(Annotations {
+            trace: object.get("trace_id").and_then(Value::as_str).map(|id| id.trim().to_owned()),
+            errors: errors.filter_map(Value::as_object).map(error).collect(),
+            ratings: Ratings::read(object.get("scores")),
+        })
+    }
+
+    /// The benchmark's shape, with keys in its order.
+    pub fn to_json(&self) -> Value {
+        let mut scores = Map::new();
+        for (key, rating) in RATINGS.into_iter().zip(self.ratings.all()) {
+            if let Some(rating) = rating {
+                scores.insert(key.to_owned(), rating.into());
+            }
+        }
+        let scores = if scores.is_empty() { Vec::new() } else { vec![Value::Object(scores)] };
+        serde_json::json!({ "errors": self.errors, "scores": scores })
+    }
+}
+
+fn error(object: &Map<String, Value>) -> Annotation {
+    let text = |key: &str| match object.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(other) => other.to_string(),
+    };
+    Annotation {
+        category: text("category"),
+        location: text("location").trim().to_owned(),
+        evidence: text("evidence"),
+        description: text("description"),
+        impact: text("impact").trim().to_uppercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_around_and_stray_commas_are_read_over() {
+        let file = b"Here it is:\n{\"errors\": [{\"category\": \"Timeout\", \"location\": \" ab \",},],\n\
+                     \"scores\": [{\"overall\": \"2.5\", \"security_score\": 5}]}\nDone.";
+        let read = Annotations::read(file).unwrap();
+        assert_eq!(read.errors.len(), 1);
+        assert_eq!(read.errors[0].location, "ab");
+        assert_eq!(read.errors[0].label().category(), Some(crate::measure::Category::TimeoutIssues));
+        assert_eq!(read.ratings.overall, Some(2.5));
+        assert_eq!(read.ratings.reliability, None);
+    }
+
+    #[test]
+    fn a_comma_in_an_evidence_that_needs_no_mending_stays() {
+        let read = Annotations::read(br#"{"errors": [{"evidence": "[1, 2, ]"}]}"#).unwrap();
+        assert_eq!(read.errors[0].evidence, "[1, 2, ]");
+    }
+
+    #[test]
+    fn what_is_no_object_is_none_and_what_is_no_error_is_passed_over() {
+        for nothing in ["", "[]", "} {", "{\"errors\":", "{\"errors\": nope}"] {
+            assert_eq!(Annotations::read(nothing.as_bytes()), None, "{nothing}");
+        }
+        let odd = Annotations::read(br#"{"errors": [1, "x", {"location": 7}], "scores": []}"#).unwrap();
+        assert_eq!(odd.errors.len(), 1);
+        assert_eq!(odd.errors[0].location, "7");
+    }
+
+    #[test]
+    fn what_is_written_reads_as_the_same() {
+        let ratings = Ratings { overall: Some(3.5), security: Some(5.0), ..Ratings::default() };
+        let errors = vec![Annotation {
+            category: "Goal Deviation".to_owned(),
+            location: "00f067aa0ba902b7".to_owned(),
+            evidence: "\"quoted\", }".to_owned(),
+            impact: "HIGH".to_owned(),
+            ..Annotation::default()
+        }];
+        let written = Annotations { trace: None, errors, ratings };
+        let text = written.to_json().to_string();
+        assert_eq!(Annotations::read(text.as_bytes()), Some(written));
+    }
+}

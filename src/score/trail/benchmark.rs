@@ -1,0 +1,297 @@
+//! The benchmark's figures (paper 001, section 4.1), by the definitions of its reference script.
+//!
+//! In: for each trace what people marked and what was predicted. Out: [`Benchmark`].
+//!
+//! - *Location* counts distinct (trace, span) pairs, *joint* distinct (trace, span, category), over
+//!   all traces together. What the benchmark calls accuracy is the mean of each trace's recall:
+//!   flagging every span nearly maxes it, so precision stands beside it here.
+//! - *Category* F1 asks of each trace only whether a category is there; weighted by the number of
+//!   traces that have it. *Macro* is the plain mean over categories marked or predicted at all.
+//! - *Impact* counts every marked error, as paper 000's tables 2 and 5 do: named (its category is
+//!   predicted somewhere in the trace), located (its span is), both at one place.
+
+use std::collections::BTreeSet;
+
+use super::{Annotation, Label};
+use crate::measure::Category;
+use crate::score::bootstrap::{self, Interval};
+use crate::score::counts::{Tally, share};
+
+/// Impacts, as annotators write them.
+pub const IMPACTS: [&str; 3] = ["LOW", "MEDIUM", "HIGH"];
+
+type Joint = (String, Label);
+
+/// One trace, ready to be counted again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Case {
+    gold: BTreeSet<Joint>,
+    predicted: BTreeSet<Joint>,
+    location: Tally,
+    joint: Tally,
+    gold_names: BTreeSet<Category>,
+    predicted_names: BTreeSet<Category>,
+    /// Every marked error, also where two are alike.
+    errors: Vec<(Joint, String)>,
+}
+
+impl Case {
+    /// A trace's gold and what was predicted for it; no prediction is an empty one.
+    pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> Case {
+        let pairs = |list: &[Annotation]| -> BTreeSet<Joint> { list.iter().map(pair).collect() };
+        let spans = |pairs: &BTreeSet<Joint>| -> BTreeSet<String> {
+            pairs.iter().map(|(span, _)| span.clone()).collect()
+        };
+        let names = |pairs: &BTreeSet<Joint>| pairs.iter().filter_map(|(_, l)| l.category()).collect();
+        let errors = gold.iter().map(|error| (pair(error), error.impact.clone())).collect();
+        let (gold, predicted) = (pairs(gold), pairs(predicted));
+        Case {
+            location: tally(&spans(&gold), &spans(&predicted)),
+            joint: tally(&gold, &predicted),
+            gold_names: names(&gold),
+            predicted_names: names(&predicted),
+            errors,
+            gold,
+            predicted,
+        }
+    }
+}
+
+fn pair(error: &Annotation) -> Joint {
+    (error.location.clone(), error.label())
+}
+
+fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> Tally {
+    Tally { hits: gold.intersection(predicted).count(), predicted: predicted.len(), gold: gold.len() }
+}
+
+/// One category over all traces.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CategoryRow {
+    /// The category.
+    pub category: Category,
+    /// Traces that have it: by gold, by prediction, by both.
+    pub traces: Tally,
+    /// The same of (trace, span) pairs under this category.
+    pub joint: Tally,
+}
+
+/// How many of the errors of one impact were found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ImpactRow {
+    /// Errors that were marked.
+    pub errors: usize,
+    /// The category is predicted somewhere in the trace.
+    pub named: usize,
+    /// The span is predicted under some category.
+    pub located: usize,
+    /// Both at one place.
+    pub joint: usize,
+}
+
+/// All figures over a set of traces.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Benchmark {
+    /// Traces counted.
+    pub traces: usize,
+    /// Distinct (trace, span) pairs.
+    pub location: Tally,
+    /// Distinct (trace, span, category) triples.
+    pub joint: Tally,
+    /// Mean of each trace's recall over spans: the benchmark's "localization accuracy".
+    pub location_mean: f64,
+    /// Mean of each trace's recall over (span, category) pairs: its "joint accuracy".
+    pub joint_mean: f64,
+    /// Presence F1 weighted by support.
+    pub category_f1: f64,
+    /// Presence F1, plain mean over categories marked or predicted.
+    pub macro_f1: f64,
+    /// Every category marked or predicted, in the taxonomy's order.
+    pub categories: Vec<CategoryRow>,
+    /// In the order of [`IMPACTS`], then errors of no or another impact.
+    pub impacts: [ImpactRow; 4],
+}
+
+impl Benchmark {
+    /// Counts over `cases`.
+    pub fn of<'a>(cases: impl IntoIterator<Item = &'a Case> + Clone) -> Benchmark {
+        let (mut traces, mut location, mut joint) = (0, Tally::default(), Tally::default());
+        let (mut location_sum, mut joint_sum) = (0.0, 0.0);
+        let mut impacts = [ImpactRow::default(); 4];
+        for case in cases.clone() {
+            traces += 1;
+            location += case.location;
+            joint += case.joint;
+            location_sum += case.location.recall();
+            joint_sum += case.joint.recall();
+            count_impacts(case, &mut impacts);
+        }
+        let presence = presence(cases.clone());
+        let (category_f1, macro_f1) = means(&presence);
+        let seen = |(c, t): (Category, Tally)| {
+            (t.gold + t.predicted > 0).then(|| CategoryRow {
+                category: c,
+                traces: t,
+                joint: joint_of(cases.clone(), c),
+            })
+        };
+        Benchmark {
+            traces,
+            location,
+            joint,
+            location_mean: mean(location_sum, traces),
+            joint_mean: mean(joint_sum, traces),
+            category_f1,
+            macro_f1,
+            categories: Category::ALL.into_iter().zip(presence).filter_map(seen).collect(),
+            impacts,
+        }
+    }
+}
+
+fn mean(sum: f64, count: usize) -> f64 {
+    sum / count.max(1) as f64
+}
+
+fn presence<'a>(cases: impl IntoIterator<Item = &'a Case>) -> [Tally; Category::ALL.len()] {
+    let mut of = [Tally::default(); Category::ALL.len()];
+    for case in cases {
+        for (tally, category) in of.iter_mut().zip(Category::ALL) {
+            let (gold, said) =
+                (case.gold_names.contains(&category), case.predicted_names.contains(&category));
+            tally.hits += usize::from(gold && said);
+            tally.predicted += usize::from(said);
+            tally.gold += usize::from(gold);
+        }
+    }
+    of
+}
+
+/// Weighted and macro F1.
+fn means(presence: &[Tally]) -> (f64, f64) {
+    let support: usize = presence.iter().map(|t| t.gold).sum();
+    let weighted: f64 = presence.iter().map(|t| t.gold as f64 * t.f1()).sum();
+    let seen: Vec<f64> = presence.iter().filter(|t| t.gold + t.predicted > 0).map(Tally::f1).collect();
+    (weighted / support.max(1) as f64, mean(seen.iter().sum(), seen.len()))
+}
+
+fn joint_of<'a>(cases: impl IntoIterator<Item = &'a Case>, category: Category) -> Tally {
+    let mut sum = Tally::default();
+    let label = Label::Known(category);
+    for case in cases {
+        let of = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
+        let (gold, predicted): (BTreeSet<Joint>, BTreeSet<Joint>) = (of(&case.gold), of(&case.predicted));
+        sum += tally(&gold, &predicted);
+    }
+    sum
+}
+
+fn count_impacts(case: &Case, impacts: &mut [ImpactRow; 4]) {
+    for ((span, label), impact) in &case.errors {
+        let at = IMPACTS.iter().position(|i| i == impact).unwrap_or(IMPACTS.len());
+        let row = &mut impacts[at];
+        row.errors += 1;
+        row.named += usize::from(case.predicted.iter().any(|(_, l)| l == label));
+        row.located += usize::from(case.predicted.iter().any(|(s, _)| s == span));
+        row.joint += usize::from(case.predicted.contains(&(span.clone(), label.clone())));
+    }
+}
+
+impl ImpactRow {
+    /// Shares of the errors that were named, located, and both.
+    pub fn shares(&self) -> [f64; 3] {
+        [self.named, self.located, self.joint].map(|found| share(found, self.errors))
+    }
+}
+
+/// 95 % intervals of the headline figures, traces drawn again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Intervals {
+    /// Location precision, recall, F1.
+    pub location: [Option<Interval>; 3],
+    /// Joint precision, recall, F1.
+    pub joint: [Option<Interval>; 3],
+    /// Weighted category F1.
+    pub category_f1: Option<Interval>,
+}
+
+impl Intervals {
+    /// Over draws of `cases`.
+    pub fn of(cases: &[Case]) -> Intervals {
+        let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |choice| {
+            let drawn = choice.iter().filter_map(|&i| cases.get(i));
+            let (mut location, mut joint) = (Tally::default(), Tally::default());
+            for case in drawn.clone() {
+                location += case.location;
+                joint += case.joint;
+            }
+            let [l, j] = [location, joint].map(|t| [t.precision(), t.recall(), t.f1()]);
+            [l[0], l[1], l[2], j[0], j[1], j[2], means(&presence(drawn)).0]
+        });
+        Intervals { location: [lp, lr, lf], joint: [jp, jr, jf], category_f1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(category: &str, location: &str, impact: &str) -> Annotation {
+        Annotation {
+            category: category.to_owned(),
+            location: location.to_owned(),
+            impact: impact.to_owned(),
+            ..Annotation::default()
+        }
+    }
+
+    /// Two traces by hand: one with three marks on two spans, one with one mark and no prediction.
+    fn two() -> Vec<Case> {
+        let gold = [
+            error("Formatting Errors", "a", "LOW"),
+            error("Goal Deviation", "a", "HIGH"),
+            error("Goal Deviation", "b", "HIGH"),
+        ];
+        let predicted = [
+            error("formatting", "a", ""),
+            error("Formatting Errors", "a", ""),
+            error("Goal Deviation", "c", ""),
+            error("Hallucination", "b", ""),
+        ];
+        vec![Case::new(&gold, &predicted), Case::new(&[error("Timeout Issues", "z", "odd")], &[])]
+    }
+
+    #[test]
+    fn two_traces_counted_by_hand() {
+        let cases = two();
+        let b = Benchmark::of(&cases);
+        assert_eq!(b.traces, 2);
+        assert_eq!(b.location, Tally { hits: 2, predicted: 3, gold: 3 });
+        assert_eq!(b.joint, Tally { hits: 1, predicted: 3, gold: 4 });
+        assert_eq!(b.location_mean, 0.5);
+        assert!((b.joint_mean - 1.0 / 6.0).abs() < 1e-12);
+        // Formatting and goal deviation are told in the one trace that has each, the timeout is not.
+        assert!((b.category_f1 - 2.0 / 3.0).abs() < 1e-12);
+        assert!((b.macro_f1 - 2.0 / 3.0).abs() < 1e-12);
+        let goal = b.categories.iter().find(|r| r.category == Category::GoalDeviation).unwrap();
+        assert_eq!(goal.joint, Tally { hits: 0, predicted: 1, gold: 2 });
+        assert_eq!(b.impacts[0], ImpactRow { errors: 1, named: 1, located: 1, joint: 1 });
+        assert_eq!(b.impacts[2], ImpactRow { errors: 2, named: 2, located: 2, joint: 0 });
+        assert_eq!(b.impacts[3], ImpactRow { errors: 1, named: 0, located: 0, joint: 0 });
+    }
+
+    #[test]
+    fn nothing_counted_is_zero_and_not_a_fault() {
+        let b = Benchmark::of(&[]);
+        assert_eq!((b.traces, b.location_mean, b.category_f1, b.macro_f1), (0, 0.0, 0.0, 0.0));
+        assert_eq!(Intervals::of(&[]).category_f1, None);
+    }
+
+    #[test]
+    fn intervals_hold_the_figure() {
+        let cases: Vec<Case> = (0..10).flat_map(|_| two()).collect();
+        let (b, i) = (Benchmark::of(&cases), Intervals::of(&cases));
+        let Interval { low, high } = i.location[2].unwrap();
+        assert!(low < b.location.f1() && b.location.f1() < high, "{low} {} {high}", b.location.f1());
+    }
+}

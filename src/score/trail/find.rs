@@ -1,0 +1,183 @@
+//! From our findings to the benchmark's errors: which count, under which category, at which span.
+//!
+//! In: a judged trace. Out: [`Annotation`]s as an annotator would write them.
+//!
+//! **Which.** Findings of failing measurements. A passing one's minor findings are for the record.
+//!
+//! **Category.** A finding's own. One without has none on purpose: an error of unknown cause, a
+//! framework's announced retry, an operator's limit of time or tokens. The taxonomy sorts by cause,
+//! so these are left out rather than guessed at.
+//!
+//! **Span.** Annotators mark model calls, and tool calls where the tool or what it reached is to
+//! blame; never an agent or a step. So: a finding that points to its origin counts there. On a tool
+//! span it stays if the environment, the tool, what was retrieved, or the spending of calls is at
+//! fault, and else moves to the model call that asked for it (001, B.1: the origin). On an agent or
+//! a step it goes to a span that it cites, or to the model call that it is about: the answer's, the
+//! plan's, or the last beneath. Annotators mark the first occurrence of an error, but of Resource
+//! Abuse the last: so with what is cited.
+//!
+//! **Once.** What one metric finds again in one agent under one category is the same error: only
+//! its first occurrence is told, of Resource Abuse its last. Formatting is the exception: each
+//! malformed piece of text is an error of its own, and annotators mark each.
+
+use std::collections::BTreeMap;
+
+use super::Annotation;
+use crate::measure::{Category, Finding, Measurement, Severity};
+use crate::recognise::Scene;
+use crate::trace::{Idx, Kind, SpanId};
+
+/// A finding, as the benchmark counts it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Found<'a> {
+    /// The LLM or tool span it counts at.
+    pub at: Idx,
+    /// Its category.
+    pub category: Category,
+    /// The metric that found it.
+    pub metric: &'static str,
+    /// The finding.
+    pub finding: &'a Finding,
+}
+
+/// Everything that counts, by span and category; each pair once, its worst finding kept.
+pub fn found<'a>(scene: &Scene, measurements: &'a [Measurement]) -> Vec<Found<'a>> {
+    let spans = Spans::new(scene);
+    let mut first: BTreeMap<(Option<usize>, &str, Category), Found<'a>> = BTreeMap::new();
+    let mut each: Vec<Found<'a>> = Vec::new();
+    for m in measurements {
+        let Ok(measured) = &m.outcome else { continue };
+        if measured.passed {
+            continue;
+        }
+        for finding in &measured.findings {
+            let Some(category) = finding.category else { continue };
+            let Some(at) = spans.place(m.at, finding, category) else { continue };
+            let found = Found { at, category, metric: m.metric, finding };
+            if recurs(category) {
+                each.push(found);
+                continue;
+            }
+            let agent = scene.owner.get(at).copied().flatten();
+            let kept = first.entry((agent, m.metric, category)).or_insert(found);
+            let earlier = if marks_last(category) { at > kept.at } else { at < kept.at };
+            if earlier {
+                *kept = found;
+            }
+        }
+    }
+    each.extend(first.into_values());
+    // Stable: of one span and category the worst is first, then the catalogue's order.
+    each.sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(worse(a.finding, b.finding)));
+    each.dedup_by_key(|f| (f.at, f.category));
+    each
+}
+
+fn worse(a: &Finding, b: &Finding) -> std::cmp::Ordering {
+    b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score))
+}
+
+impl Found<'_> {
+    /// In the benchmark's shape.
+    pub fn annotation(&self, scene: &Scene) -> Annotation {
+        let span = scene.tree.spans.get(self.at).map(|span| span.id.to_string());
+        Annotation {
+            category: self.category.as_str().to_owned(),
+            location: span.unwrap_or_default(),
+            evidence: self.finding.quote.clone(),
+            description: format!("{}: {}", self.metric, self.finding.rationale),
+            impact: match self.finding.severity {
+                Severity::Low => "LOW",
+                Severity::Medium => "MEDIUM",
+                Severity::High => "HIGH",
+            }
+            .to_owned(),
+        }
+    }
+}
+
+/// Each occurrence is an error of its own.
+fn recurs(category: Category) -> bool {
+    category == Category::FormattingErrors
+}
+
+/// Marked at the last occurrence rather than the first.
+fn marks_last(category: Category) -> bool {
+    category == Category::ResourceAbuse
+}
+
+/// Marked on the tool's span when it shows there.
+fn stays_on_tool(category: Category) -> bool {
+    category.is_environment()
+        || matches!(
+            category,
+            Category::ResourceNotFound
+                | Category::ToolDefinitionIssues
+                | Category::PoorInformationRetrieval
+                | Category::ResourceAbuse
+                | Category::ContextHandlingFailures
+        )
+}
+
+struct Spans<'s> {
+    scene: &'s Scene,
+    /// The model call that asked for each tool span.
+    asked: BTreeMap<Idx, Idx>,
+    by_id: BTreeMap<SpanId, Idx>,
+}
+
+impl<'s> Spans<'s> {
+    fn new(scene: &'s Scene) -> Spans<'s> {
+        let asked = scene.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+        let by_id = scene.tree.spans.iter().enumerate().map(|(i, span)| (span.id, i)).collect();
+        Spans { scene, asked, by_id }
+    }
+
+    fn kind(&self, i: Idx) -> Kind {
+        self.scene.readings.get(i).map_or(Kind::Unknown, |r| r.kind)
+    }
+
+    /// Where a finding written on `at` counts; `None` in a trace without a model or tool call.
+    fn place(&self, at: Idx, finding: &Finding, category: Category) -> Option<Idx> {
+        let at = finding.origin.unwrap_or(at);
+        match self.kind(at) {
+            Kind::Llm => Some(at),
+            Kind::Tool if stays_on_tool(category) => Some(at),
+            Kind::Tool => Some(self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)),
+            _ => self.cited(finding, category).or_else(|| self.about(at, category)),
+        }
+    }
+
+    /// The cited model or tool call that an annotator would mark.
+    fn cited(&self, finding: &Finding, category: Category) -> Option<Idx> {
+        let cited = finding.cited.iter().filter_map(|id| self.by_id.get(id).copied());
+        let mut calls = cited.filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool));
+        let at = if marks_last(category) { calls.max() } else { calls.by_ref().min() }?;
+        let moves = self.kind(at) == Kind::Tool && !stays_on_tool(category);
+        Some(if moves { self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at) } else { at })
+    }
+
+    /// The model call that a finding about an agent or a step is about.
+    fn about(&self, at: Idx, category: Category) -> Option<Idx> {
+        let own = self.scene.agents.iter().find(|agent| agent.at == at);
+        let planned = || own.and_then(|agent| agent.plans.first()).map(|(i, _)| *i);
+        let answered = || own.and_then(|agent| agent.answer_at);
+        let call = |i: &Idx| matches!(self.kind(*i), Kind::Llm | Kind::Tool);
+        let first = match category {
+            Category::TaskOrchestration => planned(),
+            _ => None,
+        };
+        first
+            .or_else(answered)
+            .filter(call)
+            .or_else(|| own.and_then(|agent| agent.llms.last().copied()))
+            .or_else(|| self.scene.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
+            .or_else(|| self.before(at))
+    }
+
+    /// The last model call of the same agent that began before `at`.
+    fn before(&self, at: Idx) -> Option<Idx> {
+        let agent = self.scene.agents.get(self.scene.owner.get(at).copied().flatten()?)?;
+        agent.llms.iter().copied().filter(|&llm| llm < at).max()
+    }
+}

@@ -1,0 +1,14 @@
+//! The TRAIL benchmark: its files, its taxonomy, its figures (paper 001, section 4).
+//!
+//! In: judged traces and what people annotated. Out: predictions in the benchmark's own shape, and
+//! how right they are. [`annotation`] reads and writes files' contents, [`label`] spells categories
+//! as the gold does, [`find`] turns findings into predictions, [`benchmark`] counts.
+
+pub mod annotation;
+pub mod benchmark;
+pub mod find;
+pub mod label;
+
+pub use annotation::{Annotation, Annotations};
+pub use benchmark::{Benchmark, Case};
+pub use label::Label;
