@@ -143,6 +143,10 @@ impl<'a> Writer<'a> {
             self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
             self.put(out, &["trace", "failed_metrics"], Plain::Strs(metrics));
         }
+        if let Some(usage) = &self.note.usage {
+            self.put(out, &["trace", "judge_tokens"], Plain::Int(usage.tokens.min(i64::MAX as u64) as i64));
+            self.put(out, &["trace", "judge_cost_usd"], Plain::Double(usage.cost_usd));
+        }
         if self.note.incomplete {
             self.put(out, &["incomplete"], Plain::Bool(true));
         }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::assemble::Reason;
 use crate::export::Piece;
-use crate::measure::Measurement;
+use crate::measure::{Measurement, Usage};
 use crate::propagate::Verdicts;
 use crate::recognise::Scene;
 use crate::trace::{Envelope, Idx, Tree};
@@ -50,6 +50,8 @@ pub struct Note {
     pub incomplete: bool,
     /// When the verdict was made, in nanoseconds since 1970.
     pub now: u64,
+    /// What the judges took; `None` where none was to be asked.
+    pub usage: Option<Usage>,
 }
 
 /// What goes out for one trace.

@@ -66,6 +66,7 @@ const NOTE: Note = Note {
     changed: true,
     incomplete: false,
     now: 77,
+    usage: None,
 };
 
 fn plain(value: &Any) -> String {

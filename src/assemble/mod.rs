@@ -25,6 +25,10 @@ use open::{Added, Open};
 /// its next spans late, and free little.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// SDKs send what ends together in one batch, or in few that follow closely; between them looking
+/// would be too soon.
+const LULL: Duration = Duration::from_millis(200);
+
 /// Why a trace closed; written on its root as `verdict.trace.close_reason`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Reason {
@@ -224,6 +228,22 @@ impl Assembler {
             }
         }
         std::mem::take(&mut self.ready)
+    }
+
+    /// Open traces, at most `most`, that have grown by a quarter since they were last named here
+    /// and had nothing new for a moment; each as if it closed now. They stay open.
+    pub fn grown(&mut self, now: Instant, most: usize) -> Vec<Closing> {
+        let quiet = |open: &Open| now.saturating_duration_since(open.last) >= LULL;
+        let grown = |open: &Open| open.spans.len() > open.looked_at + open.looked_at / 4;
+        let fresh = self.open.iter_mut().filter(|(_, open)| grown(open) && quiet(open)).take(most);
+        fresh
+            .map(|(&trace, open)| {
+                open.looked_at = open.spans.len();
+                let (spans, logs) = (open.spans.clone(), open.logs.clone());
+                let (_, reason) = open.deadline();
+                Closing { trace, spans, logs, reason, incomplete: open.incomplete(), before: None }
+            })
+            .collect()
     }
 
     /// What was kept of a closed trace.

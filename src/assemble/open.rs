@@ -31,6 +31,8 @@ pub(super) struct Open {
     pub bytes: usize,
     pub first: Instant,
     pub last: Instant,
+    /// Spans that it had when it was last looked at while open.
+    pub looked_at: usize,
     /// The deadline it is filed under; see `Assembler`.
     pub filed: Instant,
     times: Times,
@@ -62,6 +64,7 @@ impl Open {
             bytes: 0,
             first: now,
             last: now,
+            looked_at: 0,
             filed: now,
             times,
             ids: ById::default(),

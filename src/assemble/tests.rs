@@ -263,3 +263,21 @@ fn a_wait_without_end_is_no_panic() {
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.poll(10), [(Reason::Complete, 1, false)]);
 }
+
+#[test]
+fn an_open_trace_is_shown_when_it_has_grown_and_pauses_and_stays_open() {
+    let mut bench = Bench::new(Close::default());
+    let grown = |bench: &mut Bench, at: u64| -> Vec<usize> {
+        let now = bench.start + secs(at);
+        bench.assembler.grown(now, 10).iter().map(|c| c.spans.len()).collect()
+    };
+    bench.add(0, (2..10).map(|id| span(id, 1)));
+    assert_eq!(grown(&mut bench, 0), [] as [usize; 0], "more may follow at once");
+    assert_eq!(grown(&mut bench, 1), [8]);
+    assert_eq!(grown(&mut bench, 2), [] as [usize; 0], "nothing is new");
+    bench.add(3, [span(10, 1), span(11, 1)]);
+    assert_eq!(grown(&mut bench, 4), [] as [usize; 0], "two more of eight are not worth a look");
+    bench.add(5, [span(1, 0)]);
+    assert_eq!(grown(&mut bench, 6), [11]);
+    assert_eq!(bench.poll(60), [(Reason::Complete, 11, false)]);
+}

@@ -4,7 +4,9 @@
 //! and, when they are answered or there is no more time, [`Measurement`]s. No metric waits for
 //! another. Pure: `pipeline` brings time and network.
 
-use super::question::{Answer, Question, Usage};
+use std::collections::{HashMap, VecDeque};
+
+use super::question::{Answer, Question};
 use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
 use crate::recognise::Scene;
 use crate::trace::Idx;
@@ -41,9 +43,13 @@ struct Open {
 /// The asking metrics of one trace.
 pub struct Rounds {
     metrics: Vec<Box<dyn Metric>>,
-    open: Vec<Option<Open>>,
+    /// Metrics and spans that have not begun. Questions are rendered when there is somebody to
+    /// carry them: those of a long trace together would be many times its size.
+    todo: VecDeque<(usize, Idx)>,
+    ready: VecDeque<Ask>,
+    open: HashMap<usize, Open>,
+    tickets: usize,
     done: Vec<Measurement>,
-    usage: Usage,
 }
 
 /// What a round looks at. The scene is not changed between rounds.
@@ -58,98 +64,108 @@ pub struct Sight<'a> {
 }
 
 impl Rounds {
-    /// Asks whatever is to be asked of a trace that has closed.
-    pub fn begin(sight: Sight<'_>) -> (Rounds, Vec<Ask>) {
-        Rounds::over(sight, |_, _| true)
+    /// Of a trace that has closed: whatever is to be asked of it.
+    pub fn new(sight: Sight<'_>) -> Rounds {
+        Rounds::over(catalog::asking(sight.settings), sight, |_, _| true)
     }
 
-    /// Asks what can be asked of a trace that is still open: where the span's parent has come, and
-    /// the metric looks no further. The answers of the closed trace's same questions are then
-    /// known, or on their way.
-    pub fn early(sight: Sight<'_>) -> Vec<Ask> {
-        let known = |need: Need, at: Idx| {
-            need <= Need::Parent
-                && (sight.scene.tree.parent(at).is_some() || sight.scene.tree.root() == Some(at))
-        };
-        Rounds::over(sight, known).1
+    /// Of a trace that is still open: what can be asked already, where the span's parent has come
+    /// and the metric looks no further. When the trace has closed the same questions are asked
+    /// again, and then their answers are known, or on their way.
+    pub fn early(sight: Sight<'_>) -> Rounds {
+        Rounds::over(catalog::asking(sight.settings), sight, |need, at| {
+            let tree = &sight.scene.tree;
+            need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
+        })
     }
 
-    fn over(sight: Sight<'_>, ready: impl Fn(Need, Idx) -> bool) -> (Rounds, Vec<Ask>) {
-        let metrics = catalog::asking(sight.settings);
-        let mut rounds = Rounds { metrics, open: Vec::new(), done: Vec::new(), usage: Usage::default() };
-        let mut asks = Vec::new();
-        let memo = Memo::new();
+    fn over(metrics: Vec<Box<dyn Metric>>, sight: Sight<'_>, ready: impl Fn(Need, Idx) -> bool) -> Rounds {
         let judged = catalog::judged(sight.scene);
-        for metric in 0..rounds.metrics.len() {
-            let (name, need) = (rounds.metrics[metric].name(), rounds.metrics[metric].need());
-            for at in 0..sight.scene.readings.len() {
+        let mut todo = VecDeque::new();
+        for (index, metric) in metrics.iter().enumerate() {
+            for (at, reading) in sight.scene.readings.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
-                    && !sight.scene.readings[at].wrapper
-                    && ready(need, at)
-                    && sight.settings.enabled(name, sight.scene, at);
+                    && !reading.wrapper
+                    && ready(metric.need(), at)
+                    && sight.settings.enabled(metric.name(), sight.scene, at);
                 if applies {
-                    let open = Open { metric, at, round: 0, waiting: 0, answers: Vec::new() };
-                    rounds.open.push(Some(open));
-                    rounds.step(rounds.open.len() - 1, sight, &memo, &mut asks);
+                    todo.push_back((index, at));
                 }
             }
         }
-        (rounds, asks)
+        Rounds { metrics, todo, ready: VecDeque::new(), open: HashMap::new(), tickets: 0, done: Vec::new() }
     }
 
-    /// Takes an answer; returns what is asked next because of it.
-    pub fn answer(&mut self, ticket: usize, answer: Answer, sight: Sight<'_>) -> Vec<Ask> {
-        self.usage += answer.usage;
-        let mut asks = Vec::new();
-        if let Some(Some(open)) = self.open.get_mut(ticket) {
-            open.answers.push(answer);
-            open.waiting = open.waiting.saturating_sub(1);
-            if open.waiting == 0 {
-                self.step(ticket, sight, &Memo::new(), &mut asks);
-            }
+    /// The next question to carry; `None` while there is none, or none any more.
+    pub fn next(&mut self, sight: Sight<'_>) -> Option<Ask> {
+        while self.ready.is_empty() {
+            let (metric, at) = self.todo.pop_front()?;
+            self.tickets += 1;
+            self.step(self.tickets, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() }, sight);
         }
-        asks
+        self.ready.pop_front()
     }
 
-    fn step(&mut self, ticket: usize, sight: Sight<'_>, memo: &Memo, asks: &mut Vec<Ask>) {
-        let Some(open) = self.open.get_mut(ticket).and_then(Option::as_mut) else { return };
+    /// Takes an answer.
+    pub fn answer(&mut self, ticket: usize, answer: Answer, sight: Sight<'_>) {
+        let Some(mut open) = self.open.remove(&ticket) else { return };
+        open.answers.push(answer);
+        open.waiting = open.waiting.saturating_sub(1);
+        if open.waiting == 0 {
+            self.step(ticket, open, sight);
+        } else {
+            self.open.insert(ticket, open);
+        }
+    }
+
+    fn step(&mut self, ticket: usize, mut open: Open, sight: Sight<'_>) {
+        let Some(metric) = self.metrics.get(open.metric) else { return };
         // Answers come in any order; which way they came must not show.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Sight { scene, settings, rules } = sight;
-        let view = View { scene, at: open.at, settings, memo, rules };
-        let metric = &self.metrics[open.metric];
-        let ended = match metric.step(&view, &open.answers) {
-            Step::Done(measurements) => measurements,
+        let view = View { scene, at: open.at, settings, memo: &Memo::new(), rules };
+        match metric.step(&view, &open.answers) {
+            Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
-                open.round += 1;
-                open.waiting = questions.len();
                 let judges = settings.judges(metric.name());
                 let (at, metric) = (open.at, metric.name());
-                asks.extend(questions.into_iter().map(|question| Ask {
+                open.round += 1;
+                open.waiting = questions.len();
+                self.ready.extend(questions.into_iter().map(|question| Ask {
                     ticket,
                     at,
                     metric,
                     question,
                     judges: judges.clone(),
                 }));
-                return;
+                self.open.insert(ticket, open);
             }
-            Step::Ask(_) => vec![anchors::unmeasured(open.at, metric.name(), Reason::JudgeError)],
-        };
-        self.done.extend(ended);
-        self.open[ticket] = None;
+            Step::Ask(_) => {
+                self.done.push(anchors::unmeasured(open.at, metric.name(), Reason::JudgeError));
+            }
+        }
     }
 
-    /// Nothing is waited for.
-    pub fn is_done(&self) -> bool {
-        self.open.iter().all(Option::is_none)
-    }
-
-    /// What was measured; what has no answer yet is unmeasured for the reason `why`.
-    pub fn finish(self, why: Reason) -> (Vec<Measurement>, Usage) {
-        let Rounds { metrics, open, mut done, usage } = self;
-        let late = open.into_iter().flatten();
-        done.extend(late.map(|open| anchors::unmeasured(open.at, metrics[open.metric].name(), why)));
-        (done, usage)
+    /// What was measured. What has no answer yet is unmeasured for the reason `why`.
+    pub fn finish(mut self, sight: Sight<'_>, why: Reason) -> Vec<Measurement> {
+        let metrics = &self.metrics;
+        let begun = self.open.into_values().map(|open| (open.metric, open.at));
+        let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.name(), at)));
+        self.done.extend(late.map(|(metric, at)| anchors::unmeasured(at, metric, why)));
+        // Whether a metric that has not begun exists on its span, only its first step can tell.
+        for (metric, at) in self.todo {
+            let Some(metric) = self.metrics.get(metric) else { continue };
+            let Sight { scene, settings, rules } = sight;
+            let view = View { scene, at, settings, memo: &Memo::new(), rules };
+            match metric.step(&view, &[]) {
+                Step::Done(measurements) => self.done.extend(measurements),
+                Step::Ask(_) => self.done.push(anchors::unmeasured(at, metric.name(), why)),
+            }
+        }
+        self.done.sort_by_key(|m| m.at);
+        self.done
     }
 }
+
+#[cfg(test)]
+mod tests;

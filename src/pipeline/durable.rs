@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::conclude::Leaving;
 use super::live::Live;
-use super::shard::{Leaving, Shared};
+use super::shard::Shared;
 use super::{MAX_REQUEST, Pipeline, RETRY, SPAN_OVERHEAD, items};
 use crate::annotate::Marks;
 use crate::assemble::{Assembler, Close, Reason};

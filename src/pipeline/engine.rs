@@ -6,7 +6,9 @@ use crate::annotate::{self, Annotated, Emission, Marks, Note};
 use crate::assemble::{Closing, Reason, Remembered};
 use crate::config::Verdict;
 use crate::export::Piece;
-use crate::measure::{self, Measurement, Settings};
+use crate::measure::rounds::Sight;
+use crate::measure::settle::settle;
+use crate::measure::{self, Measurement, Settings, Usage};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{Recogniser, Scene};
 #[cfg(test)]
@@ -28,9 +30,22 @@ pub struct Engine {
     annotates: bool,
     /// Some metric is switched on.
     measures: bool,
+    /// Some metric names a judge beside the rules.
+    asks: bool,
     /// The trace on which judging panics, to see that its spans survive.
     #[cfg(test)]
     pub(super) panics_on: Option<TraceId>,
+}
+
+/// A trace with what the rules found in it.
+#[derive(Debug)]
+pub struct Weighed {
+    /// The trace in the one vocabulary.
+    pub scene: Scene,
+    /// What the rules measured.
+    pub rules: Vec<Measurement>,
+    before: Option<Remembered>,
+    reason: Reason,
 }
 
 /// A trace, judged.
@@ -59,6 +74,7 @@ impl Engine {
             emission: config.emission(),
             annotates,
             measures: config.metrics.any(),
+            asks: config.metrics.named_judges().next().is_some(),
             #[cfg(test)]
             panics_on: None,
         })
@@ -77,21 +93,56 @@ impl Engine {
         now: u64,
         took: &mut dyn FnMut(&'static str, std::time::Duration),
     ) -> Judged {
-        #[cfg(test)]
-        assert_ne!(Some(closing.trace), self.panics_on, "the trace that tests panic on");
         if !self.measures {
             return self.unjudged(closing, now);
         }
+        let weighed = self.weigh(closing, took);
+        self.conclude(weighed, Vec::new(), None, now)
+    }
+
+    /// Whether judges are to be asked of a trace that closed for this reason. Late spans go on at
+    /// once.
+    pub fn asks(&self, reason: Reason) -> bool {
+        self.asks && reason != Reason::Late
+    }
+
+    /// Reads a closed trace and runs the rules over it. `took` as in [`Engine::judge`].
+    pub fn weigh(
+        &self,
+        closing: Closing,
+        took: &mut dyn FnMut(&'static str, std::time::Duration),
+    ) -> Weighed {
+        #[cfg(test)]
+        assert_ne!(Some(closing.trace), self.panics_on, "the trace that tests panic on");
         let tree = Tree::new(closing.trace, closing.spans);
         let scene = self.recogniser.scene(tree, &in_order(closing.logs), closing.incomplete);
         let mut since = Instant::now();
-        let measurements = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {
+        let rules = measure::catalog::run_each(&scene, &self.settings, &mut |metric| {
             let done = Instant::now();
             took(metric, done - since);
             since = done;
         });
+        Weighed { scene, rules, before: closing.before, reason: closing.reason }
+    }
+
+    /// What questions to judges rest on.
+    pub fn sight<'a>(&'a self, weighed: &'a Weighed) -> Sight<'a> {
+        Sight { scene: &weighed.scene, settings: &self.settings, rules: &weighed.rules }
+    }
+
+    /// The verdicts of a trace, with what judges measured in it. `usage` is what they took, where
+    /// any was asked. `now` is in nanoseconds since 1970.
+    pub fn conclude(
+        &self,
+        weighed: Weighed,
+        judged: Vec<Measurement>,
+        usage: Option<Usage>,
+        now: u64,
+    ) -> Judged {
+        let Weighed { scene, rules, before, reason } = weighed;
+        let measurements = if judged.is_empty() { rules } else { settle(rules, judged) };
         let verdicts = propagate::propagate(&scene, &measurements, &self.policies);
-        let note = note(&closing.before, closing.reason, closing.incomplete, verdicts.trace.passed, now);
+        let note = Note { usage, ..note(&before, reason, scene.incomplete, verdicts.trace.passed, now) };
         Judged { scene, measurements, verdicts, note }
     }
 
@@ -155,7 +206,7 @@ fn note(
     now: u64,
 ) -> Note {
     let Some(before) = before else {
-        return Note { reason, revision: 1, passed, changed: true, incomplete, now };
+        return Note { reason, revision: 1, passed, changed: true, incomplete, now, usage: None };
     };
     let together = match (before.passed, passed) {
         (Some(a), Some(b)) => Some(a && b),
@@ -163,5 +214,5 @@ fn note(
     };
     let changed = together != before.passed;
     let revision = before.revision.max(1) + u32::from(changed);
-    Note { reason, revision, passed: together, changed, incomplete, now }
+    Note { reason, revision, passed: together, changed, incomplete, now, usage: None }
 }

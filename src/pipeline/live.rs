@@ -6,9 +6,11 @@
 //! and annotated by one configuration.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::Engine;
-use crate::assemble::Close;
+use super::asking::Panel;
+use crate::assemble::{Close, Reason};
 use crate::config::{Mode, Select, Verdict};
 
 /// One configuration in force.
@@ -17,15 +19,26 @@ pub(super) struct Live {
     pub engine: Engine,
     pub close: Close,
     pub select: Option<Select>,
+    /// The judges, where any are configured.
+    pub panel: Option<Arc<dyn Panel>>,
+    /// How long a closed trace waits for them.
+    pub max_wait: Duration,
 }
 
 impl Live {
-    pub fn new(verdict: &Verdict) -> Result<Live, String> {
+    pub fn new(verdict: &Verdict, panel: Option<Arc<dyn Panel>>) -> Result<Live, String> {
         Ok(Live {
             engine: Engine::new(verdict, verdict.mode != Mode::Shadow)?,
             close: verdict.close.clone(),
+            panel,
+            max_wait: *verdict.max_wait,
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
         })
+    }
+
+    /// Whether judges are asked of traces as they close.
+    pub fn asks(&self) -> bool {
+        self.panel.is_some() && self.engine.asks(Reason::Complete)
     }
 }
 

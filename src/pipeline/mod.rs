@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Mode, Select, Verdict};
@@ -26,7 +26,10 @@ use crate::wire::metrics;
 use crate::wire::request::{self, Group, Interner};
 use crate::wire::write::{self, Item};
 
+mod asking;
+mod conclude;
 mod durable;
+mod early;
 mod engine;
 mod live;
 mod memory;
@@ -35,6 +38,7 @@ pub mod offline;
 mod select;
 pub mod service;
 mod shard;
+mod underway;
 
 pub use engine::{Engine, Judged};
 use live::{InForce, Live};
@@ -77,12 +81,21 @@ impl Pipeline {
     ) -> Result<Arc<Pipeline>, String> {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
-        let live = InForce::new(Live::new(verdict)?);
+        let live = InForce::new(Live::new(verdict, None)?);
         let budget = Budget::new(config.memory.budget);
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
         let meter = meter::Meter::new(telemetry);
-        let hurried = AtomicBool::new(false);
-        let shared = Arc::new(Shared { live, exporters, meter, budget, shadow, hurried, journal });
+        let shared = Arc::new(Shared {
+            live,
+            exporters,
+            meter,
+            budget,
+            shadow,
+            hurried: AtomicBool::new(false),
+            hurry: Notify::new(),
+            leaving: AtomicBool::new(false),
+            journal,
+        });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared)).collect();
         Ok(Arc::new(Pipeline {
@@ -101,7 +114,7 @@ impl Pipeline {
     /// # Errors
     /// The user's additions to the map of conventions do not fit together; nothing changes then.
     pub fn take(&self, verdict: &Verdict) -> Result<(), String> {
-        self.shared.live.set(Live::new(verdict)?);
+        self.shared.live.set(Live::new(verdict, None)?);
         Ok(())
     }
 
@@ -131,6 +144,7 @@ impl Pipeline {
             return true;
         }
         self.shared.hurried.store(true, Ordering::Relaxed);
+        self.shared.hurry.notify_waiters();
         self.ended(within / 2).await
     }
 

@@ -2,35 +2,29 @@
 //! them to the exporters.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
+use super::conclude::{Case, Leaving, Waiting, conclude, is_large, judge_to_keep, weight};
 use super::durable;
-use super::engine::Judged;
+use super::early::Early;
 use super::live::{InForce, Live};
 use super::memory::{Budget, Held, SPAN_OVERHEAD};
 use super::meter::Meter;
 use super::select;
-use crate::annotate::Annotated;
+use super::underway::Underway;
 use crate::assemble::{Assembler, Closing, Reason, Remembered};
-use crate::export::{Exporters, Parcel};
-use crate::journal::{Claim, Journal, Sealed, Seq};
-use crate::receive::Signal;
-use crate::trace::{Attached, Span, TraceId, Tree};
+use crate::export::Exporters;
+use crate::journal::{Claim, Journal, Seq};
+use crate::trace::{Attached, Span, TraceId};
 use crate::wire::logs::GenAiRecord;
 use crate::wire::request::Group;
 
-/// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
-/// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
-const LARGE_SPANS: usize = 256;
-/// As [`LARGE_SPANS`], in bytes.
-const LARGE_BYTES: usize = 2 << 20;
 /// Large traces judged at once by one shard; the next waits. Bounds threads and memory.
 const LARGE_AT_ONCE: usize = 2;
 /// Judged traces that one shard may have on their way into the journal: enough for one write and
@@ -38,6 +32,9 @@ const LARGE_AT_ONCE: usize = 2;
 const LEAVING: usize = 256;
 /// Requests taken from the inbox before closing what is due.
 const BURST: usize = 64;
+/// What a trace that waits for judges is charged, as a multiple of its spans: it is held as bytes
+/// and as what was read of them, whose texts are most of it and stand there once.
+const READ_SHARE: usize = 2;
 /// How long to sleep at most: memory may get scarce by what other shards hold.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -60,21 +57,30 @@ pub(super) struct Shared {
     pub meter: Meter,
     pub budget: Arc<Budget>,
     pub shadow: bool,
-    /// Shutdown runs out of time: traces go on unjudged.
+    /// Shutdown runs out of time: traces go on unjudged, ...
     pub hurried: AtomicBool,
+    /// ... and traces that wait for judges wait no longer. Also told when memory is scarce.
+    pub hurry: Notify,
+    /// The process stops and the journal keeps what waits for judges.
+    pub leaving: AtomicBool,
     pub journal: Option<Arc<Journal>>,
 }
 
-/// A judged trace whose verdict is about to be kept, with what it was judged by.
-pub(super) struct Leaving {
-    pub live: Arc<Live>,
-    pub tree: Tree,
-    pub sealed: Sealed,
-}
-
-impl Leaving {
-    fn verdict(&self) -> Remembered {
-        Remembered { passed: self.sealed.passed, revision: self.sealed.revision }
+impl Shared {
+    /// Returns when a trace should wait for judges no longer: after `max_wait`, or when memory is
+    /// scarce or the process stops.
+    pub async fn time_is_up(&self, max_wait: Duration) {
+        let hurry = self.hurry.notified();
+        tokio::pin!(hurry);
+        // From here on no call is missed.
+        hurry.as_mut().enable();
+        if self.hurried.load(Ordering::Relaxed) || self.leaving.load(Ordering::Relaxed) {
+            return;
+        }
+        tokio::select! {
+            () = hurry => {}
+            () = tokio::time::sleep(max_wait) => {}
+        }
     }
 }
 
@@ -83,8 +89,10 @@ pub(super) struct Shard {
     assembler: Assembler,
     /// By whose times traces open.
     live: Arc<Live>,
-    /// Large traces being judged elsewhere; each ends with what to remember of it.
-    elsewhere: JoinSet<(TraceId, Remembered)>,
+    /// Closed traces whose verdict is still being made.
+    underway: Underway,
+    /// What is asked of traces that are open.
+    early: Early,
     /// Records of the journal that hold open traces.
     kept: HashMap<TraceId, Vec<Seq>>,
     /// Judged traces on their way into the journal and to the exporters.
@@ -101,7 +109,8 @@ impl Shard {
             shared,
             assembler,
             live,
-            elsewhere: JoinSet::new(),
+            underway: Underway::default(),
+            early: Early::default(),
             kept: HashMap::new(),
             leaving: JoinSet::new(),
             gauged: (0, 0, 0),
@@ -116,7 +125,8 @@ impl Shard {
         tokio::pin!(timer);
         loop {
             let latest = Instant::now() + IDLE;
-            let due = self.assembler.next_deadline().map_or(latest, |at| at.min(latest));
+            let next = [self.assembler.next_deadline(), self.early.next(&self.live)];
+            let due = next.into_iter().flatten().fold(latest, Instant::min);
             if timer.deadline().into_std() != due {
                 timer.as_mut().reset(due.into());
             }
@@ -131,16 +141,21 @@ impl Shard {
                     }
                 }
                 () = &mut timer => {}
-                Some(done) = self.elsewhere.join_next() => self.remember(done),
+                Some((trace, verdict)) = self.underway.next() => self.through(trace, verdict).await,
                 Some(done) = self.leaving.join_next() => left(done),
             }
             self.close_due().await;
+            self.early.look(&mut self.assembler, &self.live, Instant::now());
             self.gauge();
             self.relieve().await;
             self.give_up_unused();
         }
         match self.shared.journal {
-            Some(_) => self.settle().await,
+            Some(_) => {
+                self.shared.leaving.store(true, Ordering::Relaxed);
+                self.shared.hurry.notify_waiters();
+                self.settle().await;
+            }
             None => self.flush().await,
         }
     }
@@ -195,6 +210,7 @@ impl Shard {
         if excess == 0 {
             return;
         }
+        self.shared.hurry.notify_waiters();
         for closing in self.assembler.relieve(excess, Instant::now()) {
             self.conclude(closing).await;
         }
@@ -212,8 +228,8 @@ impl Shard {
 
     /// Waits for what has been judged to reach the exporters' queues.
     async fn settle(&mut self) {
-        while let Some(done) = self.elsewhere.join_next().await {
-            self.remember(done);
+        while let Some((trace, verdict)) = self.underway.next().await {
+            self.through(trace, verdict).await;
         }
         while let Some(done) = self.leaving.join_next().await {
             left(done);
@@ -238,44 +254,69 @@ impl Shard {
         if self.kept.len() <= self.assembler.traces() {
             return;
         }
-        let open = &self.assembler;
-        let unused = self.kept.extract_if(|trace, _| !open.is_open(*trace));
+        let (open, underway) = (&self.assembler, &self.underway);
+        let unused = self.kept.extract_if(|trace, _| !open.is_open(*trace) && !underway.is_of(*trace));
         let claims =
             unused.flat_map(|(trace, all)| all.into_iter().map(move |seq| (seq, Claim::Trace(trace))));
         journal.release(claims.collect());
     }
 
     async fn conclude(&mut self, mut closing: Closing) {
+        let trace = closing.trace;
+        let weight = weight(&closing);
         if closing.reason == Reason::Late {
-            // Other late spans of the trace may have been judged since these were set aside.
-            closing.before = self.assembler.remembered(closing.trace).or(closing.before);
-        }
-        let of = self.kept.remove(&closing.trace).unwrap_or_default();
-        let bytes: usize = closing.spans.iter().map(|s| s.bytes.len()).sum();
-        if closing.spans.len() <= LARGE_SPANS && bytes <= LARGE_BYTES {
-            if let Some(journal) = &self.shared.journal {
-                let leaving = judge_to_keep(&self.shared, closing, &of);
-                self.assembler.remember(leaving.sealed.trace, leaving.verdict());
-                let (shared, journal) = (Arc::clone(&self.shared), Arc::clone(journal));
-                return self.leave(shared, journal, leaving).await;
+            if self.underway.is_of(trace) {
+                let held = self.shared.budget.hold(weight);
+                return self.underway.keep_behind(closing, held);
             }
-            let (trace, verdict) = conclude(&self.shared, closing).await;
+            // Other late spans of the trace may have been judged since these were set aside.
+            closing.before = self.assembler.remembered(trace).or(closing.before);
+        }
+        let of = self.kept.remove(&trace).unwrap_or_default();
+        let live = self.shared.live.get();
+        if let Some(panel) = live.panel.clone().filter(|_| live.engine.asks(closing.reason)) {
+            let held = self.shared.budget.hold(weight.saturating_mul(READ_SHARE));
+            let spent = self.early.spent_on(trace);
+            let waiting = Waiting { shared: Arc::clone(&self.shared), live, panel, spent, of };
+            return self.underway.waiting(trace, async move {
+                let _held = held;
+                waiting.conclude(closing).await
+            });
+        }
+        if is_large(&closing) {
+            self.underway.room(LARGE_AT_ONCE).await;
+            let shared = Arc::clone(&self.shared);
+            let held = shared.budget.hold(weight);
+            let runtime = tokio::runtime::Handle::current();
+            return self.underway.large(trace, move || {
+                let _held = held;
+                Some(runtime.block_on(conclude(&shared, &live, Case::Closed(closing), of)))
+            });
+        }
+        let case = Case::Closed(closing);
+        if let Some(journal) = &self.shared.journal {
+            let leaving = judge_to_keep(&self.shared, &live, case, of);
+            self.assembler.remember(trace, leaving.verdict());
+            let (shared, journal) = (Arc::clone(&self.shared), Arc::clone(journal));
+            return self.leave(shared, journal, leaving).await;
+        }
+        let verdict = conclude(&self.shared, &live, case, of).await;
+        self.assembler.remember(trace, verdict);
+    }
+
+    /// A trace's verdict is there: late spans that stayed behind follow.
+    async fn through(&mut self, trace: TraceId, verdict: Option<Remembered>) {
+        if let Some(verdict) = verdict {
             self.assembler.remember(trace, verdict);
+        }
+        let behind = self.underway.release(trace);
+        if verdict.is_none() && self.shared.leaving.load(Ordering::Relaxed) {
+            // The journal has them all.
             return;
         }
-        while self.elsewhere.len() >= LARGE_AT_ONCE {
-            match self.elsewhere.join_next().await {
-                Some(done) => self.remember(done),
-                None => break,
-            }
+        for (closing, _held) in behind {
+            Box::pin(self.conclude(closing)).await;
         }
-        let shared = Arc::clone(&self.shared);
-        let held = shared.budget.hold(bytes + closing.spans.len() * SPAN_OVERHEAD);
-        let runtime = tokio::runtime::Handle::current();
-        self.elsewhere.spawn_blocking(move || {
-            let _held = held;
-            runtime.block_on(conclude_elsewhere(&shared, closing, of))
-        });
     }
 
     /// Sends a judged trace on, its verdict written first, while others are judged.
@@ -295,13 +336,6 @@ impl Shard {
         });
     }
 
-    fn remember(&mut self, done: Result<(TraceId, Remembered), tokio::task::JoinError>) {
-        match done {
-            Ok((trace, verdict)) => self.assembler.remember(trace, verdict),
-            Err(error) => tracing::error!(%error, "judging a trace ended abnormally; this is a bug"),
-        }
-    }
-
     /// Adds to the shared gauges by how much this shard's share has changed.
     fn gauge(&mut self) {
         let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
@@ -316,75 +350,6 @@ fn left(done: Result<(), tokio::task::JoinError>) {
     if let Err(error) = done {
         tracing::error!(%error, "sending a trace on ended abnormally; this is a bug");
     }
-}
-
-/// Judges a trace whose verdict is to be kept before it goes out.
-fn judge_to_keep(shared: &Shared, closing: Closing, of: &[Seq]) -> Leaving {
-    let trace = closing.trace;
-    judged(shared, closing, |live, judged| {
-        let existing = judged.scene.tree.spans.iter().filter(|span| span.has_verdict).count();
-        shared.meter.judged(&judged, existing);
-        let marks = live.engine.marks(&judged);
-        let (passed, revision) = (judged.note.passed, judged.note.revision);
-        let sealed = durable::sealed(trace, of.to_vec(), passed, revision, shared.shadow, marks);
-        Leaving { live: Arc::clone(live), tree: judged.scene.tree, sealed }
-    })
-}
-
-async fn conclude_elsewhere(shared: &Shared, closing: Closing, of: Vec<Seq>) -> (TraceId, Remembered) {
-    let Some(journal) = &shared.journal else { return conclude(shared, closing).await };
-    let began = Instant::now();
-    let leaving = judge_to_keep(shared, closing, &of);
-    let remembered = (leaving.sealed.trace, leaving.verdict());
-    durable::conclude(shared, journal, leaving).await;
-    shared.meter.exported(began.elapsed());
-    remembered
-}
-
-/// Judges, annotates and sends one trace on.
-async fn conclude(shared: &Shared, closing: Closing) -> (TraceId, Remembered) {
-    let began = Instant::now();
-    let trace = closing.trace;
-    let spans = closing.spans.len() as u64;
-    let (verdict, annotated) = judge(shared, closing);
-    if !shared.shadow {
-        debug_assert_eq!(annotated.spans.iter().map(|p| p.items).sum::<u64>(), spans);
-        let parcel = Parcel { signal: Signal::Traces, pieces: annotated.spans, trace: Some(trace) };
-        shared.exporters.send(parcel).await;
-    }
-    if !annotated.events.is_empty() {
-        let parcel = Parcel { signal: Signal::Logs, pieces: annotated.events, trace: Some(trace) };
-        shared.exporters.send(parcel).await;
-    }
-    shared.meter.exported(began.elapsed());
-    (trace, verdict)
-}
-
-/// What goes out for a closed trace.
-fn judge(shared: &Shared, closing: Closing) -> (Remembered, Annotated) {
-    judged(shared, closing, |live, judged| {
-        let annotated = live.engine.annotate(&judged);
-        shared.meter.judged(&judged, annotated.existing);
-        (Remembered { passed: judged.note.passed, revision: judged.note.revision }, annotated)
-    })
-}
-
-/// A closed trace judged, and `write` of it. Its content is a stranger's: should judging it panic,
-/// its spans go on unjudged, and so do those of traces for which shutdown leaves no time.
-fn judged<T>(shared: &Shared, closing: Closing, write: impl Fn(&Arc<Live>, Judged) -> T) -> T {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let live = shared.live.get();
-    let spare = closing.clone();
-    if !shared.hurried.load(Ordering::Relaxed) {
-        let took = &mut |metric, time| shared.meter.took(metric, time);
-        let judged = catch_unwind(AssertUnwindSafe(|| write(&live, live.engine.judge(closing, now, took))));
-        if let Ok(judged) = judged {
-            return judged;
-        }
-        tracing::error!(trace = %spare.trace, "judging this trace panicked; it goes on unjudged. This is a bug");
-    }
-    shared.meter.unjudged();
-    write(&live, live.engine.unjudged(spare, now))
 }
 
 #[cfg(test)]

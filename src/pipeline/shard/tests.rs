@@ -45,13 +45,15 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
     let telemetry = Telemetry::new();
     let mut shared = Shared {
-        live: InForce::new(Live::new(&config.verdict).unwrap()),
+        live: InForce::new(Live::new(&config.verdict, None).unwrap()),
         exporters: Arc::clone(&exporters),
         meter: Meter::new(Arc::clone(&telemetry)),
         budget: Budget::new(config.memory.budget),
         shadow: false,
         journal: None,
         hurried: AtomicBool::new(false),
+        hurry: Notify::new(),
+        leaving: AtomicBool::new(false),
     };
     change(&mut shared, &config.verdict);
     let budget = Arc::clone(&shared.budget);
@@ -69,7 +71,7 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
 #[tokio::test]
 async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
     let (out, telemetry) = export(|shared, verdict| {
-        let mut live = Live::new(verdict).unwrap();
+        let mut live = Live::new(verdict, None).unwrap();
         live.engine.panics_on = Some(TraceId([2; 16]));
         shared.live.set(live);
     })

@@ -1,0 +1,115 @@
+//! Rounds driven by hand, with a metric that asks twice.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::measure::question::{Form, Opinion, Prompt};
+use crate::measure::sample::{Sample, llm};
+use crate::measure::{Measured, Usage, Value};
+
+/// Asks two things, then a third, and passes when all are answered.
+struct Thrice;
+
+fn question(key: &str) -> Question {
+    let form = Form { name: "any", schema: json!({"type": "object"}), score: None };
+    let prompt = Prompt { system: Arc::from("judge"), user: Arc::from(key) };
+    Question { key: key.to_owned(), prompt, form: Arc::new(form) }
+}
+
+impl Metric for Thrice {
+    fn name(&self) -> &'static str {
+        "completeness"
+    }
+    fn need(&self) -> Need {
+        Need::Parent
+    }
+    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
+        let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
+        match keys[..] {
+            [] => Step::Ask(vec![question("b"), question("a")]),
+            ["a", "b"] => Step::Ask(vec![question("c")]),
+            ["a", "b", "c"] => {
+                let measured = Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() };
+                Step::Done(vec![anchors::measured(view.at, self.name(), measured)])
+            }
+            _ => panic!("answers in order, none missing: {keys:?}"),
+        }
+    }
+}
+
+/// Never satisfied.
+struct Endless;
+
+impl Metric for Endless {
+    fn name(&self) -> &'static str {
+        "tool_abuse"
+    }
+    fn need(&self) -> Need {
+        Need::Trace
+    }
+    fn step(&self, _: &View<'_>, answers: &[Answer]) -> Step {
+        Step::Ask(vec![question(&format!("{:03}", answers.len()))])
+    }
+}
+
+fn answer(ask: &Ask) -> Answer {
+    let opinion = Opinion { value: json!({}), weighted: None, judge: Arc::from("m/1") };
+    Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
+}
+
+fn two_spans() -> Scene {
+    let mut sample = Sample::new();
+    let root = sample.span(None, llm(Vec::new(), "one"));
+    sample.span(Some(root), llm(Vec::new(), "two"));
+    sample.scene()
+}
+
+fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
+    std::iter::from_fn(|| rounds.next(sight)).collect()
+}
+
+#[test]
+fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
+    let (scene, settings) = (two_spans(), Settings::default());
+    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, |_, at| at == 0);
+    let first = all_asked(&mut rounds, sight);
+    assert_eq!(first.len(), 2);
+    rounds.answer(first[0].ticket, answer(&first[0]), sight);
+    assert!(rounds.next(sight).is_none());
+    rounds.answer(first[1].ticket, answer(&first[1]), sight);
+    let second = all_asked(&mut rounds, sight);
+    assert_eq!(second.len(), 1);
+    rounds.answer(second[0].ticket, answer(&second[0]), sight);
+    let done = rounds.finish(sight, Reason::Timeout);
+    assert!(matches!(&done[..], [m] if m.outcome.as_ref().is_ok_and(|m| m.passed)));
+}
+
+#[test]
+fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
+    let (scene, settings) = (two_spans(), Settings::default());
+    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, |_, _| true);
+    let ask = rounds.next(sight).unwrap();
+    rounds.answer(ask.ticket, answer(&ask), sight);
+    let done = rounds.finish(sight, Reason::Timeout);
+    let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
+    assert_eq!(reasons, [(0, Err(Reason::Timeout)), (1, Err(Reason::Timeout))]);
+}
+
+#[test]
+fn a_metric_that_asks_without_end_is_stopped() {
+    let (scene, settings) = (two_spans(), Settings::default());
+    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let mut rounds = Rounds::over(vec![Box::new(Endless)], sight, |_, at| at == 0);
+    let mut asked = 0;
+    while let Some(ask) = rounds.next(sight) {
+        asked += 1;
+        rounds.answer(ask.ticket, answer(&ask), sight);
+    }
+    assert_eq!(asked, MAX_ROUNDS);
+    let done = rounds.finish(sight, Reason::Timeout);
+    assert!(matches!(&done[..], [m] if m.outcome == Err(Reason::JudgeError)));
+}

@@ -1,0 +1,198 @@
+//! One closed trace: judged, annotated and sent on.
+//!
+//! In: a closed trace, or one that judges have been heard on. Out: its spans with their verdicts, to
+//! the exporters (with a journal the verdict goes there first), and what to remember of it. Its
+//! content is a stranger's: should judging it panic, its spans go on unjudged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::asking::{Panel, Said, Whose, ask_all, guarded};
+use super::durable;
+use super::engine::{Judged, Weighed};
+use super::live::Live;
+use super::memory::SPAN_OVERHEAD;
+use super::select;
+use super::shard::Shared;
+use crate::annotate::Annotated;
+use crate::assemble::{Closing, Remembered};
+use crate::export::Parcel;
+use crate::journal::{Journal, Sealed, Seq};
+use crate::measure::Usage;
+use crate::receive::Signal;
+use crate::trace::Tree;
+
+/// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
+/// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
+const LARGE_SPANS: usize = 256;
+/// As [`LARGE_SPANS`], in bytes.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// How a trace comes to its verdict.
+pub(super) enum Case {
+    /// By rules alone.
+    Closed(Closing),
+    /// With what judges said of it.
+    Heard(Box<Heard>),
+}
+
+pub(super) struct Heard {
+    closing: Closing,
+    weighed: Weighed,
+    said: Said,
+}
+
+/// A judged trace whose verdict is about to be kept, with what it was judged by.
+pub(super) struct Leaving {
+    pub live: Arc<Live>,
+    pub tree: Tree,
+    pub sealed: Sealed,
+}
+
+impl Leaving {
+    pub fn verdict(&self) -> Remembered {
+        Remembered { passed: self.sealed.passed, revision: self.sealed.revision }
+    }
+}
+
+fn bytes(closing: &Closing) -> usize {
+    closing.spans.iter().map(|span| span.bytes.len()).sum()
+}
+
+/// What a closed trace is charged.
+pub(super) fn weight(closing: &Closing) -> usize {
+    bytes(closing) + closing.spans.len() * SPAN_OVERHEAD
+}
+
+pub(super) fn is_large(closing: &Closing) -> bool {
+    closing.spans.len() > LARGE_SPANS || bytes(closing) > LARGE_BYTES
+}
+
+/// Judges, annotates and sends one trace on.
+pub(super) async fn conclude(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Remembered {
+    let began = Instant::now();
+    let verdict = match &shared.journal {
+        Some(journal) => keep_and_send(shared, live, case, of, journal).await,
+        None => send(shared, live, case).await,
+    };
+    shared.meter.exported(began.elapsed());
+    verdict
+}
+
+async fn keep_and_send(
+    shared: &Shared,
+    live: &Arc<Live>,
+    case: Case,
+    of: Vec<Seq>,
+    journal: &Arc<Journal>,
+) -> Remembered {
+    let leaving = judge_to_keep(shared, live, case, of);
+    let remembered = leaving.verdict();
+    durable::conclude(shared, journal, leaving).await;
+    remembered
+}
+
+async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
+    let (trace, verdict, Annotated { spans, events, .. }) = judged(shared, live, case, |judged| {
+        let annotated = live.engine.annotate(&judged);
+        shared.meter.judged(&judged, annotated.existing);
+        let tree = &judged.scene.tree;
+        debug_assert!(
+            shared.shadow || annotated.spans.iter().map(|p| p.items).sum::<u64>() == tree.len() as u64
+        );
+        (tree.id, Remembered { passed: judged.note.passed, revision: judged.note.revision }, annotated)
+    });
+    if !shared.shadow {
+        shared.exporters.send(Parcel { signal: Signal::Traces, pieces: spans, trace: Some(trace) }).await;
+    }
+    if !events.is_empty() {
+        shared.exporters.send(Parcel { signal: Signal::Logs, pieces: events, trace: Some(trace) }).await;
+    }
+    verdict
+}
+
+/// Judges a trace whose verdict is to be kept before it goes out.
+pub(super) fn judge_to_keep(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Leaving {
+    judged(shared, live, case, |judged| {
+        let tree = &judged.scene.tree;
+        let existing = tree.spans.iter().filter(|span| span.has_verdict).count();
+        shared.meter.judged(&judged, existing);
+        let marks = live.engine.marks(&judged);
+        let (passed, revision) = (judged.note.passed, judged.note.revision);
+        let sealed = durable::sealed(tree.id, of.clone(), passed, revision, shared.shadow, marks);
+        Leaving { live: Arc::clone(live), tree: judged.scene.tree, sealed }
+    })
+}
+
+/// A trace judged, and `write` of it. Should either panic, its spans go on unjudged, and so do
+/// those of traces for which shutdown leaves no time.
+fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) -> T) -> T {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let spare = match &case {
+        Case::Closed(closing) => closing.clone(),
+        Case::Heard(heard) => heard.closing.clone(),
+    };
+    if !shared.hurried.load(Ordering::Relaxed) || matches!(case, Case::Heard(_)) {
+        let took = &mut |metric, time| shared.meter.took(metric, time);
+        let judge = || match case {
+            Case::Closed(closing) => live.engine.judge(closing, now, took),
+            Case::Heard(heard) => {
+                let Heard { weighed, said, .. } = *heard;
+                live.engine.conclude(weighed, said.measurements, Some(said.usage), now)
+            }
+        };
+        if let Ok(done) = catch_unwind(AssertUnwindSafe(|| write(judge()))) {
+            return done;
+        }
+        tracing::error!(trace = %spare.trace, "judging this trace panicked; it goes on unjudged. This is a bug");
+    }
+    shared.meter.unjudged();
+    write(live.engine.unjudged(spare, now))
+}
+
+/// A trace that waits for judges.
+pub(super) struct Waiting {
+    pub shared: Arc<Shared>,
+    pub live: Arc<Live>,
+    pub panel: Arc<dyn Panel>,
+    /// What was asked of it while it was open has taken so much.
+    pub spent: Usage,
+    pub of: Vec<Seq>,
+}
+
+impl Waiting {
+    /// Judges by rules, asks, and sends on when all is answered or `max_wait` is over. `None` if the
+    /// process stops before that and the journal keeps the trace for its next start.
+    pub async fn conclude(self, closing: Closing) -> Option<Remembered> {
+        let Waiting { shared, live, panel, spent, of } = self;
+        let large = is_large(&closing);
+        let (live_too, shared_too, spare) = (Arc::clone(&live), Arc::clone(&shared), closing.clone());
+        let weigh = move || {
+            let took = &mut |metric, time| shared_too.meter.took(metric, time);
+            guarded(|| live_too.engine.weigh(spare, took))
+        };
+        let weighed = if large { tokio::task::spawn_blocking(weigh).await.ok().flatten() } else { weigh() };
+        let case = match weighed {
+            Some(weighed) => {
+                let service = closing.spans.first().and_then(|span| select::service(&span.envelope));
+                let whose = Whose { trace: closing.trace, service: service.map(Arc::from) };
+                let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);
+                let mut said = ask_all(&live.engine, &weighed, ask, shared.time_is_up(live.max_wait)).await;
+                said.usage += spent;
+                if !said.whole && shared.journal.is_some() && shared.leaving.load(Ordering::Relaxed) {
+                    return None;
+                }
+                Case::Heard(Box::new(Heard { closing, weighed, said }))
+            }
+            None => Case::Closed(closing),
+        };
+        if !large {
+            return Some(conclude(&shared, &live, case, of).await);
+        }
+        let runtime = tokio::runtime::Handle::current();
+        let done = tokio::task::spawn_blocking(move || runtime.block_on(conclude(&shared, &live, case, of)));
+        done.await.ok()
+    }
+}
