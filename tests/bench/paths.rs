@@ -200,6 +200,7 @@ fn note(closing: &Closing) -> Note {
         changed: true,
         incomplete: closing.incomplete,
         now: NOW,
+        usage: None,
     }
 }
 
