@@ -1,7 +1,11 @@
 //! The same stages without a network: recorded requests in, judged traces out.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::runtime::Runtime;
+
+use super::asking::{Panel, Whose, ask_all};
 use super::engine::{Engine, Judged};
 use super::select;
 use crate::annotate::Annotated;
@@ -20,6 +24,13 @@ pub struct Evaluation {
     prefix: String,
     now: Instant,
     unix_nanos: u64,
+    judges: Option<Asking>,
+}
+
+/// Judges, and what drives their connections.
+struct Asking {
+    panel: Arc<dyn Panel>,
+    runtime: Runtime,
 }
 
 /// One trace's result.
@@ -50,6 +61,7 @@ impl Evaluation {
             prefix: config.verdict.prefix.clone(),
             now: Instant::now(),
             unix_nanos,
+            judges: None,
         })
     }
 
@@ -93,9 +105,24 @@ impl Evaluation {
     pub fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
         for closing in closed {
-            let judged = self.engine.judge(closing, self.unix_nanos, &mut |_, _| ());
+            let judged = match &self.judges {
+                Some(asking) if self.engine.asks(closing.reason) => self.hear(closing, asking),
+                _ => self.engine.judge(closing, self.unix_nanos, &mut |_, _| ()),
+            };
             let annotated = self.engine.annotate(&judged);
             each(Evaluated { judged, annotated });
         }
+    }
+
+    /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
+    /// whatever time their own limits give them.
+    fn hear(&self, closing: Closing, asking: &Asking) -> Judged {
+        let service = closing.spans.first().and_then(|span| select::service(&span.envelope)).map(Arc::from);
+        let whose = Whose { trace: closing.trace, service };
+        let weighed = self.engine.weigh(closing, &mut |_, _| ());
+        let ask = |ask| Arc::clone(&asking.panel).ask(whose.clone(), ask);
+        let all = ask_all(&self.engine, &weighed, ask, std::future::pending());
+        let said = asking.runtime.block_on(all);
+        self.engine.conclude(weighed, said.measurements, Some(said.usage), self.unix_nanos)
     }
 }
