@@ -3,7 +3,7 @@
 use super::encoded::{Encoded, Fixed};
 use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
 use crate::assemble::Reason;
-use crate::measure::{Finding, Measurement, Severity, Value};
+use crate::measure::{self, Detail, Finding, Measurement, Severity, Value};
 use crate::propagate::{Verdict, Verdicts};
 use crate::recognise::Scene;
 use crate::trace::Idx;
@@ -106,6 +106,7 @@ impl<'a> Writer<'a> {
             Err(reason) => {
                 self.say(out, m.metric, "result", Fixed::Word("unmeasured"));
                 self.say(out, m.metric, "reason", Fixed::Word(reason.as_str()));
+                self.details(out, m);
                 return;
             }
         };
@@ -123,6 +124,24 @@ impl<'a> Writer<'a> {
                 self.put(out, &[m.metric, "normalized"], Plain::Double(normalized));
             }
             self.put(out, &[m.metric, "judge"], Plain::Str(&m.judge));
+        }
+        self.details(out, m);
+    }
+
+    fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
+        for Detail { key, value } in &m.details {
+            match value {
+                measure::Plain::Text(text) => self.put(out, &[key], Plain::Str(text)),
+                measure::Plain::Number(number) => self.put(out, &[key], Plain::Double(*number)),
+                measure::Plain::Count(n) => {
+                    self.put(out, &[key], Plain::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
+                }
+                measure::Plain::Flag(flag) => self.put(out, &[key], Plain::Bool(*flag)),
+                measure::Plain::Texts(texts) => {
+                    let cut = &texts[..texts.len().min(MAX_ITEMS)];
+                    self.put(out, &[key], Plain::Strs(&strs(cut)));
+                }
+            }
         }
     }
 

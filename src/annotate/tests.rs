@@ -28,7 +28,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
 
 fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Finding>), Why>) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
-    Measurement { at, metric, outcome, judge: "rules/1".into() }
+    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new() }
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.

@@ -29,7 +29,8 @@ pub(super) const SHAPE: &str = r#"{
       "score" | "label" | "value": ...,    one of them, only if measured
       "findings": [{ "rationale": "...", "quote": "...", "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
-                     "origin": "span id" | null }]
+                     "origin": "span id" | null }],
+      "details": { "path.harmful_call.state": "...", ... }   only where a metric has more to say
     }]
   }]
 }"#;
@@ -127,7 +128,21 @@ fn measurement(scene: &Scene, m: &Measurement) -> Value {
             put("reason", reason.as_str().into());
         }
     }
+    if !m.details.is_empty() {
+        let details = m.details.iter().map(|d| (d.key.to_owned(), plain(&d.value)));
+        put("details", Value::Object(details.collect()));
+    }
     Value::Object(out)
+}
+
+fn plain(value: &measure::Plain) -> Value {
+    match value {
+        measure::Plain::Text(text) => text.as_str().into(),
+        measure::Plain::Number(number) => (*number).into(),
+        measure::Plain::Count(n) => (*n).into(),
+        measure::Plain::Flag(flag) => (*flag).into(),
+        measure::Plain::Texts(texts) => texts.as_slice().into(),
+    }
 }
 
 fn finding(scene: &Scene, f: &Finding) -> Value {

@@ -209,6 +209,32 @@ pub struct Measurement {
     pub outcome: Result<Measured, Reason>,
     /// Which judge answered: `rules/1`, or a model and prompt hash.
     pub judge: Cow<'static, str>,
+    /// What else there is to say, each as an attribute of its own.
+    pub details: Vec<Detail>,
+}
+
+/// One more attribute of a measurement.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Detail {
+    /// The whole key after the prefix, as in `checklist.items`.
+    pub key: &'static str,
+    /// The value.
+    pub value: Plain,
+}
+
+/// The value of a [`Detail`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum Plain {
+    /// A text; whoever makes it bounds it.
+    Text(String),
+    /// A quantity.
+    Number(f64),
+    /// A count.
+    Count(u64),
+    /// A yes or no.
+    Flag(bool),
+    /// A list; written are the first hundred.
+    Texts(Vec<String>),
 }
 
 /// The measured side of a [`Measurement`].

@@ -50,6 +50,8 @@ pub struct Question {
     pub prompt: Prompt,
     /// The shape that an answer must have.
     pub form: Arc<Form>,
+    /// Who is to answer, by name; where empty, the judges of the metric.
+    pub judges: Vec<String>,
 }
 
 /// What one judge said, in one sample.

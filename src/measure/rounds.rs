@@ -131,12 +131,10 @@ impl Rounds {
                 let (at, metric) = (open.at, metric.name());
                 open.round += 1;
                 open.waiting = questions.len();
-                self.ready.extend(questions.into_iter().map(|question| Ask {
-                    ticket,
-                    at,
-                    metric,
-                    question,
-                    judges: judges.clone(),
+                self.ready.extend(questions.into_iter().map(|mut question| {
+                    let own = std::mem::take(&mut question.judges);
+                    let judges = if own.is_empty() { judges.clone() } else { own };
+                    Ask { ticket, at, metric, question, judges }
                 }));
                 self.open.insert(ticket, open);
             }

@@ -183,6 +183,7 @@ fn made_up(at: usize) -> [Measurement; 2] {
         metric,
         outcome: Ok(Measured { value, passed: true, findings: Vec::new() }),
         judge: "rules/1".into(),
+        details: Vec::new(),
     };
     [value("instruction_following", Measure::Score(5.0)), value("error_detection", Measure::Label("valid"))]
 }

@@ -15,7 +15,7 @@ struct Thrice;
 fn question(key: &str) -> Question {
     let form = Form { name: "any", schema: json!({"type": "object"}), score: None };
     let prompt = Prompt { system: Arc::from("judge"), user: Arc::from(key) };
-    Question { key: key.to_owned(), prompt, form: Arc::new(form) }
+    Question { key: key.to_owned(), prompt, form: Arc::new(form), judges: Vec::new() }
 }
 
 impl Metric for Thrice {
