@@ -87,6 +87,17 @@ impl Confusion {
     }
 }
 
+impl Confusion {
+    /// Cohen's kappa of prediction and truth: the agreement beyond what their habits give. 0 for
+    /// one that always says the same; `None` where both do.
+    pub fn kappa(&self) -> Option<f64> {
+        let of = |part: usize| share(part, self.total());
+        let (said, is) = (of(self.tp + self.fp), of(self.tp + self.fn_));
+        let chance = said * is + (1.0 - said) * (1.0 - is);
+        (self.total() > 0 && chance < 1.0).then(|| (self.accuracy() - chance) / (1.0 - chance))
+    }
+}
+
 /// `part` of `whole`; 0 of nothing.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -107,6 +118,20 @@ mod tests {
         assert!(close(t.precision(), 0.7632) && close(t.recall(), 0.8286), "{t:?}");
         assert!(close(t.f1(), 0.7945) && close(t.f(2.0), 0.8146), "{t:?}");
         assert!(close(c.accuracy(), 0.7865), "{c:?}");
+    }
+
+    #[test]
+    fn kappa_of_the_textbook_tables() {
+        // Fifty grant proposals; then two tables with one observed agreement and other habits.
+        for ([tp, fp, fn_, tn], known) in
+            [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
+        {
+            let got = Confusion { tp, fp, fn_, tn }.kappa();
+            assert!(got.is_some_and(|k| close(k, known)), "{got:?}");
+        }
+        assert_eq!(Confusion { tp: 3, ..Confusion::default() }.kappa(), None);
+        assert_eq!(Confusion { tp: 3, fp: 2, ..Confusion::default() }.kappa(), Some(0.0));
+        assert_eq!(Confusion::default().kappa(), None);
     }
 
     #[test]

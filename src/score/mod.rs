@@ -6,9 +6,19 @@
 //! | file | what it computes |
 //! |---|---|
 //! | [`counts`] | precision, recall, F1, F2, accuracy |
+//! | [`correlation`] | Pearson, Spearman |
+//! | [`alpha`] | Krippendorff's alpha |
+//! | [`agreement`] | a judge's scores against people's, Cohen's kappa |
+//! | [`similarity`] | likeness of texts by their words |
+//! | [`consistency`] | a judge against itself |
 //! | [`bootstrap`] | intervals by drawing traces again |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
 
+pub mod agreement;
+pub mod alpha;
 pub mod bootstrap;
+pub mod consistency;
+pub mod correlation;
 pub mod counts;
+pub mod similarity;
 pub mod trail;

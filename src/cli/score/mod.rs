@@ -4,6 +4,7 @@
 //! reading and printing is here; every figure is made in [`crate::score`].
 
 mod files;
+mod table;
 mod tables;
 mod trail;
 

@@ -1,107 +1,134 @@
-//! Figures as tables for people and as JSON for programs.
-
-use std::fmt::Write;
+//! `score trail`'s result: as tables for people, as JSON for programs.
 
 use serde_json::{Value, json};
 
+use super::table::{Table, figure, maybe};
+use super::trail::Scored;
 use crate::score::bootstrap::Interval;
-use crate::score::counts::Tally;
+use crate::score::counts::{Confusion, Tally};
 use crate::score::trail::Benchmark;
+use crate::score::trail::annotation::RATINGS;
 use crate::score::trail::benchmark::{IMPACTS, ImpactRow, Intervals};
+use crate::score::trail::ratings::Correlated;
 
-/// The benchmark's figures as text.
-pub(super) fn benchmark(b: &Benchmark, i: &Intervals) -> String {
-    let mut out = String::new();
-    let t = &mut out;
-    line(
-        t,
-        format_args!(
-            "traces {}   predicted spans {}   gold spans {}",
-            b.traces, b.location.predicted, b.location.gold
-        ),
-    );
-    line(t, format_args!(""));
-    line(t, format_args!("{:<10}{:>22}{:>22}{:>22}", "", "precision", "recall", "F1"));
-    for (name, tally, intervals) in [("location", &b.location, &i.location), ("joint", &b.joint, &i.joint)] {
-        let [p, r, f] = [tally.precision(), tally.recall(), tally.f1()]
-            .into_iter()
-            .zip(intervals)
-            .map(|(figure, interval)| with_interval(figure, *interval))
-            .collect::<Vec<_>>()
-            .try_into()
-            .unwrap_or_default();
-        line(t, format_args!("{name:<10}{p:>22}{r:>22}{f:>22}"));
-    }
-    line(t, format_args!(""));
-    line(
-        t,
-        format_args!("category F1, weighted by support  {}", with_interval(b.category_f1, i.category_f1)),
-    );
-    line(t, format_args!("category F1, macro                {:.3}", b.macro_f1));
-    line(
-        t,
-        format_args!(
-            "benchmark's means over traces: location {:.4} (recall), joint {:.4} (recall)",
-            b.location_mean, b.joint_mean
-        ),
-    );
-    line(t, format_args!("in brackets: 95 % intervals, traces drawn again"));
-    categories(t, b);
-    impacts(t, b);
-    out
+/// Everything as text.
+pub(super) fn table(s: &Scored) -> String {
+    let mut parts = vec![headline(&s.figures, &s.intervals), categories(&s.figures), impacts(&s.figures)];
+    parts.push(ratings(&s.ratings));
+    parts.extend(s.roots.as_ref().map(|by_policy| roots(by_policy)));
+    parts.join("\n")
 }
 
-fn categories(t: &mut String, b: &Benchmark) {
-    line(t, format_args!(""));
-    line(t, format_args!("{:<34}{:^33}{:^33}", "", "traces that have it", "spans that have it"));
-    let head = format!("{:>6}{:>6}{:>7}{:>7}{:>7}", "gold", "pred", "P", "R", "F1");
-    line(t, format_args!("{:<34}{head}{head}", "category"));
+fn headline(b: &Benchmark, i: &Intervals) -> String {
+    let mut t = Table::new(["", "precision", "recall", "F1", "predicted", "gold"]);
+    for (name, of, [p, r, f]) in [("location", &b.location, i.location), ("joint", &b.joint, i.joint)] {
+        let figures = [figure(of.precision(), p), figure(of.recall(), r), figure(of.f1(), f)];
+        let counts = [of.predicted.to_string(), of.gold.to_string()];
+        t.row([name.to_owned()].into_iter().chain(figures).chain(counts));
+    }
+    format!(
+        "{} traces; in brackets 95 % intervals, traces drawn again\n\n{}\n\
+         category F1, weighted by support   {}\n\
+         category F1, macro                 {:.3}\n\
+         benchmark's means (recall a trace) location {:.4}, joint {:.4}\n",
+        b.traces,
+        t.render(),
+        figure(b.category_f1, i.category_f1),
+        b.macro_f1,
+        b.location_mean,
+        b.joint_mean,
+    )
+}
+
+fn categories(b: &Benchmark) -> String {
+    let mut t = Table::new(["category", "traces", "said", "P", "R", "F1", "| spans", "said", "P", "R", "F1"]);
     for row in &b.categories {
         let of = |x: &Tally| {
-            format!("{:>6}{:>6}{:>7.3}{:>7.3}{:>7.3}", x.gold, x.predicted, x.precision(), x.recall(), x.f1())
+            let counts = [x.gold, x.predicted].map(|n| n.to_string());
+            let shares = [x.precision(), x.recall(), x.f1()].map(|f| figure(f, None));
+            counts.into_iter().chain(shares)
         };
-        line(t, format_args!("{:<34}{}{}", row.category.as_str(), of(&row.traces), of(&row.joint)));
+        t.row([row.category.as_str().to_owned()].into_iter().chain(of(&row.traces)).chain(of(&row.joint)));
     }
+    t.render()
 }
 
-fn impacts(t: &mut String, b: &Benchmark) {
-    line(t, format_args!(""));
-    line(t, format_args!("{:<10}{:>8}{:>10}{:>10}{:>10}", "impact", "errors", "named", "located", "both"));
+fn impacts(b: &Benchmark) -> String {
+    let mut t = Table::new(["impact", "errors", "named", "located", "both"]);
     for (name, row) in rows(b) {
-        let [named, located, joint] = row.shares();
-        line(t, format_args!("{name:<10}{:>8}{named:>10.3}{located:>10.3}{joint:>10.3}", row.errors));
+        let shares = row.shares().map(|f| figure(f, None));
+        t.row([name.to_owned(), row.errors.to_string()].into_iter().chain(shares));
     }
+    t.render()
 }
 
 fn rows(b: &Benchmark) -> impl Iterator<Item = (&'static str, &ImpactRow)> {
     IMPACTS.into_iter().chain(["other"]).zip(&b.impacts).filter(|(_, row)| row.errors > 0)
 }
 
-fn line(t: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(t, "{text}");
-}
-
-fn with_interval(figure: f64, interval: Option<Interval>) -> String {
-    match interval {
-        Some(Interval { low, high }) => format!("{figure:.3} [{low:.3} {high:.3}]"),
-        None => format!("{figure:.3}"),
+fn ratings(correlated: &[Correlated; 5]) -> String {
+    let mut t = Table::new(["trace score, ours : theirs", "traces", "Pearson", "Spearman"]);
+    let mut notes = String::new();
+    for (name, c) in RATINGS.into_iter().zip(correlated) {
+        t.row([name.to_owned(), c.traces.to_string(), maybe(c.pearson), maybe(c.spearman)]);
+        let why = match c {
+            Correlated { constant: true, .. } => "the annotators gave every trace the same",
+            Correlated { traces: 0, .. } => "not scored by both",
+            Correlated { pearson: None, .. } => "ours is the same for every trace",
+            _ => continue,
+        };
+        notes.push_str(&format!("{name}: undefined, {why}\n"));
     }
+    t.render() + &notes
 }
 
-/// The same as JSON, unrounded.
-pub(super) fn benchmark_json(b: &Benchmark, i: &Intervals) -> Value {
-    let categories: Vec<Value> = b
-        .categories
-        .iter()
-        .map(|row| json!({ "category": row.category.as_str(), "traces": tally(&row.traces), "spans": tally(&row.joint) }))
-        .collect();
-    let impacts: Vec<Value> = rows(b)
-        .map(|(name, row)| json!({ "impact": name, "errors": row.errors, "named": row.named, "located": row.located, "both": row.joint }))
-        .collect();
-    let ends = |list: &[Option<Interval>; 3]| -> Value {
-        let [p, r, f] = list.map(interval);
-        json!({ "precision": p, "recall": r, "f1": f })
+fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
+    let mut t =
+        Table::new(["root verdict : overall >= 3.5", "traces", "agrees", "kappa", "said pass", "is pass"]);
+    for (policy, c) in by_policy {
+        let (said, is) = (c.tp + c.fp, c.tp + c.fn_);
+        let figures = [figure(c.accuracy(), None), maybe(c.kappa()), said.to_string(), is.to_string()];
+        t.row([(*policy).to_owned(), c.total().to_string()].into_iter().chain(figures));
+    }
+    t.render()
+}
+
+/// Everything as JSON, unrounded.
+pub(super) fn json(s: &Scored) -> Value {
+    let mut out = benchmark_json(&s.figures, &s.intervals);
+    let ratings = RATINGS.into_iter().zip(&s.ratings).map(|(name, c)| {
+        let figures = json!({
+            "traces": c.traces, "pearson": c.pearson, "spearman": c.spearman,
+            "annotators_constant": c.constant,
+        });
+        (name.to_owned(), figures)
+    });
+    out["trace_scores"] = Value::Object(ratings.collect());
+    if let Some(by_policy) = &s.roots {
+        let roots = by_policy.iter().map(|(policy, c)| {
+            let figures = json!({
+                "agreement": c.accuracy(), "kappa": c.kappa(), "both_pass": c.tp,
+                "only_verdict_passes": c.fp, "only_annotators_pass": c.fn_, "both_fail": c.tn,
+            });
+            ((*policy).to_owned(), figures)
+        });
+        out["root_verdict"] = Value::Object(roots.collect());
+    }
+    out
+}
+
+fn benchmark_json(b: &Benchmark, i: &Intervals) -> Value {
+    let categories = b.categories.iter().map(|row| {
+        let (traces, spans) = (tally(&row.traces), tally(&row.joint));
+        json!({ "category": row.category.as_str(), "traces": traces, "spans": spans })
+    });
+    let impacts = rows(b).map(|(name, row)| {
+        let ImpactRow { errors, named, located, joint } = row;
+        json!({ "impact": name, "errors": errors, "named": named, "located": located, "both": joint })
+    });
+    let ends = |list: &[Option<Interval>; 3]| {
+        let [precision, recall, f1] = list.map(interval);
+        json!({ "precision": precision, "recall": recall, "f1": f1 })
     };
     json!({
         "traces": b.traces,
@@ -111,9 +138,13 @@ pub(super) fn benchmark_json(b: &Benchmark, i: &Intervals) -> Value {
         "category_f1_macro": b.macro_f1,
         "benchmark_location_mean": b.location_mean,
         "benchmark_joint_mean": b.joint_mean,
-        "intervals_95": { "location": ends(&i.location), "joint": ends(&i.joint), "category_f1_weighted": interval(i.category_f1) },
-        "categories": categories,
-        "impacts": impacts,
+        "intervals_95": {
+            "location": ends(&i.location),
+            "joint": ends(&i.joint),
+            "category_f1_weighted": interval(i.category_f1),
+        },
+        "categories": categories.collect::<Vec<_>>(),
+        "impacts": impacts.collect::<Vec<_>>(),
     })
 }
 
@@ -124,6 +155,6 @@ fn tally(t: &Tally) -> Value {
     })
 }
 
-fn interval(i: Option<Interval>) -> Value {
+pub(super) fn interval(i: Option<Interval>) -> Value {
     i.map_or(Value::Null, |i| json!([i.low, i.high]))
 }

@@ -10,9 +10,10 @@ use clap::Args;
 
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
 use super::{Output, files, tables};
-use crate::score::trail::annotation::Ratings;
+use crate::score::counts::Confusion;
 use crate::score::trail::benchmark::Intervals;
-use crate::score::trail::{Annotations, Benchmark, Case, find};
+use crate::score::trail::ratings::{Correlated, Roots};
+use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, ratings};
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.
@@ -57,34 +58,60 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     if gold.is_empty() {
         return Err(Failure::Usage(format!("{}: no annotations (*.json) here", args.gold.display())));
     }
-    let predicted = match &args.from {
-        Some(folder) => files::read(folder)?,
+    let (predicted, roots) = match &args.from {
+        Some(folder) => (files::read(folder)?, BTreeMap::new()),
         None => judge(args, &gold)?,
     };
     if let Some(folder) = &args.predictions {
         files::write(folder, &predicted)?;
     }
     let none = Annotations::default();
-    let cases: Vec<Case> = gold
-        .iter()
-        .map(|(name, gold)| Case::new(&gold.errors, &predicted.get(name).unwrap_or(&none).errors))
-        .collect();
+    let of = |name: &String| predicted.get(name).unwrap_or(&none);
+    let cases: Vec<Case> =
+        gold.iter().map(|(name, gold)| Case::new(&gold.errors, &of(name).errors)).collect();
+    let rated: Vec<(Ratings, Ratings)> =
+        gold.iter().map(|(name, gold)| (of(name).ratings, gold.ratings)).collect();
     let missing = gold.keys().filter(|name| !predicted.contains_key(*name)).count();
     if missing > 0 {
         tell(&format!("{missing} of {} annotated traces have no prediction; counted as empty", gold.len()));
     }
-    let (figures, intervals) = (Benchmark::of(&cases), Intervals::of(&cases));
+    let result = Scored {
+        figures: Benchmark::of(&cases),
+        intervals: Intervals::of(&cases),
+        ratings: ratings::correlate(&rated),
+        roots: (!roots.is_empty()).then(|| compare(&roots, &gold)),
+    };
     match args.output {
-        Output::Table => put(tables::benchmark(&figures, &intervals).as_bytes()),
-        Output::Json => put(format!("{:#}\n", tables::benchmark_json(&figures, &intervals)).as_bytes()),
+        Output::Table => put(tables::table(&result).as_bytes()),
+        Output::Json => put(format!("{:#}\n", tables::json(&result)).as_bytes()),
     }
 }
 
-/// Predictions by the gold file's name.
-fn judge(
-    args: &Trail,
+/// All that is told of a run.
+pub(super) struct Scored {
+    pub(super) figures: Benchmark,
+    pub(super) intervals: Intervals,
+    pub(super) ratings: [Correlated; 5],
+    /// By policy; `None` for somebody else's predictions, which carry no verdict.
+    pub(super) roots: Option<[(&'static str, Confusion); 2]>,
+}
+
+fn compare(
+    roots: &BTreeMap<String, Roots>,
     gold: &BTreeMap<String, Annotations>,
-) -> Result<BTreeMap<String, Annotations>, Failure> {
+) -> [(&'static str, Confusion); 2] {
+    let against = |of: fn(&Roots) -> Option<bool>| {
+        ratings::verdicts(
+            roots.iter().map(|(name, r)| (of(r), gold.get(name).and_then(|g| g.ratings.overall))),
+        )
+    };
+    [("existential", against(|r| r.existential)), ("outcome_relevant", against(|r| r.outcome_relevant))]
+}
+
+type Predicted = (BTreeMap<String, Annotations>, BTreeMap<String, Roots>);
+
+/// Predictions by the gold file's name.
+fn judge(args: &Trail, gold: &BTreeMap<String, Annotations>) -> Result<Predicted, Failure> {
     let config = args.config.load()?;
     // A gold file is named after its trace; where it is not, it may say which one it is about.
     let by_trace: BTreeMap<&str, &str> = gold
@@ -94,7 +121,7 @@ fn judge(
         })
         .flatten()
         .collect();
-    let mut predicted = BTreeMap::new();
+    let (mut predicted, mut roots) = (BTreeMap::new(), BTreeMap::new());
     let mut strange = 0;
     eval::each(&config, &input::find(&args.traces)?, |evaluated| {
         let (scene, measurements) = (&evaluated.judged.scene, &evaluated.judged.measurements);
@@ -103,12 +130,17 @@ fn judge(
             strange += 1;
             return;
         };
-        let errors = find::found(scene, measurements).iter().map(|f| f.annotation(scene)).collect();
-        let prediction = Annotations { trace: Some(id.clone()), errors, ratings: Ratings::default() };
+        let found = find::found(scene, measurements);
+        let prediction = Annotations {
+            trace: Some(id.clone()),
+            errors: found.iter().map(|f| f.annotation(scene)).collect(),
+            ratings: ratings::rate(scene, measurements, &found),
+        };
         predicted.insert((*name).to_owned(), prediction);
+        roots.insert((*name).to_owned(), Roots::of(scene, measurements));
     })?;
     if strange > 0 {
         tell(&format!("{strange} traces have no annotations and are not scored"));
     }
-    Ok(predicted)
+    Ok((predicted, roots))
 }

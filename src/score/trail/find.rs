@@ -32,6 +32,8 @@ use crate::trace::{Idx, Kind, SpanId};
 pub struct Found<'a> {
     /// The LLM or tool span it counts at.
     pub at: Idx,
+    /// The span that its measurement is written on.
+    pub written: Idx,
     /// Its category.
     pub category: Category,
     /// The metric that found it.
@@ -53,7 +55,7 @@ pub fn found<'a>(scene: &Scene, measurements: &'a [Measurement]) -> Vec<Found<'a
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
             let Some(at) = spans.place(m.at, finding, category) else { continue };
-            let found = Found { at, category, metric: m.metric, finding };
+            let found = Found { at, written: m.at, category, metric: m.metric, finding };
             if recurs(category) {
                 each.push(found);
                 continue;

@@ -2,13 +2,15 @@
 //!
 //! In: judged traces and what people annotated. Out: predictions in the benchmark's own shape, and
 //! how right they are. [`annotation`] reads and writes files' contents, [`label`] spells categories
-//! as the gold does, [`find`] turns findings into predictions, [`benchmark`] counts.
+//! as the gold does, [`find`] turns findings into predictions, [`benchmark`] counts,
+//! [`ratings`] makes the trace scores.
 
 pub mod annotation;
 pub mod benchmark;
 pub mod find;
 pub mod label;
+pub mod ratings;
 
-pub use annotation::{Annotation, Annotations};
+pub use annotation::{Annotation, Annotations, Ratings};
 pub use benchmark::{Benchmark, Case};
 pub use label::Label;

@@ -1,0 +1,75 @@
+//! A table for a terminal: the first column to the left, figures to the right.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::score::bootstrap::Interval;
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// Rows under a head; shorter rows end early.
+pub(in crate::cli) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(in crate::cli) fn new<const N: usize>(head: [&str; N]) -> Table {
+        Table { rows: vec![head.map(str::to_owned).to_vec()] }
+    }
+
+    pub(in crate::cli) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// With a newline after each row.
+    pub(in crate::cli) fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|r| r.get(column)).map(|c| c.width()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let blanks = " ".repeat(width.saturating_sub(cell.width()));
+                match column {
+                    0 => line.extend([cell.as_str(), &blanks]),
+                    _ => line.extend([" ".repeat(GAP).as_str(), &blanks, cell]),
+                }
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A share or coefficient, with its interval where there is one.
+pub(in crate::cli) fn figure(figure: f64, interval: Option<Interval>) -> String {
+    match interval {
+        Some(Interval { low, high }) => format!("{figure:.3} [{low:.3} {high:.3}]"),
+        None => format!("{figure:.3}"),
+    }
+}
+
+/// A figure that may be undefined.
+pub(in crate::cli) fn maybe(figure: Option<f64>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |f| format!("{f:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["name", "n", "F1"]);
+        table.row(["a long name".to_owned(), "7".to_owned(), maybe(Some(0.5))]);
+        table.row(["é".to_owned(), "1000".to_owned(), maybe(None)]);
+        table.row(["short".to_owned()]);
+        let lines =
+            ["name            n     F1", "a long name     7  0.500", "é            1000      -", "short", ""];
+        assert_eq!(table.render(), lines.join("\n"));
+    }
+}

@@ -1,0 +1,156 @@
+//! How a judge's scores agree with people's (paper 000, section 4.1.2 and tables 4, 8 and 17).
+//!
+//! In: pairs of scores on one scale, ours and theirs. Out: [`Agreement`]. Shares are from 0 to 1.
+//! Scores may lie between points of the scale: they are equal when they round to the same point
+//! (halves up), and off by one when they lie at most one point apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::alpha::{Level, alpha};
+use super::correlation::{pearson, spearman};
+use super::counts::share;
+
+/// The lowest and highest score.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scale {
+    /// The worst.
+    pub min: f64,
+    /// The best.
+    pub max: f64,
+}
+
+/// All figures of paper 000, and chance-corrected ones beside them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Agreement {
+    /// Pairs compared.
+    pub pairs: usize,
+    /// The same point of the scale.
+    pub exact: f64,
+    /// At most one point apart.
+    pub off_by_one: f64,
+    /// The same of: worst, between, best.
+    pub bucketed: f64,
+    /// Mean absolute error over the scale's range.
+    pub nmae: f64,
+    /// `None` where a side never varies.
+    pub pearson: Option<f64>,
+    /// `None` where a side never varies.
+    pub spearman: Option<f64>,
+    /// Cohen's kappa over points; `None` where chance alone agrees wholly.
+    pub kappa: Option<f64>,
+    /// Krippendorff's alpha, interval.
+    pub alpha: Option<f64>,
+}
+
+impl Agreement {
+    /// Of `(ours, theirs)`; `None` of no pairs or a scale without range.
+    pub fn of(pairs: &[(f64, f64)], scale: Scale) -> Option<Agreement> {
+        let range = scale.max - scale.min;
+        if pairs.is_empty() || !range.is_finite() || range <= 0.0 {
+            return None;
+        }
+        let count = |same: &dyn Fn(f64, f64) -> bool| {
+            share(pairs.iter().filter(|(a, b)| same(*a, *b)).count(), pairs.len())
+        };
+        let error = pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / pairs.len() as f64;
+        let points: Vec<(i64, i64)> = pairs.iter().map(|(a, b)| (point(*a), point(*b))).collect();
+        let units: Vec<Vec<f64>> = pairs.iter().map(|(a, b)| vec![*a, *b]).collect();
+        Some(Agreement {
+            pairs: pairs.len(),
+            exact: count(&|a, b| point(a) == point(b)),
+            // Rounding of tenths must not cost the last place.
+            off_by_one: count(&|a, b| (a - b).abs() <= 1.0 + 1e-9),
+            bucketed: count(&|a, b| bucket(a, scale) == bucket(b, scale)),
+            nmae: error / range,
+            pearson: pearson(pairs),
+            spearman: spearman(pairs),
+            kappa: kappa(&points),
+            alpha: alpha(&units, Level::Interval),
+        })
+    }
+}
+
+/// The point of the scale that a score stands for.
+fn point(score: f64) -> i64 {
+    (score + 0.5).floor() as i64
+}
+
+/// Worst, between, or best: judges and people mix up the points between (000, section 4.1.2).
+fn bucket(score: f64, scale: Scale) -> u8 {
+    match point(score) {
+        p if p <= point(scale.min) => 0,
+        p if p >= point(scale.max) => 2,
+        _ => 1,
+    }
+}
+
+/// Cohen's kappa: the agreement of two raters beyond what their habits alone would give.
+/// `None` of no pairs, or where both always say the same one thing.
+pub fn kappa<L: Ord + Copy>(pairs: &[(L, L)]) -> Option<f64> {
+    let n = pairs.len() as f64;
+    let mut habits: BTreeMap<L, (f64, f64)> = BTreeMap::new();
+    for (a, b) in pairs {
+        habits.entry(*a).or_default().0 += 1.0;
+        habits.entry(*b).or_default().1 += 1.0;
+    }
+    let said: BTreeSet<L> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    if said.len() < 2 {
+        return None;
+    }
+    let observed = pairs.iter().filter(|(a, b)| a == b).count() as f64 / n;
+    let expected: f64 = habits.values().map(|(a, b)| a / n * (b / n)).sum();
+    Some((observed - expected) / (1.0 - expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(cells: [usize; 4]) -> Vec<(bool, bool)> {
+        let said = [(true, true), (true, false), (false, true), (false, false)];
+        said.into_iter().zip(cells).flat_map(|(pair, times)| vec![pair; times]).collect()
+    }
+
+    #[test]
+    fn kappa_of_the_textbook_tables() {
+        // Fifty grant proposals; then two tables with one observed agreement and other habits.
+        for (cells, known) in [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
+        {
+            let got = kappa(&table(cells)).unwrap();
+            assert!((got - known).abs() < 5e-5, "{cells:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn kappa_without_variation_is_undefined() {
+        assert_eq!(kappa(&table([7, 0, 0, 0])), None);
+        assert_eq!(kappa::<i64>(&[]), None);
+        assert_eq!(kappa(&table([0, 3, 3, 0])), Some(-1.0));
+    }
+
+    #[test]
+    fn seventeen_traces_with_four_misses_on_a_range_of_two() {
+        let pairs: Vec<(f64, f64)> = (0..17)
+            .map(|i| (f64::from(i % 2), if i < 4 { f64::from(i % 2) + 1.0 } else { f64::from(i % 2) }))
+            .collect();
+        let a = Agreement::of(&pairs, Scale { min: 0.0, max: 2.0 }).unwrap();
+        assert!((a.nmae - 0.118).abs() < 5e-4, "{}", a.nmae);
+        assert!((a.exact - 13.0 / 17.0).abs() < 1e-12);
+        assert_eq!(a.off_by_one, 1.0);
+    }
+
+    #[test]
+    fn the_middle_scores_of_four_are_one_bucket() {
+        let scale = Scale { min: 0.0, max: 3.0 };
+        let a = Agreement::of(&[(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (3.0, 3.0)], scale).unwrap();
+        assert_eq!((a.exact, a.off_by_one, a.bucketed), (0.5, 1.0, 0.75));
+        let halves = Agreement::of(&[(2.5, 3.0), (1.0, 2.4)], scale).unwrap();
+        assert_eq!((halves.exact, halves.off_by_one), (0.5, 0.5));
+    }
+
+    #[test]
+    fn without_pairs_or_range_there_is_none() {
+        assert_eq!(Agreement::of(&[], Scale { min: 0.0, max: 1.0 }), None);
+        assert_eq!(Agreement::of(&[(1.0, 1.0)], Scale { min: 1.0, max: 1.0 }), None);
+    }
+}

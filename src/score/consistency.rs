@@ -1,0 +1,152 @@
+//! How much a judge agrees with itself when asked again (paper 000, section 4.1.4).
+//!
+//! In: for each metric the ratings of several independent runs over the same places. Out: for each
+//! metric Krippendorff's alpha, the spread between runs and how alike the rationales are.
+//!
+//! Scores are scaled to 0..1 beforehand. Places with fewer than two ratings take no part. The
+//! spread is the sample standard deviation of a place's runs (runs are a sample of what the judge
+//! might say), its mean over places, and the half-width of that mean's 95 % interval,
+//! 1.96 s / sqrt(n).
+
+use std::collections::BTreeMap;
+
+use super::alpha::{Level, alpha};
+use super::bootstrap::{self, Interval};
+use super::similarity::{cosine, vectors};
+
+/// One run's answer about one place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rating {
+    /// The score, scaled to 0..1.
+    pub score: f64,
+    /// Why; empty where the judge gave no reason.
+    pub rationale: String,
+}
+
+/// One metric's figures.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Consistency {
+    /// Places with at least two ratings.
+    pub places: usize,
+    /// Their ratings.
+    pub ratings: usize,
+    /// Agreement by distance; `None` where nothing varies.
+    pub alpha_interval: Option<f64>,
+    /// Its 95 % interval, places drawn again.
+    pub alpha_range: Option<Interval>,
+    /// Agreement by rank.
+    pub alpha_ordinal: Option<f64>,
+    /// Mean over places of the standard deviation between runs.
+    pub mean_deviation: f64,
+    /// Half the width of that mean's 95 % interval; `None` of one place.
+    pub half_width: Option<f64>,
+    /// Mean lexical similarity of two runs' rationales about one place; `None` where there are none.
+    pub similarity: Option<f64>,
+}
+
+impl Consistency {
+    /// Over places, each with its runs' ratings; `None` where no place has two.
+    pub fn of(places: &[Vec<Rating>]) -> Option<Consistency> {
+        let rated: Vec<&Vec<Rating>> = places.iter().filter(|runs| runs.len() > 1).collect();
+        if rated.is_empty() {
+            return None;
+        }
+        let units: Vec<Vec<f64>> = rated.iter().map(|runs| runs.iter().map(|r| r.score).collect()).collect();
+        let deviations: Vec<f64> = units.iter().map(|unit| deviation(unit)).collect();
+        let [alpha_range] = bootstrap::intervals(units.len(), |choice| {
+            let drawn: Vec<Vec<f64>> = choice.iter().filter_map(|&i| units.get(i)).cloned().collect();
+            [alpha(&drawn, Level::Interval).unwrap_or(f64::NAN)]
+        });
+        let n = rated.len() as f64;
+        Some(Consistency {
+            places: rated.len(),
+            ratings: units.iter().map(Vec::len).sum(),
+            alpha_interval: alpha(&units, Level::Interval),
+            alpha_range,
+            alpha_ordinal: alpha(&units, Level::Ordinal),
+            mean_deviation: deviations.iter().sum::<f64>() / n,
+            half_width: (rated.len() > 1).then(|| 1.96 * deviation(&deviations) / n.sqrt()),
+            similarity: likeness(&rated),
+        })
+    }
+}
+
+/// Figures of every metric: `runs[r][(metric, place)]` is what run `r` said there.
+pub fn of_runs<P: Ord + Clone>(
+    runs: &[BTreeMap<(String, P), Rating>],
+) -> BTreeMap<String, Option<Consistency>> {
+    let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<Rating>>> = BTreeMap::new();
+    for ((metric, place), rating) in runs.iter().flatten() {
+        let places = by_metric.entry(metric.clone()).or_default();
+        places.entry(place.clone()).or_default().push(rating.clone());
+    }
+    by_metric
+        .into_iter()
+        .map(|(metric, places)| (metric, Consistency::of(&places.into_values().collect::<Vec<_>>())))
+        .collect()
+}
+
+/// Sample standard deviation, of at least two values.
+fn deviation(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0)).sqrt()
+}
+
+/// Words are weighed over all rationales of the metric: within one place all say much the same.
+fn likeness(places: &[&Vec<Rating>]) -> Option<f64> {
+    let mut vectors =
+        vectors(places.iter().flat_map(|runs| runs.iter().map(|r| r.rationale.as_str()))).into_iter();
+    let mut means = Vec::new();
+    for runs in places {
+        let own: Vec<_> = vectors.by_ref().take(runs.len()).collect();
+        let pairs = (0..own.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
+        let alike: Vec<f64> = pairs.filter_map(|(i, j)| cosine(&own[i], &own[j])).collect();
+        if !alike.is_empty() {
+            means.push(alike.iter().sum::<f64>() / alike.len() as f64);
+        }
+    }
+    (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(scores: &[f64], rationale: &str) -> Vec<Rating> {
+        scores.iter().map(|&score| Rating { score, rationale: rationale.to_owned() }).collect()
+    }
+
+    #[test]
+    fn a_case_by_hand() {
+        let places =
+            [place(&[0.0, 1.0], "same words"), place(&[0.5, 0.5], "same words"), place(&[1.0], "alone")];
+        let c = Consistency::of(&places).unwrap();
+        assert_eq!((c.places, c.ratings), (2, 4));
+        // Deviations are sqrt(1/2) and 0; their own deviation is 0.5, over two places.
+        assert!((c.mean_deviation - 0.5f64.sqrt() / 2.0).abs() < 1e-12);
+        assert!((c.half_width.unwrap() - 1.96 * 0.5 / 2f64.sqrt()).abs() < 1e-12);
+        assert!((c.similarity.unwrap() - 1.0).abs() < 1e-12);
+        // Do = (2 * 1 / 1) / 4 = 0.5, De = (2 * (1 + 4 * 0.25)) / (4 * 3) = 1/3.
+        assert!((c.alpha_interval.unwrap() + 0.5).abs() < 1e-12, "{c:?}");
+    }
+
+    #[test]
+    fn runs_are_joined_by_metric_and_place() {
+        let run = |a: f64| {
+            let rating = |score: f64| Rating { score, rationale: String::new() };
+            BTreeMap::from([(("m".to_owned(), 1), rating(a)), (("m".to_owned(), 2), rating(1.0))])
+        };
+        let figures = of_runs(&[run(0.0), run(0.0), run(0.5)]);
+        let m = figures["m"].as_ref().unwrap();
+        assert_eq!((m.places, m.ratings, m.similarity), (2, 6, None));
+        assert!(m.alpha_interval.unwrap() > 0.5 && m.alpha_ordinal.unwrap() > 0.5);
+    }
+
+    #[test]
+    fn one_run_tells_nothing() {
+        assert_eq!(Consistency::of(&[place(&[1.0], "x")]), None);
+        let steady = Consistency::of(&[place(&[0.5, 0.5], ""), place(&[0.5, 0.5], "")]).unwrap();
+        assert_eq!((steady.alpha_interval, steady.mean_deviation, steady.similarity), (None, 0.0, None));
+    }
+}

@@ -1,0 +1,224 @@
+//! The benchmark's five trace scores, 1 to 5, and what they say of our verdicts.
+//!
+//! In: a judged trace's findings. Out: [`Ratings`] by a stated rule, and their correlation with the
+//! annotators'. Neither paper gives a rule; this one was chosen for its reasons, not fitted.
+//!
+//! **Rule.** Each score starts at 5 and looks at the categories that bear on it. The worst finding
+//! among them decides: high takes 3, medium 1.5, low 0.5. Each further category takes 0.25, 1 at
+//! most: a run is as good as its worst error, and many kinds of error wear it down a little more.
+//! A finding that does not touch the outcome (recovered from, or of how the work went) weighs as a
+//! low one: what annotators rate is what became of the run. Security is rated only where a metric
+//! looks at harmful calls. Overall is the mean of the scores that are there, as the benchmark's is.
+
+use super::annotation::Ratings;
+use super::find::Found;
+use crate::measure::{Category, Measurement, Severity};
+use crate::propagate::relevance::Relevance;
+use crate::propagate::{self, Policies, Policy};
+use crate::recognise::Scene;
+use crate::score::correlation::{pearson, spearman};
+use crate::score::counts::Confusion;
+
+/// The best and the worst score.
+const BEST: f64 = 5.0;
+const WORST: f64 = 1.0;
+/// What each further category takes, and all of them at most.
+const WEAR: f64 = 0.25;
+const MOST_WEAR: f64 = 1.0;
+/// An overall score from here on is a pass: the benchmark's own reading (its scale's upper half).
+pub const PASSES: f64 = 3.5;
+
+/// The metric that looks at harm.
+const HARM: &str = "path.harmful_call";
+
+fn takes(severity: Severity) -> f64 {
+    match severity {
+        Severity::High => 3.0,
+        Severity::Medium => 1.5,
+        Severity::Low => 0.5,
+    }
+}
+
+/// Bears on whether the run did what it set out to do, with what it found.
+fn on_reliability(category: Category) -> bool {
+    !matches!(
+        category,
+        Category::InstructionNonCompliance | Category::ResourceAbuse | Category::TaskOrchestration
+    )
+}
+
+/// Bears on whether it kept to what it was told.
+fn on_instructions(category: Category) -> bool {
+    matches!(
+        category,
+        Category::InstructionNonCompliance | Category::FormattingErrors | Category::GoalDeviation
+    )
+}
+
+/// Bears on whether it went about it well.
+fn on_plan(category: Category) -> bool {
+    matches!(
+        category,
+        Category::TaskOrchestration
+            | Category::GoalDeviation
+            | Category::ResourceAbuse
+            | Category::ToolSelectionErrors
+            | Category::PoorInformationRetrieval
+            | Category::IncorrectProblemIdentification
+            | Category::ContextHandlingFailures
+    )
+}
+
+/// Scores a trace; nothing is scored where nothing was measured.
+pub fn rate(scene: &Scene, measurements: &[Measurement], found: &[Found<'_>]) -> Ratings {
+    if measurements.iter().all(|m| m.outcome.is_err()) {
+        return Ratings::default();
+    }
+    let mut failing = vec![false; scene.tree.len()];
+    for m in measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
+        if let Some(mark) = failing.get_mut(m.at) {
+            *mark = true;
+        }
+    }
+    let relevance = Relevance::new(scene, &failing);
+    let weighed: Vec<(Category, Severity)> = found
+        .iter()
+        .map(|f| {
+            let severity = f.finding.severity;
+            let touches = relevance.touches_outcome(f.written, severity, &[f.metric]);
+            (f.category, if touches { severity } else { Severity::Low })
+        })
+        .collect();
+    let reliability = Some(score(&weighed, on_reliability));
+    let instruction_adherence = Some(score(&weighed, on_instructions));
+    let plan_optimisation = Some(score(&weighed, on_plan));
+    let security = security(measurements);
+    let rated: Vec<f64> =
+        [reliability, security, instruction_adherence, plan_optimisation].into_iter().flatten().collect();
+    let overall = Some(rated.iter().sum::<f64>() / rated.len() as f64);
+    Ratings { reliability, security, instruction_adherence, plan_optimisation, overall }
+}
+
+fn score(weighed: &[(Category, Severity)], bears: fn(Category) -> bool) -> f64 {
+    let mut bearing: Vec<&(Category, Severity)> = weighed.iter().filter(|(c, _)| bears(*c)).collect();
+    let Some(worst) = bearing.iter().map(|(_, severity)| *severity).max() else { return BEST };
+    bearing.sort_by_key(|(category, _)| *category);
+    bearing.dedup_by_key(|(category, _)| *category);
+    let wear = (WEAR * (bearing.len() - 1) as f64).min(MOST_WEAR);
+    (BEST - takes(worst) - wear).max(WORST)
+}
+
+fn security(measurements: &[Measurement]) -> Option<f64> {
+    let harm = measurements.iter().filter(|m| m.metric == HARM).filter_map(|m| m.outcome.as_ref().ok());
+    harm.map(|m| if m.passed { BEST } else { WORST }).reduce(f64::min)
+}
+
+/// One score's correlation with the annotators'.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Correlated {
+    /// Traces that both scored.
+    pub traces: usize,
+    /// `None` where a side never varies: undefined.
+    pub pearson: Option<f64>,
+    /// `None` where a side never varies: undefined.
+    pub spearman: Option<f64>,
+    /// The annotators gave every trace one and the same score.
+    pub constant: bool,
+}
+
+/// Correlations of the five, in the order of `annotation::RATINGS`, of `(ours, theirs)`.
+pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [Correlated; 5] {
+    std::array::from_fn(|i| {
+        let theirs: Vec<f64> = pairs.iter().filter_map(|(_, theirs)| theirs.all()[i]).collect();
+        let both: Vec<(f64, f64)> =
+            pairs.iter().filter_map(|(ours, theirs)| Some((ours.all()[i]?, theirs.all()[i]?))).collect();
+        Correlated {
+            traces: both.len(),
+            pearson: pearson(&both),
+            spearman: spearman(&both),
+            constant: !theirs.is_empty() && theirs.iter().all(|score| *score == theirs[0]),
+        }
+    })
+}
+
+/// The root's verdict under the two policies that the benchmark can tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Roots {
+    /// Any failure fails the trace.
+    pub existential: Option<bool>,
+    /// Failures that the run recovered from do not.
+    pub outcome_relevant: Option<bool>,
+}
+
+impl Roots {
+    /// Verdicts under both, whatever the configuration says.
+    pub fn of(scene: &Scene, measurements: &[Measurement]) -> Roots {
+        let under = |default: Policy| {
+            let policies = Policies { default, ..Policies::default() };
+            propagate::propagate(scene, measurements, &policies).trace.passed
+        };
+        Roots { existential: under(Policy::Existential), outcome_relevant: under(Policy::OutcomeRelevant) }
+    }
+}
+
+/// "The trace passes" as said by a verdict, against an overall score of at least [`PASSES`].
+pub fn verdicts(said: impl IntoIterator<Item = (Option<bool>, Option<f64>)>) -> Confusion {
+    let mut confusion = Confusion::default();
+    for (passed, overall) in said {
+        if let (Some(passed), Some(overall)) = (passed, overall) {
+            confusion.count(passed, overall >= PASSES);
+        }
+    }
+    confusion
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_decides_and_further_kinds_wear() {
+        let all = |_| true;
+        assert_eq!(score(&[], all), 5.0);
+        let one = (Category::GoalDeviation, Severity::High);
+        assert_eq!(score(&[one], all), 2.0);
+        assert_eq!(score(&[one, one, (Category::GoalDeviation, Severity::Low)], all), 2.0);
+        assert_eq!(score(&[one, (Category::TimeoutIssues, Severity::Low)], all), 1.75);
+        let many: Vec<_> = Category::ALL.into_iter().map(|c| (c, Severity::High)).collect();
+        assert_eq!(score(&many, all), 1.0);
+        assert_eq!(score(&[(Category::ResourceAbuse, Severity::High)], on_instructions), 5.0);
+    }
+
+    #[test]
+    fn every_category_bears_on_some_score() {
+        let on_any = |c| on_reliability(c) || on_instructions(c) || on_plan(c);
+        assert!(Category::ALL.into_iter().all(on_any));
+    }
+
+    #[test]
+    fn a_constant_score_has_no_correlation_and_says_so() {
+        let of = |overall, security| Ratings {
+            overall: Some(overall),
+            security: Some(security),
+            ..Ratings::default()
+        };
+        let pairs =
+            [(of(1.0, 4.0), of(2.0, 5.0)), (of(2.0, 5.0), of(3.0, 5.0)), (of(3.0, 1.0), of(5.0, 5.0))];
+        let [reliability, security, .., overall] = correlate(&pairs);
+        assert_eq!((security.pearson, security.constant), (None, true));
+        assert_eq!(overall.spearman, Some(1.0));
+        assert_eq!((reliability.traces, reliability.constant), (0, false));
+    }
+
+    #[test]
+    fn verdicts_against_overall_scores() {
+        let said =
+            [(Some(true), Some(3.5)), (Some(false), Some(3.4)), (Some(true), Some(2.0)), (None, Some(5.0))];
+        assert_eq!(verdicts(said), Confusion { tp: 1, fp: 1, fn_: 0, tn: 1 });
+    }
+
+    #[test]
+    fn what_measured_nothing_has_no_scores() {
+        assert_eq!(rate(&Scene::default(), &[], &[]), Ratings::default());
+    }
+}
