@@ -38,6 +38,7 @@ mod wrappers;
 
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+pub use plans::lines as plan_steps;
 pub use reading::{Content, ErrorSign, ErrorSource, Evaluation, Plan, Reading, Tokens};
 pub use scene::{Agent, Call, Scene};
 pub use table::TableError;

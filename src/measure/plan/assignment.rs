@@ -1,0 +1,124 @@
+//! The best one-to-one matching of two sets.
+//!
+//! In: how well each of the one fits each of the other. Out: a matching of greatest total, by the
+//! Hungarian method with potentials (Kuhn 1955, Munkres 1957), in O(n^2 m) for n rows of m columns.
+
+/// For each row the column that it is matched with. Pairs of weight 0 or less are never matched.
+/// Rows of `weights` must be equally long.
+pub fn best(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
+    let rows = weights.len();
+    let columns = weights.first().map_or(0, Vec::len);
+    // A column of its own and no worth for each row: to stay alone is always possible.
+    let width = columns + rows;
+    let cost = |row: usize, column: usize| {
+        let weight = weights.get(row).and_then(|r| r.get(column)).copied().unwrap_or(0.0);
+        if weight.is_finite() { -weight.max(0.0) } else { 0.0 }
+    };
+    // Row 0 and column 0 are the method's own.
+    let mut of_row = vec![0.0f64; rows + 1];
+    let mut of_column = vec![0.0f64; width + 1];
+    let mut taken_by = vec![0usize; width + 1];
+    for row in 1..=rows {
+        let mut way = vec![0usize; width + 1];
+        let mut least = vec![f64::INFINITY; width + 1];
+        let mut done = vec![false; width + 1];
+        let mut column = 0;
+        taken_by[0] = row;
+        loop {
+            done[column] = true;
+            let current = taken_by[column];
+            let (mut step, mut next) = (f64::INFINITY, 0);
+            for j in 1..=width {
+                if done[j] {
+                    continue;
+                }
+                let reduced = cost(current - 1, j - 1) - of_row[current] - of_column[j];
+                if reduced < least[j] {
+                    least[j] = reduced;
+                    way[j] = column;
+                }
+                if least[j] < step {
+                    step = least[j];
+                    next = j;
+                }
+            }
+            for j in 0..=width {
+                if done[j] {
+                    of_row[taken_by[j]] += step;
+                    of_column[j] -= step;
+                } else {
+                    least[j] -= step;
+                }
+            }
+            column = next;
+            if taken_by[column] == 0 {
+                break;
+            }
+        }
+        while column != 0 {
+            taken_by[column] = taken_by[way[column]];
+            column = way[column];
+        }
+    }
+    let mut matched = vec![None; rows];
+    for (j, row) in taken_by.iter().enumerate().skip(1) {
+        let Some(slot) = row.checked_sub(1).and_then(|r| matched.get_mut(r)) else { continue };
+        *slot = Some(j - 1).filter(|c| *c < columns && cost(*row - 1, *c) < 0.0);
+    }
+    matched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn total(weights: &[Vec<f64>], matched: &[Option<usize>]) -> f64 {
+        matched.iter().enumerate().filter_map(|(r, c)| Some(weights[r][(*c)?])).sum()
+    }
+
+    /// The greatest total of all matchings, tried one by one.
+    fn greatest(weights: &[Vec<f64>], row: usize, used: &mut Vec<bool>) -> f64 {
+        if row == weights.len() {
+            return 0.0;
+        }
+        let mut best = greatest(weights, row + 1, used);
+        for column in 0..weights[row].len() {
+            if !used[column] {
+                used[column] = true;
+                best = best.max(weights[row][column] + greatest(weights, row + 1, used));
+                used[column] = false;
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn a_greedy_choice_is_not_the_best() {
+        let weights = vec![vec![0.9, 0.8], vec![0.8, 0.0]];
+        assert_eq!(best(&weights), [Some(1), Some(0)]);
+        assert_eq!(best(&[]), []);
+        assert_eq!(best(&[vec![], vec![]]), [None, None]);
+        assert_eq!(best(&[vec![0.0, f64::NAN]]), [None]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_matching_is_better(
+            (rows, columns) in (0usize..5, 0usize..6),
+            seed in prop::collection::vec(0u8..8, 30),
+        ) {
+            let weights: Vec<Vec<f64>> = (0..rows)
+                .map(|r| (0..columns).map(|c| f64::from(seed[r * 6 + c]) / 7.0).collect())
+                .collect();
+            let matched = best(&weights);
+            prop_assert_eq!(matched.len(), rows);
+            let mut columns_used: Vec<usize> = matched.iter().copied().flatten().collect();
+            columns_used.sort_unstable();
+            columns_used.dedup();
+            prop_assert_eq!(columns_used.len(), matched.iter().flatten().count(), "one to one");
+            let expected = greatest(&weights, 0, &mut vec![false; columns]);
+            prop_assert!((total(&weights, &matched) - expected).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A step's instruction as a call of its tool: `T2S((1), "prompt")`, `LLM("prompt with (1)")`.
+//!
+//! In: the instruction as written. Out: tool, inputs, prompt, and whether its quotes hold.
+
+use super::placeholder;
+use super::relaxed::{call_name, unescaped};
+
+/// An instruction, taken apart.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    /// The tool's name.
+    pub tool: String,
+    /// What stands before the prompt, as written: `[]`, `(1)`, `[(1), (2)]`.
+    pub inputs: String,
+    /// The prompt without its quotes.
+    pub prompt: String,
+    /// The prompt stands in a pair of quotes, and the call's bracket closes.
+    pub well_formed: bool,
+}
+
+/// Takes `text` apart; `None` where it is no call.
+pub fn parse(text: &str) -> Option<Call> {
+    let text = text.trim().trim_end_matches([';', '.']);
+    let tool = call_name(text)?;
+    let rest = text.get(tool.len()..)?.trim_start().strip_prefix('(')?;
+    let (inside, closed) = match rest.strip_suffix(')') {
+        Some(inside) => (inside.trim(), true),
+        None => (rest.trim(), false),
+    };
+    let (inputs, prompt) = inputs(inside);
+    let (prompt, quoted) = unquoted(prompt);
+    Some(Call {
+        tool: tool.to_owned(),
+        inputs: inputs.to_owned(),
+        well_formed: closed && (quoted || (prompt.is_empty() && !inputs.is_empty())),
+        prompt,
+    })
+}
+
+/// Splits what stands before the prompt from it: lists and placeholders, each followed by a comma.
+fn inputs(inside: &str) -> (&str, &str) {
+    let mut end = 0;
+    loop {
+        let rest = inside.get(end..).unwrap_or("");
+        let start = rest.len() - rest.trim_start().len();
+        let group = match rest.trim_start().chars().next() {
+            Some('[') => rest.find(']'),
+            Some('(') => rest.find(')').filter(|close| {
+                rest.get(start..=*close).is_some_and(|group| !placeholder::all(group).is_empty())
+            }),
+            _ => None,
+        };
+        let Some(close) = group else { break };
+        let after = rest.get(close + 1..).unwrap_or("");
+        let blank = after.len() - after.trim_start().len();
+        match after.trim_start().strip_prefix(',') {
+            Some(_) => end += close + 1 + blank + 1,
+            None if after.trim().is_empty() => return (inside.trim(), ""),
+            // Words go on: it is the beginning of a prompt without quotes.
+            None => break,
+        }
+    }
+    let inputs = inside.get(..end).unwrap_or("").trim().trim_end_matches(',').trim_end();
+    (inputs, inside.get(end..).unwrap_or("").trim())
+}
+
+/// Without the quotes around it, and whether there was a pair. Between double quotes escapes are
+/// resolved.
+fn unquoted(prompt: &str) -> (String, bool) {
+    const SINGLE: [char; 4] = ['\'', '`', '\u{2018}', '\u{2019}'];
+    const DOUBLE: [char; 3] = ['"', '\u{201c}', '\u{201d}'];
+    let kind = |c: Option<char>| match c {
+        Some(c) if SINGLE.contains(&c) => 1,
+        Some(c) if DOUBLE.contains(&c) => 2,
+        _ => 0,
+    };
+    let mut inner = prompt.chars();
+    let first = kind(prompt.chars().next());
+    if first > 0 {
+        inner.next();
+    }
+    let last = kind(inner.clone().next_back());
+    if last > 0 {
+        inner.next_back();
+    }
+    let paired = first > 0 && first == last;
+    let bare = inner.as_str().trim();
+    (if paired && first == 2 { unescaped(bare) } else { bare.to_owned() }, paired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn is(text: &str, tool: &str, inputs: &str, prompt: &str, well_formed: bool) {
+        let call = Call { tool: tool.into(), inputs: inputs.into(), prompt: prompt.into(), well_formed };
+        assert_eq!(parse(text), Some(call), "{text}");
+    }
+
+    #[test]
+    fn inputs_and_prompt_are_told_apart() {
+        is(r#"T2S([], "Fetch ids (all)")"#, "T2S", "[]", "Fetch ids (all)", true);
+        is(r#"RAG((1), "What, exactly?")"#, "RAG", "(1)", "What, exactly?", true);
+        is(r#"RAG((1), (2), "Why?")"#, "RAG", "(1), (2)", "Why?", true);
+        is(r#"RAG([(1), (2)], 'Why?')"#, "RAG", "[(1), (2)]", "Why?", true);
+        is(r#"LLM("Compare (4) with (5).")"#, "LLM", "", "Compare (4) with (5).", true);
+        is("LLM(\u{2019}Extract ids from (2).\u{2019})", "LLM", "", "Extract ids from (2).", true);
+        is("refresh([])", "refresh", "[]", "", true);
+    }
+
+    #[test]
+    fn quotes_that_do_not_match_are_seen() {
+        is("T2S([], Fetch ids\u{2019})", "T2S", "[]", "Fetch ids", false);
+        is("T2S([], Fetch ids)", "T2S", "[]", "Fetch ids", false);
+        is(r#"T2S([], "Fetch ids""#, "T2S", "[]", "Fetch ids", false);
+        is("LLM((1) and (2) together)", "LLM", "", "(1) and (2) together", false);
+    }
+
+    #[test]
+    fn prose_is_no_call() {
+        for text in ["Search the web", "", "(1)", "1(2)", "Look it up (twice)"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

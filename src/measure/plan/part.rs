@@ -1,0 +1,237 @@
+//! The seven metrics of a plan, their weights, and the score that they make (004, section 4).
+//!
+//! In: a value from 0 to 1 for each metric that was measured. Out: `plan.score`, 0 to 100, which
+//! keeps 70 for effectiveness and 30 for efficiency whatever is missing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schema::Fault;
+
+/// One of the seven.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// The tool chosen can do what its prompt asks.
+    ToolPromptAlignment,
+    /// The plan can be parsed, and its placeholders are right.
+    Format,
+    /// Each step is one thing that its tool does at once.
+    StepExecutability,
+    /// Carried out perfectly, it answers the query: 0, 0.5 or 1.
+    QueryAdherence,
+    /// The right dependencies, and no more.
+    Dependencies,
+    /// Nothing is done or said twice or for nothing.
+    Redundancy,
+    /// Where the reference asks two tools the same, so does the plan.
+    ToolUsageCompleteness,
+}
+
+impl Part {
+    /// All, effectiveness first, in the order of [`Weights`].
+    pub const ALL: [Part; 7] = [
+        Part::ToolPromptAlignment,
+        Part::Format,
+        Part::StepExecutability,
+        Part::QueryAdherence,
+        Part::Dependencies,
+        Part::Redundancy,
+        Part::ToolUsageCompleteness,
+    ];
+    /// How many of [`Part::ALL`] are effectiveness.
+    pub const EFFECTIVE: usize = 4;
+
+    /// The metric's name, as in its attribute key.
+    pub fn metric(self) -> &'static str {
+        match self {
+            Part::ToolPromptAlignment => "plan.tool_prompt_alignment",
+            Part::Format => "plan.format",
+            Part::StepExecutability => "plan.step_executability",
+            Part::QueryAdherence => "plan.query_adherence",
+            Part::Dependencies => "plan.dependencies",
+            Part::Redundancy => "plan.redundancy",
+            Part::ToolUsageCompleteness => "plan.tool_usage_completeness",
+        }
+    }
+
+    /// The name without `plan.`.
+    pub fn name(self) -> &'static str {
+        self.metric().trim_start_matches("plan.")
+    }
+
+    /// Its place in [`Part::ALL`].
+    pub fn place(self) -> usize {
+        Part::ALL.iter().position(|p| *p == self).unwrap_or(0)
+    }
+
+    /// The metric that a fault counts against; `None` for what is only noted.
+    pub fn of(fault: Fault) -> Option<Part> {
+        use Fault::*;
+        Some(match fault {
+            Surrounded | TooLong => return None,
+            Unreadable | Mended | Numbering | NoInstruction | NoCall | Quotes | DependsOn
+            | MissingPlaceholder | MalformedPlaceholder | MisplacedPlaceholder | MissingQuery => Part::Format,
+            UnknownStep | NotBackwards | Circular | Undeclared | Superfluous => Part::Dependencies,
+            Ignored | RepeatedDetail => Part::Redundancy,
+            TooComplex => Part::StepExecutability,
+            WrongTool => Part::ToolPromptAlignment,
+            OneToolOfTwo => Part::ToolUsageCompleteness,
+        })
+    }
+}
+
+/// What effectiveness and efficiency weigh together; fixed, however the weights within are chosen.
+pub const EFFECTIVENESS: f64 = 70.0;
+/// See [`EFFECTIVENESS`].
+pub const EFFICIENCY: f64 = 30.0;
+
+/// How much each metric weighs. Within each group only the proportions matter: the groups keep 70
+/// and 30 points.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Weights {
+    /// Default 20.
+    pub tool_prompt_alignment: f64,
+    /// Default 20.
+    pub format: f64,
+    /// Default 15.
+    pub step_executability: f64,
+    /// Default 15.
+    pub query_adherence: f64,
+    /// Default 10.
+    pub dependencies: f64,
+    /// Default 10.
+    pub redundancy: f64,
+    /// Default 10.
+    pub tool_usage_completeness: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights::from_array([20.0, 20.0, 15.0, 15.0, 10.0, 10.0, 10.0])
+    }
+}
+
+impl Weights {
+    /// In the order of [`Part::ALL`].
+    pub fn from_array(w: [f64; 7]) -> Weights {
+        Weights {
+            tool_prompt_alignment: w[0],
+            format: w[1],
+            step_executability: w[2],
+            query_adherence: w[3],
+            dependencies: w[4],
+            redundancy: w[5],
+            tool_usage_completeness: w[6],
+        }
+    }
+
+    /// In the order of [`Part::ALL`].
+    pub fn to_array(&self) -> [f64; 7] {
+        [
+            self.tool_prompt_alignment,
+            self.format,
+            self.step_executability,
+            self.query_adherence,
+            self.dependencies,
+            self.redundancy,
+            self.tool_usage_completeness,
+        ]
+    }
+
+    /// What is wrong with them, as (key, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let weights = self.to_array();
+        let mut out = Vec::new();
+        for (part, weight) in Part::ALL.iter().zip(weights) {
+            if !(weight.is_finite() && weight >= 0.0) {
+                out.push((part.name().to_owned(), format!("{weight} is no weight: 0 or more is")));
+            }
+        }
+        let (effective, efficient) = weights.split_at(Part::EFFECTIVE);
+        for (group, name) in [(effective, "effectiveness"), (efficient, "efficiency")] {
+            if out.is_empty() && group.iter().sum::<f64>() <= 0.0 {
+                out.push((String::new(), format!("nothing of {name} weighs anything")));
+            }
+        }
+        out
+    }
+}
+
+/// Values from 0 to 1 in the order of [`Part::ALL`]; `None` for what was not measured.
+pub type Values = [Option<f64>; 7];
+
+/// The score from 0 to 100: each group is the weighted mean of what was measured of it, so that a
+/// metric without a value neither helps nor hurts. `None` where all of a group is missing: then
+/// nothing can stand for its 70 or 30 points.
+pub fn score(values: &Values, weights: &Weights) -> Option<f64> {
+    let weights = weights.to_array();
+    let group = |from: usize, to: usize| {
+        let measured = (from..to).filter_map(|i| Some((values.get(i).copied().flatten()?, *weights.get(i)?)));
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (value, weight) in measured {
+            sum += value.clamp(0.0, 1.0) * weight;
+            total += weight;
+        }
+        (total > 0.0).then(|| sum / total)
+    };
+    let effective = group(0, Part::EFFECTIVE)?;
+    let efficient = group(Part::EFFECTIVE, Part::ALL.len())?;
+    Some(EFFECTIVENESS * effective + EFFICIENCY * efficient)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nominal_weights_are_the_papers() {
+        let weights = Weights::default().to_array();
+        assert_eq!(weights[..Part::EFFECTIVE].iter().sum::<f64>(), EFFECTIVENESS);
+        assert_eq!(weights[Part::EFFECTIVE..].iter().sum::<f64>(), EFFICIENCY);
+        assert_eq!(score(&[Some(1.0); 7], &Weights::default()), Some(100.0));
+        // Table 35's shape with values that a plan of two steps can reach.
+        let refund = [Some(1.0), Some(1.0), Some(0.5), Some(0.5), Some(1.0), Some(1.0), Some(0.5)];
+        assert_eq!(score(&refund, &Weights::default()), Some(20.0 + 20.0 + 7.5 + 7.5 + 10.0 + 10.0 + 5.0));
+    }
+
+    #[test]
+    fn what_is_missing_gives_its_weight_to_its_own_group() {
+        let mut values = [None; 7];
+        values[1] = Some(0.5);
+        assert_eq!(score(&values, &Weights::default()), None, "nothing of efficiency");
+        values[4] = Some(1.0);
+        assert_eq!(score(&values, &Weights::default()), Some(65.0));
+        values[5] = Some(0.5);
+        assert_eq!(score(&values, &Weights::default()), Some(35.0 + 22.5));
+    }
+
+    #[test]
+    fn weights_that_weigh_nothing_are_refused() {
+        assert_eq!(Weights::default().problems(), []);
+        let mut weights = Weights { format: -1.0, ..Weights::default() };
+        assert_eq!(weights.problems()[0].0, "format");
+        weights = Weights::from_array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        assert!(weights.problems()[0].1.contains("efficiency"));
+    }
+
+    proptest! {
+        #[test]
+        fn scores_stay_on_their_scale_and_rise_with_their_parts(
+            values in prop::array::uniform7(prop::option::of(0.0f64..=1.0)),
+            weights in prop::array::uniform7(0.1f64..10.0),
+            raised in 0usize..7,
+        ) {
+            let weights = Weights::from_array(weights);
+            if let Some(before) = score(&values, &weights) {
+                prop_assert!((0.0..=100.0 + 1e-9).contains(&before));
+                let mut better = values;
+                if better[raised].is_some() {
+                    better[raised] = Some(1.0);
+                    prop_assert!(score(&better, &weights).unwrap() >= before - 1e-9);
+                }
+            }
+        }
+    }
+}

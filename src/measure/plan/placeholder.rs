@@ -1,0 +1,100 @@
+//! Placeholders in a plan (004, table 33): `(k)` the output of step k, `(query)` the user's query,
+//! `(tool k)` and `(sub-query k)` the tool and the prompt of step k.
+//!
+//! In: a piece of an instruction. Out: the placeholders in it, and what only looks like one.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::measure::pattern::pattern;
+
+/// Placeholders of one text that are looked at.
+const MAX_PLACEHOLDERS: usize = 200;
+
+/// What a bracket refers to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Placeholder {
+    /// `(k)`
+    Output(usize),
+    /// `(query)`
+    Query,
+    /// `(tool k)`
+    Tool(usize),
+    /// `(sub-query k)`
+    Prompt(usize),
+    /// Several steps in one bracket, or a wrong word before the number; as written, with the
+    /// numbers.
+    Malformed(String, Vec<usize>),
+}
+
+static BRACKET: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\(\s*(?:(query)|(?:(tool|sub-?\s?query|sub_query|step|output|result)\s*#?)?(\d{1,3}(?:\s*(?:,|&|and|;)\s*\d{1,3})*))\s*\)",
+    )
+});
+
+/// All placeholders in `text`, in order.
+pub fn all(text: &str) -> Vec<Placeholder> {
+    let Some(bracket) = BRACKET.as_ref() else { return Vec::new() };
+    let read = |found: regex::Captures<'_>| {
+        if found.get(1).is_some() {
+            return Some(Placeholder::Query);
+        }
+        let numbers: Vec<usize> = found
+            .get(3)?
+            .as_str()
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|digits| digits.parse().ok())
+            .collect();
+        let word = found.get(2).map(|w| w.as_str().to_ascii_lowercase());
+        Some(match (word.as_deref(), numbers.as_slice()) {
+            (None, [one]) => Placeholder::Output(*one),
+            (Some("tool"), [one]) => Placeholder::Tool(*one),
+            (Some(word), [one]) if word.starts_with("sub") => Placeholder::Prompt(*one),
+            _ => Placeholder::Malformed(found.get(0)?.as_str().to_owned(), numbers),
+        })
+    };
+    bracket.captures_iter(text).filter_map(read).take(MAX_PLACEHOLDERS).collect()
+}
+
+/// Whether `text` is nothing but placeholders.
+pub fn is_only(text: &str) -> bool {
+    let Some(bracket) = BRACKET.as_ref() else { return false };
+    let rest = bracket.replace_all(text, "");
+    rest.len() < text.len() && rest.chars().all(|c| c.is_whitespace() || c == ',')
+}
+
+/// `text` without its placeholders.
+pub fn without(text: &str) -> std::borrow::Cow<'_, str> {
+    match BRACKET.as_ref() {
+        Some(bracket) => bracket.replace_all(text, " "),
+        None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_four_kinds_are_told_apart() {
+        let text = "Answer (query) with (sub-query 2) by (tool 2): ( 2 ), not (30 minutes) nor (1999)";
+        let expected =
+            [Placeholder::Query, Placeholder::Prompt(2), Placeholder::Tool(2), Placeholder::Output(2)];
+        assert_eq!(all(text), expected);
+        assert!(is_only("(1), (2)") && is_only("(query)") && !is_only("(1) x") && !is_only(", "));
+        assert_eq!(without("of (1)."), "of  .");
+    }
+
+    #[test]
+    fn several_steps_in_one_bracket_are_no_placeholder() {
+        let bad = |text: &str, numbers: &[usize]| {
+            assert_eq!(all(text), [Placeholder::Malformed(text.to_owned(), numbers.to_vec())], "{text}");
+        };
+        bad("(1, 2)", &[1, 2]);
+        bad("(1 and 2)", &[1, 2]);
+        bad("(step 1)", &[1]);
+        bad("(tool 1, 2)", &[1, 2]);
+    }
+}

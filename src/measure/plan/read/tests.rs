@@ -1,0 +1,158 @@
+//! Plans of every form and every malformation, by what is read of them.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Listing 1 of the paper, its instructions quoted as its grammar has them.
+pub(crate) const LISTING_1: &str = r#"{
+"1": {"step": "T2S([], 'Fetch interaction_ids of unresolved calls')", "depends_on": []},
+"2": {"step": "RAG((1), 'Fetch calls where the sentiment transitioned from negative to positive within the transcript')", "depends_on": [1]},
+"3": {"step": "LLM('Extract interaction_ids from Data Insights in (2).')", "depends_on": [2]},
+"4": {"step": "T2S((3), 'Retrieve QA scores for resolution procedures in these calls.')", "depends_on": [3]},
+"5": {"step": "T2S((3), 'Retrieve QA scores for professionalism in these calls.')", "depends_on": [3]},
+"6": {"step": "LLM('Compare QA scores from (4) vs. (5) in light of unresolved status and sentiment transitions.')", "depends_on": [4,5]}
+}"#;
+
+fn faults(plan: &Plan) -> Vec<(Option<usize>, Fault)> {
+    plan.issues.iter().map(|i| (i.step, i.fault)).collect()
+}
+
+fn depends(plan: &Plan) -> Vec<&[usize]> {
+    plan.steps.iter().map(|s| s.depends_on.as_slice()).collect()
+}
+
+#[test]
+fn listing_1_is_read_without_an_issue() {
+    let plan = read(LISTING_1);
+    assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
+    let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
+    assert_eq!(tools, ["T2S", "RAG", "LLM", "T2S", "T2S", "LLM"]);
+    assert_eq!(depends(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
+    assert_eq!((plan.steps[1].inputs.as_str(), plan.steps[5].inputs.as_str()), ("(1)", ""));
+    assert!(read(&plan.to_text()).same_as(&plan));
+}
+
+#[test]
+fn the_listing_as_printed_loses_quotes_and_nothing_else() {
+    let printed = LISTING_1.replace(", 'F", ", F").replace(", 'R", ", R").replace('\'', "\u{2019}");
+    let printed = format!("# Query: Compare QA scores.\n# Plan:\n{printed}");
+    let plan = read(&printed);
+    assert!(plan.same_as(&read(LISTING_1)), "{plan:?}");
+    let quotes = [1, 2, 4, 5].map(|n| (Some(n), Fault::Quotes));
+    assert_eq!(faults(&plan)[0], (None, Fault::Surrounded));
+    assert_eq!(faults(&plan)[1..], quotes);
+}
+
+#[test]
+fn the_papers_bare_numbers_and_calls_are_no_fault() {
+    let refund = r#"{
+1: {"step": T2S([], "Fetch ids of interactions longer than 30 minutes."), "depends_on": []},
+2: {"query": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
+}"#;
+    let plan = read(refund);
+    assert!(plan.issues.is_empty(), "{:?}", plan.issues);
+    assert_eq!(depends(&plan), [&[][..], &[1]]);
+}
+
+#[test]
+fn lists_with_fields_and_names_are_read() {
+    let text = r#"```json
+{"query": "q", "plan": [
+  {"id": "fetch", "tool": "search", "prompt": "Find it", "depends_on": []},
+  {"id": "read", "tool": "visit", "prompt": "Read (1)", "depends_on": ["fetch"]}
+]}
+```"#;
+    let plan = read(text);
+    assert_eq!(faults(&plan), [(None, Fault::Surrounded)]);
+    assert!(plan.structured);
+    assert_eq!(depends(&plan), [&[][..], &[1]]);
+    assert_eq!(plan.steps[1].instruction(), r#"visit("Read (1)")"#);
+}
+
+#[test]
+fn todo_lists_and_prose_are_plans_without_structure() {
+    for text in [
+        r#"{"todos": [{"content": "Search", "status": "pending"}, {"content": "Read what step 1 found"}]}"#,
+        "Here is my plan:\n1. Search\n2. Read what step 1 found",
+        "- [ ] Search\n- [x] Read what step 1 found",
+        r#"["Search", "Read what step 1 found"]"#,
+        r#"{"1": "Search", "2": "Read what step 1 found"}"#,
+    ] {
+        let plan = read(text);
+        assert!(!plan.structured, "{text}");
+        let steps: Vec<&str> = plan.steps.iter().map(|s| s.prompt.as_str()).collect();
+        assert_eq!(steps, ["Search", "Read what step 1 found"], "{text}");
+        assert_eq!(depends(&plan), [&[][..], &[1]], "{text}");
+    }
+}
+
+#[test]
+fn every_malformation_is_told() {
+    let cases: [(&str, &[(Option<usize>, Fault)]); 11] = [
+        ("", &[(None, Fault::Unreadable)]),
+        ("I would rather not plan.", &[(None, Fault::Unreadable)]),
+        (r#"{"1": {"step": "T2S([], ", depends_on}"#, &[(None, Fault::Unreadable)]),
+        (r#"{"1": {"step": "T2S([], 'x')", "depends_on": [],}}"#, &[(None, Fault::Mended)]),
+        (r#"{"1": {"depends_on": []}}"#, &[(Some(1), Fault::NoInstruction)]),
+        (r#"{"1": {"step": "Look around", "depends_on": []}}"#, &[(Some(1), Fault::NoCall)]),
+        (r#"{"1": {"step": "T2S([], 'x')"}}"#, &[(Some(1), Fault::DependsOn)]),
+        (r#"{"1": {"step": "T2S([], 'x')", "depends_on": null}}"#, &[(Some(1), Fault::DependsOn)]),
+        (
+            r#"{"1": {"step": "f('x')", "depends_on": []}, "2": {"step": "f('(1)')", "depends_on": "1"}}"#,
+            &[(Some(2), Fault::DependsOn)],
+        ),
+        (
+            r#"{"1": {"step": "f('x')", "depends_on": []}, "3": {"step": "f('(1)')", "depends_on": [1]}}"#,
+            &[(Some(3), Fault::Numbering)],
+        ),
+        (
+            r#"{"1": {"step": "f('x')", "depends_on": []}, "1": {"step": "f('y')", "depends_on": []}}"#,
+            &[(Some(2), Fault::Numbering)],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(faults(&read(text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn quoted_numbers_are_understood_all_the_same() {
+    let plan = read(
+        r#"{"1": {"step": "f('x')", "depends_on": []}, "2": {"step": "f('(1)')", "depends_on": ["1"]}}"#,
+    );
+    assert_eq!(depends(&plan), [&[][..], &[1]]);
+    assert_eq!(faults(&plan), [(Some(2), Fault::DependsOn)]);
+}
+
+#[test]
+fn a_plan_of_too_many_steps_is_cut() {
+    let steps: Vec<String> =
+        (1..=MAX_STEPS + 1).map(|n| format!(r#""{n}": {{"step": "f('x')", "depends_on": []}}"#)).collect();
+    let plan = read(&format!("{{{}}}", steps.join(",")));
+    assert_eq!(plan.steps.len(), MAX_STEPS);
+    assert_eq!(faults(&plan), [(None, Fault::TooLong)]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_plan_or_unreadable(text in "(\\PC|[\\n{}\\[\\]\"',:()1-3]){0,80}") {
+        let plan = read(&text);
+        prop_assert_eq!(plan.is_unreadable(), plan.issues.iter().any(|i| i.fault == Fault::Unreadable));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again(prompts in prop::collection::vec("[a-zA-Z][a-zA-Z0-9 .?\"\\\\]{0,30}[a-z]", 1..6)) {
+        let steps = prompts.iter().enumerate().map(|(n, prompt)| Step {
+            number: n + 1,
+            tool: Some("T2S".to_owned()),
+            inputs: if n == 0 { "[]".to_owned() } else { format!("({n})") },
+            prompt: prompt.clone(),
+            depends_on: if n == 0 { vec![] } else { vec![n] },
+            written: Written::Call,
+        });
+        let plan = Plan { steps: steps.collect(), structured: true, issues: Vec::new() };
+        let again = read(&plan.to_text());
+        prop_assert!(again.same_as(&plan), "{:?}\n{:?}", again, plan);
+        prop_assert!(again.issues.is_empty(), "{:?}", again.issues);
+    }
+}

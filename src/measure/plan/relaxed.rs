@@ -1,0 +1,473 @@
+//! JSON as planners write it, read leniently (004, sections 2 and 4.1).
+//!
+//! In: text. Out: a tree, and in plain words what is not JSON about it. Two things that the paper's
+//! own plans do are no fault: numbers as bare keys, and calls as bare values (`1: {"step": T2S([],
+//! "..."), ...}`). Everything else that had to be mended is noted: quotes of other kinds or inside
+//! quotes, commas too many or too few, comments, brackets that never close. Text that is strict JSON
+//! is read by JSON's rules alone.
+
+/// Nested deeper than this, it is no plan.
+const MAX_DEPTH: usize = 16;
+/// Values of one plan that are read.
+const MAX_VALUES: usize = 20_000;
+
+/// A value. Members keep their order, and keys given twice stay.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Raw {
+    /// `{...}`
+    Object(Vec<(String, Raw)>),
+    /// `[...]`
+    List(Vec<Raw>),
+    /// A string, its quotes and escapes resolved.
+    Text(String),
+    /// A number, a bare word or a call, as written.
+    Bare(String),
+    /// `null`
+    Null,
+}
+
+impl Raw {
+    /// A member's value.
+    pub fn get(&self, key: &str) -> Option<&Raw> {
+        match self {
+            Raw::Object(members) => {
+                members.iter().find(|(k, _)| k.trim().eq_ignore_ascii_case(key)).map(|(_, v)| v)
+            }
+            _ => None,
+        }
+    }
+
+    /// The text of a string, number, word or call.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Raw::Text(text) | Raw::Bare(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Read {
+    /// The value.
+    pub value: Raw,
+    /// What had to be mended, each kind once.
+    pub mended: Vec<&'static str>,
+    /// Bytes of the text that the value took.
+    pub bytes: usize,
+}
+
+/// Reads the object or list at the beginning of `text`; `None` where there is none or it cannot be
+/// followed.
+pub fn read(text: &str) -> Option<Read> {
+    let mut strict = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    let is_json = matches!(strict.next(), Some(Ok(_)));
+    let mut reader = Reader { text, at: 0, values: 0, lenient: !is_json, mended: Vec::new() };
+    let value = match reader.peek()? {
+        '{' | '[' => reader.value(MAX_DEPTH)?,
+        _ => return None,
+    };
+    Some(Read { value, mended: reader.mended, bytes: reader.at })
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    values: usize,
+    lenient: bool,
+    mended: Vec<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or("")
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn mend(&mut self, what: &'static str) {
+        if !self.mended.contains(&what) {
+            self.mended.push(what);
+        }
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let there = self.peek() == Some(wanted);
+        if there {
+            self.at += wanted.len_utf8();
+        }
+        there
+    }
+
+    /// Passes over blanks, and over comments of JavaScript and Python.
+    fn skip(&mut self) {
+        loop {
+            let rest = self.rest();
+            self.at += rest.len() - rest.trim_start().len();
+            let rest = self.rest();
+            let comment = rest.starts_with('#') || rest.starts_with("//");
+            if !(self.lenient && comment) {
+                return;
+            }
+            self.mend("comments");
+            self.at += rest.find('\n').unwrap_or(rest.len());
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Raw> {
+        let depth = depth.checked_sub(1)?;
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return None;
+        }
+        self.skip();
+        match self.peek()? {
+            '{' => self.object(depth),
+            '[' => self.list(depth),
+            c if is_quote(c) => self.string().map(Raw::Text),
+            '+' | '-' | '0'..='9' => Some(Raw::Bare(self.number().to_owned())),
+            c if c.is_alphabetic() || c == '_' => self.word(),
+            _ => None,
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Raw> {
+        self.take('{');
+        let mut members = Vec::new();
+        loop {
+            self.skip();
+            if self.ends('}') {
+                return Some(Raw::Object(members));
+            }
+            let key = self.key()?;
+            self.skip();
+            if !self.take(':') {
+                return None;
+            }
+            let value = self.value(depth)?;
+            members.push((key, value));
+            self.comma('}')?;
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Option<Raw> {
+        self.take('[');
+        let mut items = Vec::new();
+        loop {
+            self.skip();
+            if self.ends(']') {
+                return Some(Raw::List(items));
+            }
+            items.push(self.value(depth)?);
+            self.comma(']')?;
+        }
+    }
+
+    /// Whether the object or list ends here, by its bracket or because the text does.
+    fn ends(&mut self, bracket: char) -> bool {
+        if self.rest().is_empty() && self.lenient {
+            self.mend("brackets that never close");
+            return true;
+        }
+        self.take(bracket)
+    }
+
+    /// Passes the comma after an item, unless the bracket follows.
+    fn comma(&mut self, bracket: char) -> Option<()> {
+        self.skip();
+        let comma = self.take(',');
+        self.skip();
+        let last = self.peek().is_none_or(|c| c == bracket);
+        match (comma, last) {
+            (true, true) => self.mend("a comma after the last item"),
+            (false, false) if self.lenient && !matches!(self.peek(), Some('}' | ']')) => {
+                self.mend("a missing comma");
+            }
+            (false, false) => return None,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn key(&mut self) -> Option<String> {
+        match self.peek()? {
+            c if is_quote(c) => self.string(),
+            '0'..='9' => Some(self.number().to_owned()),
+            c if c.is_alphabetic() || c == '_' => {
+                self.mend("keys without quotes");
+                Some(self.identifier().to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn number(&mut self) -> &'a str {
+        let rest = self.rest();
+        let number = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+        let end = rest.find(|c| !number(c)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or("")
+    }
+
+    fn identifier(&mut self) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+        let end = end.unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or("")
+    }
+
+    /// `true`, `None`, or a call of a tool.
+    fn word(&mut self) -> Option<Raw> {
+        let start = self.at;
+        let word = self.identifier();
+        if self.rest().starts_with('(') {
+            let length = call_length(self.text.get(start..)?)?;
+            self.at = start + length;
+            return Some(Raw::Bare(self.text.get(start..self.at)?.to_owned()));
+        }
+        if !self.lenient {
+            return Some(if word == "null" { Raw::Null } else { Raw::Bare(word.to_owned()) });
+        }
+        match word {
+            "null" => return Some(Raw::Null),
+            "true" | "false" => {}
+            "None" | "True" | "False" => self.mend("words of Python"),
+            _ => self.mend("text without quotes"),
+        }
+        Some(if word == "None" { Raw::Null } else { Raw::Bare(word.to_owned()) })
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let open = self.peek()?;
+        if !self.lenient {
+            let mut strings = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
+            let text = strings.next()?.ok()?;
+            self.at += strings.byte_offset();
+            return Some(text);
+        }
+        if open != '"' {
+            self.mend("quotes other than \"");
+        }
+        let rest = self.rest();
+        // Quotes doubled or more, as in ""step"".
+        let run = rest.chars().take_while(|c| *c == open).count();
+        let run = match rest.chars().nth(run) {
+            Some(next) if run > 1 && !matches!(next, ',' | ':' | '}' | ']' | ')' | '\n') => run,
+            _ => 1,
+        };
+        if run > 1 {
+            self.mend("quotes in runs");
+        }
+        self.at += open.len_utf8() * run;
+        let body = self.rest();
+        let (end, inner) = closing(body, open)?;
+        if inner {
+            self.mend("quotes inside quotes");
+        }
+        self.at += end;
+        while self.peek().is_some_and(|c| same_quote(open, c)) {
+            self.at += self.peek().map_or(0, char::len_utf8);
+        }
+        Some(unescaped(body.get(..end)?))
+    }
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '`' | '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}')
+}
+
+/// Whether `close` may end what `open` began.
+fn same_quote(open: char, close: char) -> bool {
+    match open {
+        '"' | '\u{201c}' | '\u{201d}' => matches!(close, '"' | '\u{201c}' | '\u{201d}'),
+        _ => matches!(close, '\'' | '`' | '\u{2018}' | '\u{2019}'),
+    }
+}
+
+/// Where the string that begins `body` ends, and whether quotes of its own kind stand inside. A
+/// quote ends it only where a value can end: before a comma, colon or bracket, and not inside the
+/// brackets of a call.
+fn closing(body: &str, open: char) -> Option<(usize, bool)> {
+    let is_call = call_name(body).is_some();
+    let (mut depth, mut inner, mut escaped) = (0usize, false, false);
+    for (at, c) in body.char_indices() {
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
+        match c {
+            '\\' => escaped = true,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            c if same_quote(open, c) => {
+                let after = body.get(at + c.len_utf8()..)?.trim_start_matches(|c| same_quote(open, c));
+                let ends = after.trim_start().chars().next();
+                let ends = ends.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
+                let next = member_follows(after);
+                if next || (ends && !(is_call && depth > 0)) {
+                    return Some((at, inner));
+                }
+                inner = true;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A key of a step comes next: the string has ended, whatever its brackets say.
+fn member_follows(after: &str) -> bool {
+    let after = after.trim_start().trim_start_matches([',', '}']).trim_start();
+    let after = after.trim_start_matches(is_quote);
+    after.is_empty() || after.get(..10).is_some_and(|key| key.eq_ignore_ascii_case("depends_on"))
+}
+
+/// The name of the call that `text` begins with. A blank before the bracket makes it prose.
+pub fn call_name(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')))?;
+    let name = text.get(..end).filter(|n| n.starts_with(|c: char| c.is_alphabetic() || c == '_'))?;
+    text.get(end..)?.starts_with('(').then_some(name)
+}
+
+/// Bytes of the call that `text` begins with, up to its closing bracket. Where that never comes, up
+/// to the member that follows.
+fn call_length(text: &str) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for (at, c) in text.char_indices() {
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
+        match c {
+            '\\' => escaped = true,
+            '"' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    let next = text.find("depends_on")?;
+    text.get(..next)?.rfind(',')
+}
+
+/// `text` with JSON's escapes resolved; a backslash before anything else is kept.
+pub fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some(c @ ('"' | '\'' | '\\' | '/')) => out.push(c),
+            Some('u') => {
+                let digits: String = chars.clone().take(4).collect();
+                match u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32) {
+                    Some(c) if digits.len() == 4 => {
+                        out.push(c);
+                        chars.nth(3);
+                    }
+                    _ => out.push_str("\\u"),
+                }
+            }
+            Some(c) => out.extend(['\\', c]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mended(text: &str) -> (Raw, Vec<&'static str>) {
+        let read = read(text).unwrap_or_else(|| panic!("not read: {text}"));
+        (read.value, read.mended)
+    }
+
+    fn text(value: &Raw) -> &str {
+        value.get("1").and_then(|step| step.get("step")).and_then(Raw::text).unwrap()
+    }
+
+    #[test]
+    fn the_papers_dialect_needs_no_mending() {
+        let (value, none) = mended(r#"{ 1: {"step": T2S([], "ids (all)"), "depends_on": []} } rest"#);
+        assert_eq!(none, [""; 0]);
+        assert_eq!(text(&value), r#"T2S([], "ids (all)")"#);
+    }
+
+    #[test]
+    fn what_planners_get_wrong_is_mended_and_told() {
+        let cases = [
+            (r#"{"1": {"step": "T2S([], "ids, all")", "depends_on": []}}"#, "quotes inside quotes"),
+            (
+                r#"{'1': {'step': 'T2S([], "the agent's ids, all")', 'depends_on': []}}"#,
+                "quotes other than \"",
+            ),
+            (
+                "{\u{201c}1\u{201d}: {\u{201c}step\u{201d}: \u{201c}T2S([])\u{201d}, \"depends_on\": []}}",
+                "quotes other than \"",
+            ),
+            (r#"{"1": {"step": "T2S([])", "depends_on": [],},}"#, "a comma after the last item"),
+            (r#"{"1": {"step": "T2S([])" "depends_on": []}}"#, "a missing comma"),
+            ("{\"1\": {\"step\": \"T2S([])\", \"depends_on\": []} // one\n}", "comments"),
+            (r#"{"1": {"step": "T2S([])", "depends_on": None}}"#, "words of Python"),
+            (r#"{"1": {step: "T2S([])", "depends_on": []}}"#, "keys without quotes"),
+            (r#"{"1": {"step": "T2S([])", "depends_on": ["#, "brackets that never close"),
+            (r#"{""1"": {""step"": ""T2S([])"", "depends_on": []}}"#, "quotes in runs"),
+            (r#"{"1": {"step": T2S([], "ids", "depends_on": []}}"#, ""),
+        ];
+        for (given, what) in cases {
+            let (value, mended) = mended(given);
+            assert!(text(&value).starts_with("T2S([]"), "{given}: {value:?}");
+            assert!(what.is_empty() || mended.contains(&what), "{given}: {mended:?}");
+        }
+    }
+
+    #[test]
+    fn strict_json_is_read_by_its_own_rules() {
+        let given = r#"{"1": {"step": "f(\"a\", (", "depends_on": [1, 2.5, true, null]}, "1": {}}"#;
+        let (value, none) = mended(given);
+        assert_eq!((text(&value), none.len()), ("f(\"a\", (", 0));
+        assert!(matches!(&value, Raw::Object(members) if members.len() == 2), "keys given twice stay");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_none() {
+        for text in ["", "plain words", "{]", "{1 2}", "[{:}]", "{\"a\": \"b"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(read(&"[".repeat(100_000)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{}(),:\"'a-c1-3 \\\\\n]{0,60}") {
+            if let Some(read) = read(&text) {
+                prop_assert!(read.bytes <= text.len() && text.is_char_boundary(read.bytes));
+            }
+        }
+
+        #[test]
+        fn strict_json_is_never_mended(steps in prop::collection::vec("\\PC{0,20}", 1..4)) {
+            let json = serde_json::to_string(&steps).unwrap();
+            let read = read(&json).unwrap();
+            prop_assert_eq!(read.mended.len(), 0);
+            let expected: Vec<Raw> = steps.into_iter().map(Raw::Text).collect();
+            prop_assert_eq!(read.value, Raw::List(expected));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A plan as paper 004, section 2, has it: numbered steps, each with a tool, an instruction and the
+//! steps that it depends on.
+//!
+//! In: what [`super::read`] made of a text. Out: [`Plan`], the one shape that every check, metric and
+//! comparison works on, and what it looks like written down.
+
+use serde_json::{Map, Value, json};
+
+/// Steps kept of one plan.
+pub const MAX_STEPS: usize = 200;
+
+/// How a step's tool and instruction were written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Written {
+    /// As a call: `T2S((1), "...")`. Where placeholders stand in it matters.
+    Call,
+    /// As fields of their own: `{"tool": ..., "prompt": ...}`.
+    Fields,
+    /// As prose.
+    #[default]
+    Prose,
+}
+
+/// One step.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Step {
+    /// Its number, by which placeholders and `depends_on` refer to it. From 1.
+    pub number: usize,
+    /// The tool that is to carry it out; `None` where the plan does not say.
+    pub tool: Option<String>,
+    /// What stands before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
+    pub inputs: String,
+    /// The instruction to the tool.
+    pub prompt: String,
+    /// Numbers of the steps that must be finished before, in the order written.
+    pub depends_on: Vec<usize>,
+    /// How tool and prompt were written.
+    pub written: Written,
+}
+
+impl Step {
+    /// Tool, inputs and prompt as one line.
+    pub fn instruction(&self) -> String {
+        let Some(tool) = &self.tool else { return self.prompt.clone() };
+        let quoted = Value::from(self.prompt.as_str());
+        match self.inputs.as_str() {
+            "" => format!("{tool}({quoted})"),
+            inputs => format!("{tool}({inputs}, {quoted})"),
+        }
+    }
+
+    /// The same step, whatever order its dependencies were written in.
+    fn is(&self, other: &Step) -> bool {
+        let sorted = |step: &Step| {
+            let mut numbers = step.depends_on.clone();
+            numbers.sort_unstable();
+            numbers
+        };
+        self.number == other.number
+            && self.tool == other.tool
+            && self.inputs == other.inputs
+            && self.prompt == other.prompt
+            && sorted(self) == sorted(other)
+    }
+}
+
+/// A plan, with what was odd about how it was written.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Steps in the order written.
+    pub steps: Vec<Step>,
+    /// It has the paper's shape: steps with tools or dependencies, not just a list of things to do.
+    pub structured: bool,
+    /// What the reader had to mend or pass over.
+    pub issues: Vec<Issue>,
+}
+
+impl Plan {
+    /// The place of the step called `number`.
+    pub fn position(&self, number: usize) -> Option<usize> {
+        // Nearly always numbered from 1 without gaps.
+        let guess = number.wrapping_sub(1);
+        if self.steps.get(guess).is_some_and(|s| s.number == number) {
+            return Some(guess);
+        }
+        self.steps.iter().position(|s| s.number == number)
+    }
+
+    /// Both plans do the same: numbers, tools, inputs, prompts and dependencies agree. How they
+    /// were written does not count.
+    pub fn same_as(&self, other: &Plan) -> bool {
+        self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(|(a, b)| a.is(b))
+    }
+
+    /// Nothing could be read of it.
+    pub fn is_unreadable(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The plan in the paper's form, as strict JSON.
+    pub fn to_json(&self) -> Value {
+        let steps = self.steps.iter().map(|step| {
+            let body = json!({ "step": step.instruction(), "depends_on": step.depends_on });
+            (step.number.to_string(), body)
+        });
+        Value::Object(steps.collect::<Map<_, _>>())
+    }
+
+    /// [`Plan::to_json`], a step a line, as prompts and people read it.
+    pub fn to_text(&self) -> String {
+        let mut out = String::from("{\n");
+        for (n, step) in self.steps.iter().enumerate() {
+            let body = json!({ "step": step.instruction(), "depends_on": step.depends_on });
+            let comma = if n + 1 < self.steps.len() { "," } else { "" };
+            out.push_str(&format!("\"{}\": {body}{comma}\n", step.number));
+        }
+        out.push('}');
+        out
+    }
+}
+
+/// What can be wrong with a plan, by what it counts against.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Fault {
+    // Noted, counted nowhere.
+    /// Words before or after the plan, or a code fence around it.
+    Surrounded,
+    /// More steps than are read.
+    TooLong,
+
+    // Format: the plan.
+    /// Not one step could be read.
+    Unreadable,
+    /// It is no JSON, even with the paper's bare numbers and calls, and had to be mended.
+    Mended,
+
+    // Format: a step.
+    /// Its number is missing, given twice, or not the next one.
+    Numbering,
+    /// Neither `step` nor `query`, or nothing in it.
+    NoInstruction,
+    /// The instruction is no call of a tool.
+    NoCall,
+    /// The prompt of a call is not in quotes, or they do not match.
+    Quotes,
+    /// `depends_on` is missing or no list of step numbers.
+    DependsOn,
+
+    // Format: placeholders of a step.
+    /// It depends on a step and has no placeholder for its output.
+    MissingPlaceholder,
+    /// `(1, 2)`, `(step 1)` and the like.
+    MalformedPlaceholder,
+    /// A placeholder in the prompt of a tool that takes it before the prompt, or the reverse.
+    MisplacedPlaceholder,
+    /// It speaks of the query and does not pass it on as `(query)`.
+    MissingQuery,
+
+    // Dependencies.
+    /// Depends on a step that there is not.
+    UnknownStep,
+    /// Depends on itself or on a later step.
+    NotBackwards,
+    /// Takes part in a circle.
+    Circular,
+    /// A placeholder names a step that it does not depend on.
+    Undeclared,
+    /// The same dependency twice, or one that nothing uses and another one implies.
+    Superfluous,
+
+    // Redundancy.
+    /// The plan's last step does not rest on it.
+    Ignored,
+    /// Says again what a step that it depends on has said.
+    RepeatedDetail,
+
+    // Executability.
+    /// More in one step than its tool does at once.
+    TooComplex,
+
+    // Alignment.
+    /// No tool of that name is known, or the tool cannot do what it is asked.
+    WrongTool,
+
+    // Tool-usage completeness.
+    /// The reference asks two tools the same, the plan only one of them.
+    OneToolOfTwo,
+}
+
+/// One thing that is wrong with a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// The number of the step; `None` for the plan as a whole.
+    pub step: Option<usize>,
+    /// What it is.
+    pub fault: Fault,
+    /// The same in plain words, with what was seen.
+    pub said: String,
+}
+
+impl Issue {
+    /// Of the step called `number`.
+    pub fn of(number: usize, fault: Fault, said: impl Into<String>) -> Issue {
+        Issue { step: Some(number), fault, said: said.into() }
+    }
+
+    /// Of the whole plan.
+    pub fn whole(fault: Fault, said: impl Into<String>) -> Issue {
+        Issue { step: None, fault, said: said.into() }
+    }
+}
+
+impl std::fmt::Display for Issue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.step {
+            Some(number) => write!(f, "step {number}: {}", self.said),
+            None => f.write_str(&self.said),
+        }
+    }
+}

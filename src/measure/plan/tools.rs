@@ -1,0 +1,107 @@
+//! What is known of the tools that a plan may use (004, appendix on tools; decisions: the specs carry
+//! the limits).
+//!
+//! In: `verdict.metrics.plan.tools` of the configuration, or the definitions that a trace shows. Out:
+//! a [`Toolbox`] to look tools up in. The contact-centre triad of the paper is one such set, in
+//! `config/tools`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::recognise::ToolDefinition;
+
+/// Where a tool takes the outputs of earlier steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Before the prompt: `T2S((1), "...")`.
+    Outside,
+    /// In the prompt: `LLM("... (1) ...")`.
+    Inside,
+    /// Wherever.
+    #[default]
+    Anywhere,
+}
+
+/// One tool, as plans use it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolSpec {
+    /// Default none. What it can do and what not, in words for a judge.
+    pub description: String,
+    /// Default `anywhere`. Where it takes the outputs of earlier steps: `outside` the prompt,
+    /// `inside` it, or `anywhere`. Elsewhere counts against `plan.format`.
+    pub placeholders: Placement,
+    /// Default none. Phrases each of which is one more thing to look up; see `max_phrases`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phrases: Vec<String>,
+    /// Default none. More of `phrases` than this in one prompt are too many for one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_phrases: Option<usize>,
+    /// Default none. More questions than this in one prompt are too many for one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_questions: Option<usize>,
+    /// Default false. Any prompt is one step, as for a model that puts results together.
+    pub any_complexity: bool,
+    /// Default false. A detail that a step before has already seen to costs this tool work (more
+    /// joins, for example), so that repeating it counts against `plan.redundancy`.
+    pub repeats_cost: bool,
+}
+
+/// The tools that a plan may use.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Toolbox(BTreeMap<String, ToolSpec>);
+
+impl Toolbox {
+    /// Of configured specs.
+    pub fn new(specs: &BTreeMap<String, ToolSpec>) -> Toolbox {
+        Toolbox(specs.clone())
+    }
+
+    /// Of configured specs, and of what the trace's agent was shown where nothing is configured.
+    pub fn with_definitions(specs: &BTreeMap<String, ToolSpec>, shown: &[ToolDefinition]) -> Toolbox {
+        let mut tools = specs.clone();
+        for tool in shown {
+            let name = tool.name.trim();
+            if !tools.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+                let description = tool.description.as_deref().unwrap_or_default().to_owned();
+                tools.insert(name.to_owned(), ToolSpec { description, ..ToolSpec::default() });
+            }
+        }
+        Toolbox(tools)
+    }
+
+    /// Nothing is known of any tool.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The tool called `name`, whatever the case of its letters.
+    pub fn get(&self, name: &str) -> Option<&ToolSpec> {
+        self.0.get(name).or_else(|| {
+            self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, spec)| spec)
+        })
+    }
+
+    /// All tools by name, for a prompt.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolSpec)> {
+        self.0.iter().map(|(name, spec)| (name.as_str(), spec))
+    }
+}
+
+/// What is wrong with specs, as (key below the section, message).
+pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    for (name, spec) in specs {
+        if spec.max_phrases.is_some() != !spec.phrases.is_empty() {
+            let message = "phrases and max_phrases mean something only together".to_owned();
+            out.push((format!("{name}.max_phrases"), message));
+        }
+        if spec.phrases.iter().any(|p| p.trim().is_empty()) {
+            out.push((format!("{name}.phrases"), "an empty phrase is in every prompt".to_owned()));
+        }
+    }
+    out
+}

@@ -1,0 +1,145 @@
+//! How alike two prompts are, by their words.
+//!
+//! In: two prompts. Out: a number from 0 to 1, and the longest run of words that both have. The
+//! paper asks whether prompts are "semantically similar and have the same intent"; words are a
+//! measure of that which is exact, cheap and the same every time, and is labelled as what it is.
+
+use super::placeholder;
+use crate::measure::anchors::clip;
+
+/// Bytes of a prompt that are compared.
+const MAX_BYTES: usize = 2 << 10;
+
+/// Prompts at least so alike say the same. The rewordings of tables 35 and 36 ("ids of interactions"
+/// for "ids of calls", the rest kept) reach 0.87; two prompts of listing 1 that ask for different
+/// scores of the same calls reach 0.73.
+pub const SIMILAR: f64 = 0.75;
+
+/// Words that carry no content of their own.
+const EMPTY: [&str; 46] = [
+    "a", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does", "each", "for", "from",
+    "get", "give", "had", "has", "have", "in", "into", "is", "it", "its", "list", "me", "of", "on", "or",
+    "per", "please", "that", "the", "their", "there", "these", "this", "those", "to", "was", "were", "what",
+    "which", "with", "where",
+];
+
+/// A prompt's words in lower case, placeholders left out.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Words {
+    all: Vec<String>,
+    /// Those with content, cut to their stems, sorted, each once.
+    content: Vec<String>,
+}
+
+impl Words {
+    /// The words of `prompt`.
+    pub fn of(prompt: &str) -> Words {
+        let prompt = placeholder::without(clip(prompt, MAX_BYTES));
+        let all: Vec<String> = prompt
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|w| !w.is_empty())
+            .map(str::to_lowercase)
+            .collect();
+        let mut content: Vec<String> =
+            all.iter().filter(|w| is_content(w)).map(|w| stem(w).to_owned()).collect();
+        content.sort_unstable();
+        content.dedup();
+        Words { all, content }
+    }
+
+    /// Dice's coefficient over the words with content: 2 |A and B| / (|A| + |B|). Two prompts
+    /// without any are alike if their words are the same.
+    pub fn similarity(&self, other: &Words) -> f64 {
+        if self.content.is_empty() && other.content.is_empty() {
+            return if self.all == other.all { 1.0 } else { 0.0 };
+        }
+        let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
+        2.0 * common as f64 / (self.content.len() + other.content.len()) as f64
+    }
+
+    /// How many of this one's words with content the other one has, from 0 to 1.
+    pub fn covered_by(&self, other: &Words) -> f64 {
+        let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
+        if self.content.is_empty() { 0.0 } else { common as f64 / self.content.len() as f64 }
+    }
+
+    /// The longest run of words in both, with the number of words with content in it.
+    pub fn shared_run(&self, other: &Words) -> Option<(String, usize)> {
+        let mut best: Option<(usize, usize)> = None;
+        // Lengths of runs that end at each word of `other`, for the word of ours before this one.
+        let mut before = vec![0usize; other.all.len() + 1];
+        for (i, word) in self.all.iter().enumerate() {
+            let mut now = vec![0usize; other.all.len() + 1];
+            for (j, _) in other.all.iter().enumerate().filter(|(_, o)| *o == word) {
+                let length = before.get(j).copied().unwrap_or(0) + 1;
+                if let Some(slot) = now.get_mut(j + 1) {
+                    *slot = length;
+                }
+                if best.is_none_or(|(_, longest)| length > longest) {
+                    best = Some((i + 1 - length, length));
+                }
+            }
+            before = now;
+        }
+        let run = best.and_then(|(from, length)| self.all.get(from..from + length))?;
+        Some((run.join(" "), run.iter().filter(|w| is_content(w)).count()))
+    }
+}
+
+fn is_content(word: &str) -> bool {
+    !EMPTY.contains(&word)
+}
+
+/// A plural or a past form is the same word.
+fn stem(word: &str) -> &str {
+    let cut = ["ing", "ies", "es", "ed", "s"].iter().find_map(|end| word.strip_suffix(end));
+    cut.filter(|stem| stem.len() >= 3).unwrap_or(word)
+}
+
+/// Whether two prompts say the same.
+pub fn similar(a: &str, b: &str) -> bool {
+    Words::of(a).similarity(&Words::of(b)) >= SIMILAR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn similarity(a: &str, b: &str) -> f64 {
+        Words::of(a).similarity(&Words::of(b))
+    }
+
+    #[test]
+    fn rewordings_are_similar_and_other_questions_are_not() {
+        let before = "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.";
+        let after = "Fetch call_ids of calls where the call driver is related to refunds and duration is longer than 30 minutes.";
+        assert!(similar(before, after), "{}", similarity(before, after));
+        let one = "Fetch interaction_ids categorized by 'Did We Resolve' (DWR) status and their corresponding call drivers";
+        let other = "Fetch interaction_ids of calls marked as 'resolved'.";
+        assert!(!similar(one, other), "{}", similarity(one, other));
+        let four = "Retrieve QA scores for resolution procedures in these calls.";
+        let five = "Retrieve QA scores for professionalism in these calls.";
+        assert!(!similar(four, five) && similar(four, four), "{}", similarity(four, five));
+        assert_eq!(similarity("the of", "of the"), 0.0);
+    }
+
+    #[test]
+    fn runs_are_found_as_written() {
+        let run = |a, b| Words::of(a).shared_run(&Words::of(b));
+        let found =
+            run("the tone of calls longer than 30 minutes, by week", "ids of calls longer than 30 minutes");
+        assert_eq!(found, Some(("of calls longer than 30 minutes".to_owned(), 5)));
+        assert_eq!(run("a b", "c d"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn similarity_is_symmetric_and_bounded(a in "[a-e ]{0,30}", b in "[a-e ]{0,30}") {
+            let there = similarity(&a, &b);
+            prop_assert!((0.0..=1.0).contains(&there));
+            prop_assert_eq!(there, similarity(&b, &a));
+            prop_assert_eq!(similarity(&a, &a), 1.0);
+        }
+    }
+}
