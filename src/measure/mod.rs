@@ -307,7 +307,6 @@ pub mod instruction_following;
 pub mod latency;
 pub mod memo;
 pub mod pattern;
-pub mod pattern;
 pub mod plan;
 pub mod question;
 pub mod reasoning;

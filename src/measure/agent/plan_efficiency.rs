@@ -1,27 +1,21 @@
 //! `plan_efficiency` (001, table 2): the run held against the plan that the agent wrote.
 //!
 //! In: an agent's plans and the calls after each, its helpers' included. Out: 1-5 on the agent's
-//! span. A step is matched to calls by the tool that it names: a step that names none says too
-//! little to be held against anything. Found: steps skipped, repeated without need, done in another
+//! span. Which calls a step is matched with is [`Execution`]'s business. Found: steps skipped, repeated without need, done in another
 //! order (noted, not failed), and a plan that errors broke and nobody revised.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, Findings, unmeasured};
-use crate::measure::pattern::pattern;
+use crate::measure::plan::execution::{Execution, Fate};
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
-use crate::recognise::{Agent, Content, Plan};
+use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
 pub const NAME: &str = "plan_efficiency";
 
-/// Steps of one plan that are looked at.
-const MAX_STEPS: usize = 64;
 /// Tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
 /// A planned call made so often with the same arguments and success is a step repeated.
@@ -30,12 +24,6 @@ const REPEATED: usize = 3;
 const BROKEN: usize = 2;
 /// Another order than planned is worth recording; by itself it decides nothing.
 const NOTED: f64 = 4.0;
-
-static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b",
-    )
-});
 
 /// See the module.
 pub struct PlanEfficiency;
@@ -56,30 +44,6 @@ impl Metric for PlanEfficiency {
     }
 }
 
-/// Whether a step is to be done only under some condition, or is a choice.
-pub fn is_conditional(step: &str) -> bool {
-    CONDITIONAL.as_ref().is_some_and(|c| c.is_match(step))
-}
-
-/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
-pub fn names_tool(step: &str, name: &str) -> bool {
-    let name = name.trim();
-    if name.len() < 5 {
-        return false;
-    }
-    let step = step.to_lowercase();
-    let written = name.to_lowercase();
-    let spaced = written.replace(['_', '-'], " ");
-    [written, spaced].iter().any(|n| {
-        step.match_indices(n.as_str()).any(|(at, found)| {
-            let before = step.get(..at).and_then(|s| s.chars().next_back());
-            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
-            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-            edge(before) && edge(after)
-        })
-    })
-}
-
 fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     let Some((at, plan)) = agent.plans.last() else {
         let hidden =
@@ -91,30 +55,18 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     let start = view.scene.tree.spans.get(*at).map_or(0, |s| s.start);
     let mut calls = cast::calls_beneath(view.scene, view.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
-    let run = Run {
-        view,
-        plan,
-        attempts: &attempts,
-        calls: &calls,
-        since: start,
-        tools: tools(view, agent, &calls),
-    };
-    let steps: Vec<(usize, Vec<&str>)> = plan
-        .steps
-        .iter()
-        .take(MAX_STEPS)
-        .enumerate()
-        .map(|(n, step)| (n, run.tools.iter().copied().filter(|t| names_tool(step, t)).collect::<Vec<_>>()))
-        .filter(|(_, named)| !named.is_empty())
-        .collect();
-    if steps.is_empty() || view.scene.incomplete {
+    let tools = tools(view, agent, &calls);
+    calls.retain(|c| view.scene.calls.get(*c).is_some_and(|call| call.start >= start));
+    let execution = Execution::of(plan, &tools, &view.scene.calls, &calls);
+    if execution.telling().next().is_none() || view.scene.incomplete {
         return unmeasured(view.at, NAME, Reason::NotApplicable);
     }
+    let run = Run { view, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
-    run.skipped(&steps, &mut findings);
-    run.reordered(&steps, &mut findings);
-    run.repeated(&steps, &mut findings);
-    run.broken(&steps, &mut findings);
+    run.skipped(&mut findings);
+    run.reordered(&mut findings);
+    run.repeated(&mut findings);
+    run.broken(&mut findings);
     findings.scored(view, NAME)
 }
 
@@ -133,72 +85,44 @@ fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str>
 
 struct Run<'a> {
     view: &'a View<'a>,
-    plan: &'a Plan,
     attempts: &'a Attempts,
-    /// All calls of the run; those from `since` on are the plan's.
-    calls: &'a [usize],
-    since: u64,
-    tools: Vec<&'a str>,
+    execution: &'a Execution<'a>,
 }
 
-impl<'a> Run<'a> {
-    fn of(&self, tools: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a + use<'a> {
-        let (scene, since, calls) = (self.view.scene, self.since, self.calls);
-        calls.iter().copied().filter(move |c| {
-            scene.calls.get(*c).is_some_and(|call| {
-                call.start >= since && tools.iter().any(|t| t.eq_ignore_ascii_case(call.name.trim()))
-            })
-        })
-    }
-
-    fn step(&self, n: usize) -> &str {
-        self.plan.steps.get(n).map_or("", |s| s.trim())
-    }
-
-    fn skipped(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
-        for (n, named) in steps {
-            if is_conditional(self.step(*n)) || self.of(named).next().is_some() {
-                continue;
-            }
+impl Run<'_> {
+    fn skipped(&self, findings: &mut Findings) {
+        for (n, step) in self.execution.telling().filter(|(n, _)| self.execution.fate(*n) == Fate::Skipped) {
             let rationale = format!(
                 "step {} of the plan was skipped: it has {} called, and no call to it followed the plan",
                 n + 1,
-                named.join(" and ")
+                step.tools.join(" and ")
             );
-            findings.push(Defect::StepSkipped.found(rationale, self.step(*n)));
+            findings.push(Defect::StepSkipped.found(rationale, step.text));
         }
     }
 
-    /// Only tools that exactly one step names tell the order of steps.
-    fn reordered(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
-        let only = |tool: &str| steps.iter().filter(|(_, named)| named.contains(&tool)).count() == 1;
-        let mut before: Option<(usize, usize)> = None;
-        for (n, named) in steps.iter().filter(|(_, named)| named.iter().all(|t| only(t))) {
-            let Some(first) = self.of(named).next() else { continue };
-            if let Some((earlier, call)) = before.filter(|(_, call)| *call > first) {
-                let rationale =
-                    format!("step {} was begun before step {}, against the plan's order", n + 1, earlier + 1);
-                let mut finding = Defect::StepsReordered.found(rationale, self.step(*n));
-                finding.score = NOTED;
-                finding.severity = Severity::Low;
-                for at in [first, call].iter().filter_map(|c| self.view.scene.calls.get(*c)).map(|c| c.at) {
-                    if let Some(span) = self.view.scene.tree.spans.get(at) {
-                        finding = finding.citing(span.id);
-                    }
+    fn reordered(&self, findings: &mut Findings) {
+        for ((earlier, later), (call, first)) in self.execution.reordered() {
+            let rationale =
+                format!("step {} was begun before step {}, against the plan's order", later + 1, earlier + 1);
+            let quote = self.execution.steps.get(later).map_or("", |s| s.text);
+            let mut finding = Defect::StepsReordered.found(rationale, quote);
+            finding.score = NOTED;
+            finding.severity = Severity::Low;
+            for at in [first, call].iter().filter_map(|c| self.view.scene.calls.get(*c)).map(|c| c.at) {
+                if let Some(span) = self.view.scene.tree.spans.get(at) {
+                    finding = finding.citing(span.id);
                 }
-                findings.push(finding);
             }
-            if before.is_none_or(|(_, call)| call < first) {
-                before = Some((*n, first));
-            }
+            findings.push(finding);
         }
     }
 
-    fn repeated(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
-        for (n, named) in steps {
+    fn repeated(&self, findings: &mut Findings) {
+        for (n, step) in self.execution.telling() {
             let mut times: HashMap<(&str, &str), usize> = HashMap::new();
-            for call in self.of(named) {
-                let (Some(attempt), Some(call)) = (self.attempts.at(call), self.view.scene.calls.get(call))
+            for call in &step.possible {
+                let (Some(attempt), Some(call)) = (self.attempts.at(*call), self.view.scene.calls.get(*call))
                 else {
                     continue;
                 };
@@ -213,14 +137,14 @@ impl<'a> Run<'a> {
                     "step {} was done {most} times with the same arguments and the same result",
                     n + 1
                 );
-                findings.push(Defect::StepRepeated.found(rationale, self.step(*n)));
+                findings.push(Defect::StepRepeated.found(rationale, step.text));
             }
         }
     }
 
-    fn broken(&self, steps: &'a [(usize, Vec<&'a str>)], findings: &mut Findings) {
-        for (n, named) in steps {
-            let calls: Vec<usize> = self.of(named).collect();
+    fn broken(&self, findings: &mut Findings) {
+        for (n, step) in self.execution.telling() {
+            let calls = &step.possible;
             let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
             if calls.len() < BROKEN || !failed {
                 continue;
@@ -232,7 +156,7 @@ impl<'a> Run<'a> {
             );
             let spans = calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
             let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id).take(8);
-            let finding = Defect::NoReplan.found(rationale, self.step(*n));
+            let finding = Defect::NoReplan.found(rationale, step.text);
             findings.push(ids.fold(finding, |f, id| f.citing(id)));
         }
     }
@@ -269,11 +193,6 @@ mod tests {
 
     fn rationales(scene: &Scene) -> Vec<String> {
         on(scene).unwrap().findings.into_iter().map(|f| f.rationale).collect()
-    }
-
-    #[test]
-    fn the_patterns_compile() {
-        assert!(CONDITIONAL.is_some());
     }
 
     #[test]
@@ -352,13 +271,5 @@ mod tests {
         assert_eq!(on(&cut), Err(Reason::NotApplicable));
         let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
         assert_eq!(on(&hidden), Err(Reason::NoContent));
-    }
-
-    #[test]
-    fn tools_are_named_as_whole_words() {
-        assert!(names_tool("Do a web search for it", "web_search"));
-        assert!(names_tool("Call `visit_page`.", "visit_page"));
-        assert!(!names_tool("research_agents everywhere", "search_agent"));
-        assert!(!names_tool("run it", "run"));
     }
 }

@@ -9,9 +9,9 @@ use aho_corasick::AhoCorasick;
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
-use crate::measure::agent::plan_efficiency::{is_conditional, names_tool};
 use crate::measure::agent::request::Request;
 use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::plan::execution::{is_conditional, names_tool};
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Agent, Content};

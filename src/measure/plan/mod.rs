@@ -10,16 +10,46 @@
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
 //! | [`reference`] | step matching, F1 and the seven tiers |
 //! | [`tools`] | what is known of the tools |
+//! | [`judged`] | metrics that a judge answers: questions, and what answers mean |
+//! | [`learn`], [`rank`] | weights from plans in order |
+//! | [`improve`], [`lineage`] | the evaluator and optimizer loop, and statistics of its results |
+//! | [`execution`] | which planned step each call of a run carried out |
+//! | [`metric`], [`settings`] | the metrics in traces |
+//! | [`compare`] | responses to one query beside each other |
 
 pub mod assignment;
 pub mod call;
+pub mod compare;
+pub mod execution;
+pub mod improve;
+pub mod judged;
+pub mod learn;
+pub mod lineage;
+pub mod metric;
 pub mod part;
 pub mod placeholder;
+pub mod prompt;
+pub mod rank;
 pub mod read;
 pub mod reference;
 pub mod relaxed;
 pub mod rules;
 pub mod schema;
+pub mod settings;
 pub mod shape;
 pub mod tools;
 pub mod words;
+
+pub use settings::Settings;
+
+/// Holds `text` against the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set it is
+/// written instead.
+#[cfg(test)]
+pub(crate) fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(known == text, "{} is not what is rendered; see UPDATE_GOLDEN\n{text}", path.display());
+}

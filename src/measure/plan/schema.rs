@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::placeholder;
+
 /// Steps kept of one plan.
 pub const MAX_STEPS: usize = 200;
 
@@ -49,17 +51,23 @@ impl Step {
         }
     }
 
-    /// The same step, whatever order its dependencies were written in.
+    /// The same step, however its inputs and dependencies are ordered and bracketed.
     fn is(&self, other: &Step) -> bool {
         let sorted = |step: &Step| {
             let mut numbers = step.depends_on.clone();
             numbers.sort_unstable();
             numbers
         };
+        let inputs = |step: &Step| {
+            let mut inputs: Vec<String> =
+                placeholder::all(&step.inputs).iter().map(|p| format!("{p:?}")).collect();
+            inputs.sort_unstable();
+            inputs
+        };
         self.number == other.number
             && self.tool == other.tool
-            && self.inputs == other.inputs
             && self.prompt == other.prompt
+            && inputs(self) == inputs(other)
             && sorted(self) == sorted(other)
     }
 }

@@ -4,13 +4,13 @@
 //! In: a [`Plan`]. Out: [`Issue`]s of its edges, whether it runs in a circle, and its [`Shape`]. Only
 //! edges to earlier steps count for the shape, so that a broken plan has one too.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Issue, Plan, Step};
 
 /// How a plan is laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Shape {
     /// How many steps.
     pub steps: usize,
@@ -183,6 +183,14 @@ fn circles(plan: &Plan) -> Vec<Issue> {
     let left = plan.steps.iter().zip(&done).filter(|(_, done)| !**done);
     left.map(|(s, _)| Issue::of(s.number, Fault::Circular, "is in, or waits for, a circle of dependencies"))
         .collect()
+}
+
+/// Whether the plan has steps, and every dependency is on an earlier step that there is.
+pub fn is_sound(plan: &Plan) -> bool {
+    let backwards = |(at, step): (usize, &Step)| {
+        step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
+    };
+    !plan.is_unreadable() && plan.steps.iter().enumerate().all(backwards)
 }
 
 /// Whether the plan must be rejected before anything else is asked: unreadable, or in a circle.

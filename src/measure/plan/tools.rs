@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::recognise::ToolDefinition;
 
+/// Tools of a trace that are taken in.
+const MAX_SHOWN: usize = 256;
+
 /// Where a tool takes the outputs of earlier steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -52,42 +55,52 @@ pub struct ToolSpec {
 
 /// The tools that a plan may use.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Toolbox(BTreeMap<String, ToolSpec>);
+pub struct Toolbox {
+    tools: BTreeMap<String, ToolSpec>,
+    /// There are no others.
+    complete: bool,
+}
 
 impl Toolbox {
-    /// Of configured specs.
+    /// Of configured specs. Where there are any, they are all that a plan may use.
     pub fn new(specs: &BTreeMap<String, ToolSpec>) -> Toolbox {
-        Toolbox(specs.clone())
+        Toolbox { tools: specs.clone(), complete: !specs.is_empty() }
     }
 
-    /// Of configured specs, and of what the trace's agent was shown where nothing is configured.
+    /// Of configured specs, and of what the trace's agent was shown. The agent that plans is often
+    /// not the one that calls: what it was shown need not be all.
     pub fn with_definitions(specs: &BTreeMap<String, ToolSpec>, shown: &[ToolDefinition]) -> Toolbox {
-        let mut tools = specs.clone();
-        for tool in shown {
+        let mut toolbox = Toolbox::new(specs);
+        for tool in shown.iter().take(MAX_SHOWN) {
             let name = tool.name.trim();
-            if !tools.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+            if toolbox.get(name).is_none() {
                 let description = tool.description.as_deref().unwrap_or_default().to_owned();
-                tools.insert(name.to_owned(), ToolSpec { description, ..ToolSpec::default() });
+                toolbox.tools.insert(name.to_owned(), ToolSpec { description, ..ToolSpec::default() });
             }
         }
-        Toolbox(tools)
+        toolbox
     }
 
     /// Nothing is known of any tool.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tools.is_empty()
+    }
+
+    /// Whether there is certainly no tool called `name`.
+    pub fn lacks(&self, name: &str) -> bool {
+        self.complete && self.get(name).is_none()
     }
 
     /// The tool called `name`, whatever the case of its letters.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
-        self.0.get(name).or_else(|| {
-            self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, spec)| spec)
+        self.tools.get(name).or_else(|| {
+            self.tools.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, spec)| spec)
         })
     }
 
     /// All tools by name, for a prompt.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolSpec)> {
-        self.0.iter().map(|(name, spec)| (name.as_str(), spec))
+        self.tools.iter().map(|(name, spec)| (name.as_str(), spec))
     }
 }
 

@@ -1,0 +1,206 @@
+//! Answers to one query held against each other (004, table 34, in our words): two or three
+//! responses, say of an agent without a plan, with one, and with another.
+//!
+//! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and the
+//! decision by its rule. The judge scores; the decision is ours, since it follows from the scores.
+//!
+//! Gates: an invalid response has consistency 0, completeness 1 and redundancy 7; one that is
+//! beside the query has completeness 1. Decision: the responses that are valid and consistent,
+//! compared by completeness, then redundancy; equals share the place; none left is "Neither".
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::prompt::{DATA, fence};
+use crate::measure::{Form, Prompt, Question};
+
+/// The worst and the best of completeness and redundancy.
+const SCALE: (i64, i64) = (1, 7);
+
+/// Names of responses.
+pub const NAMES: [&str; 3] = ["R1", "R2", "R3"];
+
+const RUBRIC: &str = "\
+You compare responses to one query. Score each by itself, from its text alone: bring in no knowledge of \
+your own, and do not take a number for right because two responses agree on it, or for wrong because \
+one differs. How a response is laid out does not matter: a bare list or record can be complete.
+- validity: 0 for a refusal, an error message, or word that there is no data; 1 for anything else.
+- consistency: 1 if it answers this query; 0 if it is about something else, or not valid.
+- completeness, 1 to 7: how fully it gives what the query asks. 7 leaves nothing open, 1 gives next to \
+nothing.
+- redundancy, 1 to 7: how free it is of what the query does not ask. 7 has nothing to spare; each \
+addition costs.
+First write 'rationale': two to four sentences on how the responses differ. Then score them.";
+
+/// One response's scores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Scores {
+    /// 0 or 1.
+    pub validity: i64,
+    /// 0 or 1.
+    pub consistency: i64,
+    /// 1 to 7.
+    pub completeness: i64,
+    /// 1 to 7; 7 is free of redundancy.
+    pub redundancy: i64,
+}
+
+impl Scores {
+    /// As the table's gates leave them.
+    fn gated(self) -> Scores {
+        let on_scale = |n: i64| n.clamp(SCALE.0, SCALE.1);
+        match (self.validity, self.consistency) {
+            (v, _) if v < 1 => Scores { validity: 0, consistency: 0, completeness: 1, redundancy: 7 },
+            (_, c) if c < 1 => {
+                Scores { validity: 1, consistency: 0, completeness: 1, redundancy: on_scale(self.redundancy) }
+            }
+            _ => Scores {
+                validity: 1,
+                consistency: 1,
+                completeness: on_scale(self.completeness),
+                redundancy: on_scale(self.redundancy),
+            },
+        }
+    }
+}
+
+/// The outcome.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Compared {
+    /// The judge's reasons.
+    pub rationale: String,
+    /// Scores of each response, in order.
+    pub scores: Vec<Scores>,
+    /// `Neither`, `R1`, `R1,R3`, ...; `All` where three are equally good.
+    pub decision: String,
+}
+
+/// What is asked about two or three `responses`; `None` for any other number.
+pub fn question(query: &str, responses: &[String]) -> Option<Question> {
+    let names = NAMES.get(..responses.len()).filter(|names| names.len() > 1)?;
+    let mut user = fence("QUERY", query);
+    for (name, response) in names.iter().zip(responses) {
+        user.push_str(&fence(name, response));
+    }
+    let number = |values: Vec<i64>| json!({ "type": "integer", "enum": values });
+    let scores = json!({
+        "type": "object",
+        "properties": {
+            "validity": number(vec![0, 1]),
+            "consistency": number(vec![0, 1]),
+            "completeness": number((SCALE.0..=SCALE.1).collect()),
+            "redundancy": number((SCALE.0..=SCALE.1).collect()),
+        },
+        "required": ["validity", "consistency", "completeness", "redundancy"],
+        "additionalProperties": false,
+    });
+    let mut properties = Map::new();
+    properties.insert("rationale".to_owned(), json!({ "type": "string" }));
+    properties.extend(names.iter().map(|name| ((*name).to_owned(), scores.clone())));
+    let required: Vec<&str> = std::iter::once("rationale").chain(names.iter().copied()).collect();
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    let form = Form { name: "compared_responses", schema, score: None };
+    let prompt = Prompt { system: format!("{RUBRIC}\n\n{DATA}").into(), user: user.into() };
+    Some(Question { key: "compare".to_owned(), prompt, form: Arc::new(form) })
+}
+
+/// Reads an answer about `count` responses. `None` where it does not fit its form.
+pub fn read(count: usize, answer: &Value) -> Option<Compared> {
+    let names = NAMES.get(..count)?;
+    let scores: Option<Vec<Scores>> = names
+        .iter()
+        .map(|name| {
+            let of = |key: &str| answer.get(name)?.get(key)?.as_i64();
+            let scores = Scores {
+                validity: of("validity")?,
+                consistency: of("consistency")?,
+                completeness: of("completeness")?,
+                redundancy: of("redundancy")?,
+            };
+            Some(scores.gated())
+        })
+        .collect();
+    let scores = scores?;
+    let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(Compared { rationale, decision: decision(&scores), scores })
+}
+
+fn decision(scores: &[Scores]) -> String {
+    let rank = |s: &Scores| (s.completeness, s.redundancy);
+    let left = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
+    let Some(best) = left().map(|(_, s)| rank(s)).max() else { return "Neither".to_owned() };
+    let winners: Vec<&str> = left().filter(|(_, s)| rank(s) == best).map(|(name, _)| *name).collect();
+    // The table has a word for three; two of two are named.
+    if winners.len() == NAMES.len() { "All".to_owned() } else { winners.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scores(v: i64, c: i64, completeness: i64, redundancy: i64) -> Value {
+        json!({ "validity": v, "consistency": c, "completeness": completeness, "redundancy": redundancy })
+    }
+
+    fn decided(given: &[Value]) -> Compared {
+        let mut answer = json!({ "rationale": "they differ" });
+        for (name, scores) in NAMES.iter().zip(given) {
+            answer[*name] = scores.clone();
+        }
+        read(given.len(), &answer).unwrap()
+    }
+
+    #[test]
+    fn the_gates_of_table_34_hold_whatever_the_judge_says() {
+        let compared = decided(&[scores(0, 1, 6, 3), scores(1, 0, 6, 3), scores(1, 1, 6, 3)]);
+        let rows: Vec<[i64; 4]> = compared
+            .scores
+            .iter()
+            .map(|s| [s.validity, s.consistency, s.completeness, s.redundancy])
+            .collect();
+        assert_eq!(rows, [[0, 0, 1, 7], [1, 0, 1, 3], [1, 1, 6, 3]]);
+        assert_eq!(compared.decision, "R3");
+    }
+
+    #[test]
+    fn the_decision_is_by_completeness_then_redundancy_and_equals_share_it() {
+        let good = || scores(1, 1, 6, 5);
+        assert_eq!(decided(&[good(), good(), good()]).decision, "All");
+        assert_eq!(decided(&[good(), scores(1, 1, 6, 4), good()]).decision, "R1,R3");
+        assert_eq!(decided(&[scores(1, 1, 5, 7), good(), scores(1, 1, 6, 4)]).decision, "R2");
+        assert_eq!(decided(&[good(), scores(0, 0, 7, 7), good()]).decision, "R1,R3");
+        assert_eq!(decided(&[good(), good()]).decision, "R1,R2");
+        assert_eq!(decided(&[scores(0, 0, 7, 7), scores(1, 0, 7, 7)]).decision, "Neither");
+    }
+
+    #[test]
+    fn scores_off_the_scale_and_missing_ones() {
+        assert_eq!(decided(&[scores(1, 1, 9, -2), scores(1, 1, 7, 1)]).decision, "R1,R2");
+        assert_eq!(read(2, &json!({ "R1": scores(1, 1, 1, 1) })), None);
+        assert_eq!(read(4, &json!({})), None);
+    }
+
+    #[test]
+    fn a_question_needs_two_or_three_responses() {
+        let responses = vec!["a".to_owned(); 4];
+        assert!(question("q", &responses[..1]).is_none() && question("q", &responses).is_none());
+        let asked = question("q", &responses[..2]).unwrap();
+        assert_eq!(asked.form.schema["required"], json!(["rationale", "R1", "R2"]));
+        assert!(!asked.prompt.user.contains("R3"));
+    }
+
+    #[test]
+    fn the_prompt_is_as_it_was() {
+        let responses = ["12.3 %", "There is no data.", "About an eighth; and the weather was fine."];
+        let q = question("What share of calls was escalated?", &responses.map(str::to_owned)).unwrap();
+        let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);
+        crate::measure::plan::golden("compare", &text);
+    }
+}

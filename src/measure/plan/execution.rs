@@ -1,0 +1,322 @@
+//! Which planned step each tool call of a run carried out: what was left out, done in another order,
+//! or never planned.
+//!
+//! In: the steps of a plan and the calls that followed it. Out: an [`Execution`], on which
+//! `plan_efficiency` rests and which can be put before a judge of plan adherence as evidence. A step
+//! is tied to calls by the tools that it names; one that names none says too little to be held
+//! against anything. Where several steps name one tool, a call goes to the step whose words its
+//! arguments share most, else to the first one that is not done yet.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::read;
+use super::words::Words;
+use crate::measure::pattern::pattern;
+use crate::recognise::{Call, Plan};
+
+/// Steps of one plan that are looked at.
+const MAX_STEPS: usize = 64;
+/// Calls that are laid out one by one as evidence.
+const MAX_SHOWN: usize = 40;
+
+static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b",
+    )
+});
+
+/// Whether a step is to be done only under some condition, or is a choice.
+pub fn is_conditional(step: &str) -> bool {
+    CONDITIONAL.as_ref().is_some_and(|c| c.is_match(step))
+}
+
+/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
+pub fn names_tool(step: &str, name: &str) -> bool {
+    let name = name.trim();
+    if name.len() < 5 {
+        return false;
+    }
+    let step = step.to_lowercase();
+    let written = name.to_lowercase();
+    let spaced = written.replace(['_', '-'], " ");
+    [written, spaced].iter().any(|n| {
+        step.match_indices(n.as_str()).any(|(at, found)| {
+            let before = step.get(..at).and_then(|s| s.chars().next_back());
+            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            edge(before) && edge(after)
+        })
+    })
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// At least one call carried it out.
+    Done,
+    /// No call of any tool that it names followed.
+    Skipped,
+    /// The same, and it was to be done only under a condition.
+    Optional,
+    /// Its tool was called, but for other steps as far as can be told.
+    Unclear,
+    /// It names no tool.
+    Silent,
+}
+
+/// One planned step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Planned<'a> {
+    /// Its words.
+    pub text: &'a str,
+    /// The tools that it names.
+    pub tools: Vec<&'a str>,
+    /// Calls of these tools, in order, whichever step they were for.
+    pub possible: Vec<usize>,
+    /// Calls that carried it out, as far as can be told.
+    pub calls: Vec<usize>,
+}
+
+/// A plan beside the calls that followed it. Calls are indexes into [`Scene::calls`](crate::recognise::Scene).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Execution<'a> {
+    /// The steps, in order.
+    pub steps: Vec<Planned<'a>>,
+    /// Calls that no step names the tool of.
+    pub unplanned: Vec<usize>,
+}
+
+impl<'a> Execution<'a> {
+    /// Lays the calls `following` the plan beside its steps. `tools` are all names that a step could
+    /// mean.
+    pub fn of(plan: &'a Plan, tools: &[&'a str], calls: &[Call], following: &[usize]) -> Execution<'a> {
+        let structured = written_tools(plan);
+        let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
+        let mut steps: Vec<Planned<'a>> = plan
+            .steps
+            .iter()
+            .take(MAX_STEPS)
+            .enumerate()
+            .map(|(n, text)| {
+                let text = text.trim();
+                let own = structured.get(n).and_then(Option::as_deref);
+                let means = |t: &&str| match own {
+                    // A tool that is written as one is no other, however short its name.
+                    Some(own) => t.eq_ignore_ascii_case(own),
+                    None => names_tool(text, t),
+                };
+                let named: Vec<&str> = tools.iter().copied().filter(means).collect();
+                let meant = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
+                let possible = following.iter().copied().filter(meant).collect();
+                Planned { text, tools: named, possible, calls: Vec::new() }
+            })
+            .collect();
+        let unplanned =
+            following.iter().copied().filter(|c| !steps.iter().any(|s| s.possible.contains(c))).collect();
+        assign(&mut steps, calls, following);
+        Execution { steps, unplanned }
+    }
+
+    /// What became of step `n`, counted from 0.
+    pub fn fate(&self, n: usize) -> Fate {
+        match self.steps.get(n) {
+            Some(step) if step.tools.is_empty() => Fate::Silent,
+            Some(step) if !step.calls.is_empty() => Fate::Done,
+            Some(step) if !step.possible.is_empty() => Fate::Unclear,
+            Some(step) if is_conditional(step.text) => Fate::Optional,
+            Some(_) => Fate::Skipped,
+            None => Fate::Silent,
+        }
+    }
+
+    /// Steps that name a tool, from 0.
+    pub fn telling(&self) -> impl Iterator<Item = (usize, &Planned<'a>)> {
+        self.steps.iter().enumerate().filter(|(_, s)| !s.tools.is_empty())
+    }
+
+    /// Pairs of steps (earlier, later in the plan) of which the later was begun first, with the first
+    /// call of each. Only tools that exactly one step names tell the order.
+    pub fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
+        let only = |tool: &str| self.telling().filter(|(_, s)| s.tools.contains(&tool)).count() == 1;
+        let mut out = Vec::new();
+        let mut before: Option<(usize, usize)> = None;
+        for (n, step) in self.telling().filter(|(_, s)| s.tools.iter().all(|t| only(t))) {
+            let Some(first) = step.possible.first().copied() else { continue };
+            if let Some((earlier, call)) = before.filter(|(_, call)| *call > first) {
+                out.push(((earlier, n), (call, first)));
+            }
+            if before.is_none_or(|(_, call)| call < first) {
+                before = Some((n, first));
+            }
+        }
+        out
+    }
+
+    /// The execution in words, a step or call a line, for a judge.
+    pub fn evidence(&self, calls: &[Call]) -> String {
+        let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
+        let mut out = String::new();
+        for (n, step) in self.steps.iter().enumerate() {
+            let fate = match self.fate(n) {
+                Fate::Done => {
+                    let shown: Vec<String> = step
+                        .calls
+                        .iter()
+                        .take(MAX_SHOWN)
+                        .map(|c| format!("call {} {}", c + 1, name(c)))
+                        .collect();
+                    format!("carried out by {}", shown.join(", "))
+                }
+                Fate::Skipped => format!("no call of {} followed", step.tools.join(" or ")),
+                Fate::Optional => "conditional, no call followed".to_owned(),
+                Fate::Unclear => "its tool was called, as far as can be told for other steps".to_owned(),
+                Fate::Silent => "names no tool".to_owned(),
+            };
+            out.push_str(&format!("step {}: {fate}\n", n + 1));
+        }
+        for ((earlier, later), _) in self.reordered() {
+            out.push_str(&format!("step {} was begun before step {}\n", later + 1, earlier + 1));
+        }
+        for call in self.unplanned.iter().take(MAX_SHOWN) {
+            out.push_str(&format!("call {} {}: in no step\n", call + 1, name(call)));
+        }
+        out
+    }
+}
+
+/// The tools of a structured plan's steps; empty for a plan in prose, or one whose steps were read
+/// differently.
+fn written_tools(plan: &Plan) -> Vec<Option<String>> {
+    if !plan.text.contains("depends_on") {
+        return Vec::new();
+    }
+    let read = read::read(&plan.text);
+    if read.steps.len() != plan.steps.len() {
+        return Vec::new();
+    }
+    read.steps.into_iter().map(|s| s.tool).collect()
+}
+
+/// Gives each call to one of the steps that it could be of.
+fn assign(steps: &mut [Planned<'_>], calls: &[Call], following: &[usize]) {
+    let words: Vec<Words> = steps.iter().map(|s| Words::of(s.text)).collect();
+    for &call in following {
+        let could: Vec<usize> =
+            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.possible.contains(&call))).collect();
+        let chosen = match could.as_slice() {
+            [] => continue,
+            [one] => *one,
+            several => {
+                let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
+                let arguments = Words::of(arguments);
+                let fits = |n: &usize| words.get(*n).map_or(0.0, |w| arguments.covered_by(w));
+                let best = several.iter().map(fits).fold(0.0, f64::max);
+                let mut fitting = several.iter().filter(|n| fits(n) >= best);
+                let open = |n: &&usize| steps.get(**n).is_some_and(|s| s.calls.is_empty());
+                let Some(chosen) = fitting.clone().find(open).or_else(|| fitting.next_back()) else {
+                    continue;
+                };
+                *chosen
+            }
+        };
+        if let Some(step) = steps.get_mut(chosen) {
+            step.calls.push(call);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::recognise::{Scene, Text};
+
+    fn run(plan: &[&str], calls: &[(&str, &str)]) -> (Scene, Vec<String>) {
+        let mut script =
+            Script::new("task").tools(&["web_search", "visit_page", "calculator"]).says("Plan").plan(plan);
+        for (name, arguments) in calls {
+            script = script.calls("", &[(name, arguments)]).returns("ok");
+        }
+        let scene = script.answers("done").build();
+        let names = scene.agents[0].tools.iter().map(|t| t.name.to_string()).collect();
+        (scene, names)
+    }
+
+    fn laid_out(plan: &[&str], calls: &[(&str, &str)], check: impl FnOnce(&Execution<'_>, &Scene)) {
+        let (scene, names) = run(plan, calls);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let following: Vec<usize> = (0..scene.calls.len()).collect();
+        let plan = &scene.agents[0].plans[0].1;
+        check(&Execution::of(plan, &names, &scene.calls, &following), &scene);
+    }
+
+    #[test]
+    fn each_call_goes_to_the_step_whose_words_it_shares() {
+        let plan = [
+            "Use web_search for the height of Elbrus",
+            "Use web_search for the height of Mont Blanc",
+            "Subtract with calculator",
+            "If in doubt, open visit_page",
+        ];
+        let calls = [
+            ("web_search", r#"{"query": "Mont Blanc height"}"#),
+            ("web_search", r#"{"query": "Elbrus height"}"#),
+            ("web_search", r#"{"query": "summit"}"#),
+            ("send_mail", "{}"),
+        ];
+        laid_out(&plan, &calls, |execution, scene| {
+            assert_eq!(execution.steps[0].calls, [1]);
+            assert_eq!(execution.steps[1].calls, [0, 2]);
+            let fates: Vec<Fate> = (0..4).map(|n| execution.fate(n)).collect();
+            assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Skipped, Fate::Optional]);
+            assert_eq!(execution.unplanned, [3]);
+            let evidence = execution.evidence(&scene.calls);
+            assert_eq!(
+                evidence,
+                "step 1: carried out by call 2 web_search\n\
+                 step 2: carried out by call 1 web_search, call 3 web_search\n\
+                 step 3: no call of calculator followed\n\
+                 step 4: conditional, no call followed\n\
+                 call 4 send_mail: in no step\n"
+            );
+        });
+    }
+
+    #[test]
+    fn another_order_shows_where_each_tool_has_one_step() {
+        let plan = ["web_search it", "visit_page then", "calculator last"];
+        laid_out(
+            &plan,
+            &[("calculator", "{}"), ("web_search", "{}"), ("visit_page", "{}")],
+            |execution, _| {
+                assert_eq!(execution.reordered(), [((1, 2), (2, 0))]);
+            },
+        );
+    }
+
+    #[test]
+    fn a_structured_plan_names_its_tools_however_short() {
+        let text = r#"{"1": {"step": "T2S([], 'Count by RAG status')", "depends_on": []}, "2": {"step": "RAG((1), 'Why?')", "depends_on": [1]}}"#;
+        let (mut scene, _) = run(&[], &[("T2S", "{}"), ("RAG", "{}")]);
+        let steps = ["T2S([], 'Count by RAG status')", "RAG((1), 'Why?')"].map(Text::from).to_vec();
+        scene.agents[0].plans = vec![(0, Plan { text: text.into(), replan: false, steps })];
+        let plan = &scene.agents[0].plans[0].1;
+        let execution = Execution::of(plan, &["T2S", "RAG"], &scene.calls, &[0, 1]);
+        assert_eq!((&execution.steps[0].calls[..], &execution.steps[1].calls[..]), (&[0][..], &[1][..]));
+    }
+
+    #[test]
+    fn tools_are_named_as_whole_words() {
+        assert!(names_tool("Do a web search for it", "web_search"));
+        assert!(names_tool("Call `visit_page`.", "visit_page"));
+        assert!(!names_tool("research_agents everywhere", "search_agent"));
+        assert!(!names_tool("run it", "run"));
+    }
+
+    #[test]
+    fn the_patterns_compile() {
+        assert!(CONDITIONAL.is_some());
+    }
+}

@@ -1,0 +1,189 @@
+//! The loop with canned answers: the refund lineage of tables 35 and 36, and every way to end.
+
+use super::*;
+use crate::measure::plan::read::read;
+use serde_json::json;
+
+const QUERY: &str = "What are customers most unhappy about in refund-related calls longer than 30 minutes?";
+const BEFORE: &str = r#"{
+1: {"step": T2S([], "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes."), "depends_on": []},
+2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
+}"#;
+
+fn tools() -> Toolbox {
+    let spec = |placeholders| crate::measure::plan::tools::ToolSpec { placeholders, ..Default::default() };
+    let specs = [("T2S", Placement::Outside), ("RAG", Placement::Outside), ("LLM", Placement::Inside)];
+    Toolbox::new(&specs.into_iter().map(|(name, place)| (name.to_owned(), spec(place))).collect())
+}
+
+fn check(tag: &str) -> Value {
+    json!({ "findings": [{ "reason": "why", "tag": tag }] })
+}
+
+fn step(tool: &str, inputs: &[usize], prompt: &str, depends_on: &[usize]) -> Value {
+    json!({ "tool": tool, "inputs": inputs, "prompt": prompt, "depends_on": depends_on })
+}
+
+fn revision(steps: &[Value]) -> Value {
+    json!({ "change_0": "this step", "change_1": "the others", "steps": steps })
+}
+
+fn filter() -> Value {
+    let prompt = "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.";
+    step("T2S", &[], prompt, &[])
+}
+
+fn ask(tool: &str) -> Value {
+    step(tool, &[1], "What are customers most unhappy about?", &[1])
+}
+
+fn combined() -> Value {
+    let prompt = "Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)";
+    revision(&[filter(), ask("RAG"), ask("T2S"), step("LLM", &[], prompt, &[2, 3])])
+}
+
+/// Runs the loop to its end; whatever the list does not answer is NO CHANGE.
+fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Reason>>) -> (Lineage, Vec<String>) {
+    let mut improve = Improve::new(QUERY, read(plan), tools(), max_passes);
+    let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
+    while let Some(question) = improve.question() {
+        keys.push(question.key);
+        improve.answer(answers.next().unwrap_or_else(|| Ok(check("NO_CHANGE"))));
+        assert!(keys.len() <= MAX_QUESTIONS, "the loop ends");
+    }
+    (improve.finish(), keys)
+}
+
+#[test]
+fn the_refund_plan_grows_from_one_hop_to_two() {
+    let (lineage, keys) =
+        run(BEFORE, MAX_PASSES, vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())]);
+    let shapes: Vec<Shape> = lineage.revisions.iter().map(|r| r.shape).collect();
+    let expected = [Shape { steps: 2, hops: 1, width: 1 }, Shape { steps: 4, hops: 2, width: 2 }];
+    assert_eq!(shapes, expected);
+    let last = &lineage.revisions[1];
+    assert_eq!((last.pass, last.step, last.tags[0].tag), (1, Some(2), Tag::MultiToolPrompt));
+    assert_eq!(last.change_1, "the others");
+    assert_eq!(last.plan["3"]["step"], r#"T2S((1), "What are customers most unhappy about?")"#);
+    assert_eq!(last.plan["1"]["step"].as_str().unwrap().split(',').next(), Some("T2S([]"));
+    assert_eq!((lineage.passes, lineage.end), (2, End::Unchanged));
+    assert_eq!(lineage.revisions_per_pass, [1, 0]);
+    // The plan grew at step 2, which is looked at again; then 3 and 4, then all of pass 2.
+    let expected = [
+        "1.1.0.evaluate",
+        "1.2.0.evaluate",
+        "1.2.0.optimize",
+        "1.2.1.evaluate",
+        "1.3.0.evaluate",
+        "1.4.0.evaluate",
+        "2.1.0.evaluate",
+        "2.2.0.evaluate",
+        "2.3.0.evaluate",
+        "2.4.0.evaluate",
+    ];
+    assert_eq!(keys, expected);
+    let again: Lineage = serde_json::from_str(&serde_json::to_string(&lineage).unwrap()).unwrap();
+    assert_eq!(again, lineage);
+}
+
+#[test]
+fn a_repair_of_the_same_length_moves_on() {
+    let reworded =
+        revision(&[step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]), ask("RAG")]);
+    let (lineage, keys) = run(BEFORE, 1, vec![Ok(check("INCORRECT_PROMPT")), Ok(reworded)]);
+    assert_eq!(keys, ["1.1.0.evaluate", "1.1.0.optimize", "1.2.0.evaluate"]);
+    assert_eq!((lineage.revisions.len(), lineage.end), (2, End::MaxPasses));
+}
+
+#[test]
+fn a_plan_that_was_there_before_ends_the_loop() {
+    let there = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
+    let back = revision(&[filter(), ask("RAG")]);
+    let answers = vec![Ok(check("INCORRECT_PROMPT")), Ok(there), Ok(check("REPEATED_DETAIL")), Ok(back)];
+    let (lineage, _) = run(BEFORE, MAX_PASSES, answers);
+    assert_eq!((lineage.revisions.len(), lineage.end), (2, End::SeenBefore));
+}
+
+#[test]
+fn an_answer_that_is_no_plan_leaves_the_plan_as_it_is() {
+    for bad in [
+        revision(&[]),
+        revision(&[step("", &[], "x", &[])]),
+        revision(&[step("T2S", &[], "", &[])]),
+        revision(&[step("T2S", &[], "x", &[1])]),
+        revision(&[step("T2S", &[], "x", &[7])]),
+        json!({ "steps": "none" }),
+    ] {
+        let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(check("INCORRECT_TOOL")), Ok(bad)]);
+        assert_eq!((lineage.revisions.len(), lineage.invalid, lineage.end), (1, 1, End::Unchanged));
+    }
+}
+
+#[test]
+fn a_plan_that_keeps_growing_is_looked_at_again_three_times_a_step() {
+    let grown = |n: usize| {
+        let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
+        revision(&steps)
+    };
+    let answers = (3..7).flat_map(|n| [Ok(check("COMPLEX_PROMPT")), Ok(grown(n))]).collect();
+    let (lineage, keys) = run(BEFORE, 1, answers);
+    let first: Vec<&String> =
+        keys.iter().filter(|k| k.starts_with("1.1.") && k.ends_with("evaluate")).collect();
+    assert_eq!(first, ["1.1.0.evaluate", "1.1.1.evaluate", "1.1.2.evaluate", "1.1.3.evaluate"]);
+    assert_eq!(lineage.revisions.len(), 5);
+}
+
+#[test]
+fn a_judge_that_does_not_answer_is_no_convergence() {
+    let (lineage, keys) = run(BEFORE, MAX_PASSES, vec![Err(Reason::Timeout), Err(Reason::JudgeError)]);
+    assert_eq!((keys.len(), lineage.unanswered, lineage.end), (2, 2, End::Unanswered));
+}
+
+#[test]
+fn tags_are_put_in_order_and_no_change_gives_way() {
+    let found = json!({ "findings": [
+        { "reason": "a", "tag": "NO_CHANGE" },
+        { "reason": "b", "tag": "MULTI_TOOL_PROMPT" },
+        { "reason": "c", "tag": "REPEATED_DETAIL" },
+        { "reason": "d", "tag": "INCORRECT_TOOL" },
+        { "reason": "e", "tag": "REPEATED_DETAIL" },
+    ] });
+    let order: Vec<Tag> = tags(&found).into_iter().map(|t| t.tag).collect();
+    assert_eq!(order, [Tag::IncorrectTool, Tag::RepeatedDetail, Tag::MultiToolPrompt]);
+    assert_eq!(tags(&check("NO_CHANGE")), []);
+    assert_eq!(tags(&json!({})), []);
+}
+
+#[test]
+fn nothing_to_improve_asks_nothing() {
+    assert_eq!(run("no plan at all", MAX_PASSES, Vec::new()).1.len(), 0);
+    assert_eq!(run(BEFORE, 0, Vec::new()).1.len(), 0);
+}
+
+#[test]
+fn the_prompts_are_as_they_were() {
+    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), MAX_PASSES);
+    let evaluator = improve.question().unwrap();
+    improve.answer(Ok(check("INCORRECT_PROMPT")));
+    let optimizer = improve.question().unwrap();
+    let text = [evaluator, optimizer].map(|q| {
+        format!(
+            "# {}\n## system\n{}\n## user\n{}\n## form\n{:#}\n",
+            q.key, q.prompt.system, q.prompt.user, q.form.schema
+        )
+    });
+    crate::measure::plan::golden("plan_improve", &text.concat());
+}
+
+#[test]
+fn statistics_count_lineages() {
+    let answers = vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())];
+    let all = [run(BEFORE, MAX_PASSES, answers).0, run(BEFORE, MAX_PASSES, Vec::new()).0];
+    let found = crate::measure::plan::lineage::statistics(&all);
+    assert_eq!((found.lineages, found.length.min, found.length.mean, found.length.max), (2, 1, 1.5, 2));
+    assert_eq!((found.passes.min, found.passes.max), (1, 2));
+    assert_eq!(found.revisions_per_pass.len(), 2);
+    assert_eq!(found.revisions_per_pass[0].mean, 0.5);
+    assert_eq!(found.hops.into_iter().collect::<Vec<_>>(), [(1, 1), (2, 1)]);
+    assert_eq!((found.tags[&Tag::MultiToolPrompt], found.ends[&End::Unchanged]), (1, 2));
+}

@@ -1,0 +1,200 @@
+//! The metrics of a plan that a judge answers: tool-prompt alignment, executability, adherence to the
+//! query (004, tables 31 and 32, in our words).
+//!
+//! In: a query, a plan, its tools, a reference plan where there is one. Out: one question for each
+//! metric, and from its answer a value from 0 to 1 with the issues that led there. A judge names the
+//! steps that are wrong; counting is ours. With a reference the judge sees it, and whoever reads the
+//! result is told which it was.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::part::Part;
+use super::prompt::{DATA, FORM, fence, tools};
+use super::rules;
+use super::schema::{Fault, Issue, Plan};
+use super::tools::Toolbox;
+use crate::measure::{Form, Prompt, Question, ScoreField};
+
+/// The metrics that are asked.
+pub const ASKED: [Part; 3] = [Part::ToolPromptAlignment, Part::StepExecutability, Part::QueryAdherence];
+
+const ALIGNMENT: &str = "\
+You check a plan for one thing alone: whether each step's tool can do what its prompt asks. Go by the \
+descriptions of the tools. A step is wrong if its tool cannot give what is asked, or cannot give one of \
+several things that are asked. Whether the step is needed, well phrased, too long, or wired to the \
+right steps is not your concern.";
+
+const EXECUTABILITY: &str = "\
+You check a plan for one thing alone: whether each step is one thing that its tool can do at once. \
+Take for granted that everything asked is within the tool's reach. A step is wrong if its prompt asks \
+several questions or looks up so many different things that it must be divided to be carried out. \
+Getting identifiers counts for nothing, simple arithmetic over one result neither, and a step by which \
+a language model puts earlier outputs together is always one thing.";
+
+const ADHERENCE: &str = "\
+You check a plan for one thing alone: whether it would answer the user's query if every step gave \
+exactly what its prompt asks. Tools, format and elegance are not your concern. Placeholders are filled \
+when the plan runs; a last step that says itself what the query wants need not have (query). Score:
+2: the last step's output answers all of the query.
+1: it answers part of it, or with gaps.
+0: it has nothing to do with the query.
+Name in 'rationale' what is missing, if anything.";
+
+const STEPWISE: &str = "\
+Go through the steps in order. In 'wrong' name each step that is wrong, once, with the reason first: \
+what in its prompt is at fault. Leave 'wrong' empty if none is.";
+
+const BESIDE: &str = "\
+BEST is a plan for the same query that people hold to be the best one. Use it to see what the query \
+needs and what the tools can do; a plan may do the same in another way.";
+
+static STEPS: LazyLock<Arc<Form>> = LazyLock::new(|| {
+    let wrong = json!({
+        "type": "object",
+        "properties": { "reason": { "type": "string" }, "step": { "type": "integer" } },
+        "required": ["reason", "step"],
+        "additionalProperties": false,
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": { "rationale": { "type": "string" }, "wrong": { "type": "array", "items": wrong } },
+        "required": ["rationale", "wrong"],
+        "additionalProperties": false,
+    });
+    Arc::new(Form { name: "plan_steps", schema, score: None })
+});
+
+static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "rationale": { "type": "string" },
+            "score": { "type": "integer", "enum": [0, 1, 2] },
+        },
+        "required": ["rationale", "score"],
+        "additionalProperties": false,
+    });
+    let score = Some(ScoreField { key: "score", values: vec![0, 1, 2] });
+    Arc::new(Form { name: "plan_adherence", schema, score })
+});
+
+/// What is asked of a plan for `part`; `None` for metrics that rules answer. The key is the
+/// metric's name.
+pub fn question(
+    part: Part,
+    query: &str,
+    plan: &Plan,
+    known: &Toolbox,
+    reference: Option<&Plan>,
+) -> Option<Question> {
+    let (rubric, form) = match part {
+        Part::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{STEPWISE}"), &STEPS),
+        Part::StepExecutability => (format!("{EXECUTABILITY}\n\n{STEPWISE}"), &STEPS),
+        Part::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
+        _ => return None,
+    };
+    let beside = if reference.is_some() { format!("\n\n{BESIDE}") } else { String::new() };
+    let mut user = fence("QUERY", query);
+    if part != Part::QueryAdherence {
+        user.push_str(&format!("Tools:\n{}", tools(known)));
+    }
+    if let Some(reference) = reference {
+        user.push_str(&fence("BEST", &reference.to_text()));
+    }
+    user.push_str(&fence("PLAN", &plan.to_text()));
+    let system = format!("{rubric}{beside}\n\n{FORM}\n\n{DATA}");
+    let prompt = Prompt { system: system.into(), user: user.into() };
+    Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form) })
+}
+
+/// What an answer to [`question`] says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Judged {
+    /// From 0 to 1.
+    pub value: f64,
+    /// The steps named, with the judge's reasons.
+    pub issues: Vec<Issue>,
+    /// The judge's words on the whole.
+    pub rationale: String,
+}
+
+/// Reads an answer that fits its form; `weighted` is the judge's score by the probabilities of its
+/// tokens, where known. Steps that there are not are left out.
+pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> Option<Judged> {
+    let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if part == Part::QueryAdherence {
+        let score = weighted.or_else(|| answer.get("score").and_then(Value::as_f64))?;
+        return Some(Judged { value: (score / 2.0).clamp(0.0, 1.0), issues: Vec::new(), rationale });
+    }
+    let fault = if part == Part::ToolPromptAlignment { Fault::WrongTool } else { Fault::TooComplex };
+    let mut issues: Vec<Issue> = Vec::new();
+    for wrong in answer.get("wrong")?.as_array()? {
+        let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let Some(number) = number.filter(|n| plan.position(*n).is_some()) else { continue };
+        if !issues.iter().any(|i| i.step == Some(number)) {
+            let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
+            issues.push(Issue::of(number, fault, reason));
+        }
+    }
+    Some(Judged { value: rules::share(plan, issues.len()), issues, rationale })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::plan::read::{self as reader, tests::LISTING_1};
+
+    const QUERY: &str = "Compare QA scores for professionalism and resolution procedures in unresolved calls where sentiment transitioned from negative to positive.";
+
+    #[test]
+    fn a_judge_names_steps_and_counting_is_ours() {
+        let plan = reader::read(LISTING_1);
+        let wrong = |steps: &[i64]| {
+            let list: Vec<Value> = steps.iter().map(|n| json!({ "reason": "why", "step": n })).collect();
+            json!({ "rationale": "so", "wrong": list })
+        };
+        let judged = read(Part::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1]), None).unwrap();
+        assert_eq!((judged.value, judged.issues.len()), (4.0 / 6.0, 2));
+        assert_eq!(judged.issues[0], Issue::of(2, Fault::WrongTool, "why"));
+        let judged = read(Part::StepExecutability, &plan, &wrong(&[]), None).unwrap();
+        assert_eq!((judged.value, judged.rationale.as_str()), (1.0, "so"));
+        assert_eq!(read(Part::StepExecutability, &plan, &json!({}), None), None);
+    }
+
+    #[test]
+    fn adherence_is_nothing_a_half_or_all() {
+        let plan = reader::read(LISTING_1);
+        for (score, value) in [(0, 0.0), (1, 0.5), (2, 1.0)] {
+            let answer = json!({ "rationale": "", "score": score });
+            assert_eq!(read(Part::QueryAdherence, &plan, &answer, None).unwrap().value, value);
+        }
+        let answer = json!({ "rationale": "", "score": 1 });
+        assert_eq!(read(Part::QueryAdherence, &plan, &answer, Some(1.5)).unwrap().value, 0.75);
+    }
+
+    #[test]
+    fn the_prompts_are_as_they_were() {
+        let plan = reader::read(LISTING_1);
+        let specs =
+            [("RAG", "Reads transcripts."), ("T2S", "Asks the database.")].map(|(name, description)| {
+                let spec = super::super::tools::ToolSpec {
+                    description: description.to_owned(),
+                    ..Default::default()
+                };
+                (name.to_owned(), spec)
+            });
+        let tools = Toolbox::new(&specs.into_iter().collect());
+        let mut text = String::new();
+        for (part, reference) in ASKED.into_iter().zip([None, Some(&plan), None]) {
+            let q = question(part, QUERY, &plan, &tools, reference).unwrap();
+            text.push_str(&format!(
+                "# {}\n## system\n{}\n## user\n{}\n## form\n{:#}\n",
+                q.key, q.prompt.system, q.prompt.user, q.form.schema
+            ));
+        }
+        super::super::golden("plan_judged", &text);
+        assert!(question(Part::Format, QUERY, &plan, &tools, None).is_none());
+    }
+}

@@ -1,0 +1,309 @@
+//! Weights learnt from plans that people have put in order (004, section 4.1 and "Sensitivity").
+//!
+//! In: groups of plans of one query from worst to best, each with its seven values. Out: weights
+//! under which better plans score higher, how often they do, and how much the ranking of planners
+//! depends on the weights.
+//!
+//! The sum over ordered pairs of hinge(margin - w (better - worse)), plus a pull towards the nominal
+//! weights, is minimised by projected subgradient descent over two simplices: weights are never
+//! negative and each group keeps its budget (0.7 and 0.3). The problem is convex and the steps are
+//! fixed, so the same pairs give the same weights.
+
+use serde::{Deserialize, Serialize};
+
+use super::part::{EFFECTIVENESS, EFFICIENCY, Part, Values, Weights};
+use super::rank::spearman;
+
+/// A better plan should score higher by this much, on 0 to 1. One violated step in ten, of a metric
+/// that weighs a fifth, is as much.
+const MARGIN: f64 = 0.02;
+/// How strongly weights are pulled to the nominal ones: weak beside one violated pair in ten, so
+/// that it decides only what the pairs leave open.
+const PULL: f64 = 0.05;
+/// Steps of the descent; the weights no longer move in their fourth place long before.
+const STEPS: usize = 4000;
+/// Random weight vectors of the sensitivity analysis, as in the paper.
+pub const DRAWS: usize = 10;
+/// Where the draws begin: any number, but always the same.
+const SEED: u64 = 4;
+
+/// A plan whose values are known.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ranked {
+    /// Values from 0 to 1 by metric, with or without `plan.` before the name.
+    pub metrics: std::collections::BTreeMap<String, Option<f64>>,
+    /// Who made the plan, to rank planners.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planner: Option<String>,
+}
+
+impl Ranked {
+    /// The values in the order of [`Part::ALL`].
+    pub fn values(&self) -> Values {
+        Part::ALL.map(|part| {
+            let found = self.metrics.get(part.metric()).or_else(|| self.metrics.get(part.name()));
+            found.copied().flatten().filter(|v| v.is_finite()).map(|v| v.clamp(0.0, 1.0))
+        })
+    }
+}
+
+/// What was learnt.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Learnt {
+    /// As `verdict.metrics.plan.weights` takes them; 100 together.
+    pub weights: Weights,
+    /// Groups of plans that had at least two.
+    pub groups: usize,
+    /// Inequalities that should hold: three for a triple.
+    pub pairs: usize,
+    /// Share of them that hold strictly under the learnt weights.
+    pub agreement: f64,
+    /// The same under the nominal weights.
+    pub nominal_agreement: f64,
+    /// How the ranking changes with other weights.
+    pub sensitivity: Sensitivity,
+}
+
+/// Spearman's correlation of rankings under the learnt weights with those under others. Planners are
+/// ranked by their mean score where plans name them, else the plans themselves.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Sensitivity {
+    /// What was ranked.
+    pub ranked: usize,
+    /// With all seven weighing the same.
+    pub equal: Option<f64>,
+    /// With ten draws from a flat Dirichlet distribution over each group, budgets kept.
+    pub draws: Vec<Option<f64>>,
+    /// The median of the draws.
+    pub median: Option<f64>,
+}
+
+/// Learns from `groups`, each from worst to best. `None` without a single ordered pair.
+pub fn learn(groups: &[Vec<Ranked>]) -> Option<Learnt> {
+    let all: Vec<Vec<Values>> = groups.iter().map(|g| g.iter().map(Ranked::values).collect()).collect();
+    let pairs: Vec<[f64; 7]> = all.iter().flat_map(|group| differences(group)).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let nominal = Weights::default().to_array().map(|w| w / (EFFECTIVENESS + EFFICIENCY));
+    let learnt = descend(&pairs, &nominal);
+    Some(Learnt {
+        weights: Weights::from_array(learnt.map(|w| w * (EFFECTIVENESS + EFFICIENCY))),
+        groups: all.iter().filter(|g| g.len() > 1).count(),
+        pairs: pairs.len(),
+        agreement: agreement(&pairs, &learnt),
+        nominal_agreement: agreement(&pairs, &nominal),
+        sensitivity: sensitivity(groups, &learnt),
+    })
+}
+
+/// better - worse for every ordered pair; metrics that either lacks are left out of the pair.
+fn differences(group: &[Values]) -> Vec<[f64; 7]> {
+    let mut out = Vec::new();
+    for (at, worse) in group.iter().enumerate() {
+        for better in group.iter().skip(at + 1) {
+            let mut difference = [0.0; 7];
+            for (slot, (better, worse)) in difference.iter_mut().zip(better.iter().zip(worse)) {
+                *slot = better.zip(*worse).map_or(0.0, |(b, w)| b - w);
+            }
+            out.push(difference);
+        }
+    }
+    out
+}
+
+fn dot(a: &[f64; 7], b: &[f64; 7]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Share of the pairs whose better plan scores strictly higher.
+fn agreement(pairs: &[[f64; 7]], weights: &[f64; 7]) -> f64 {
+    let right = pairs.iter().filter(|pair| dot(pair, weights) > 1e-12).count();
+    right as f64 / pairs.len() as f64
+}
+
+fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
+    let loss = |w: &[f64; 7]| {
+        let hinge: f64 = pairs.iter().map(|pair| (MARGIN - dot(pair, w)).max(0.0)).sum();
+        let pull: f64 = w.iter().zip(nominal).map(|(w, n)| (w - n).powi(2)).sum();
+        hinge / pairs.len() as f64 + PULL * pull
+    };
+    let mut now = *nominal;
+    let mut best = (loss(&now), now);
+    for step in 0..STEPS {
+        let mut slope = [0.0; 7];
+        for pair in pairs.iter().filter(|pair| dot(pair, &now) < MARGIN) {
+            slope.iter_mut().zip(pair).for_each(|(s, d)| *s -= d / pairs.len() as f64);
+        }
+        for (s, (w, n)) in slope.iter_mut().zip(now.iter().zip(nominal)) {
+            *s += 2.0 * PULL * (w - n);
+        }
+        let rate = 0.5 / ((step + 1) as f64).sqrt();
+        now.iter_mut().zip(&slope).for_each(|(w, s)| *w -= rate * s);
+        project(&mut now);
+        let here = loss(&now);
+        if here < best.0 {
+            best = (here, now);
+        }
+    }
+    best.1
+}
+
+/// To the nearest weights that are not negative and keep both budgets.
+fn project(weights: &mut [f64; 7]) {
+    let (effective, efficient) = weights.split_at_mut(Part::EFFECTIVE);
+    onto_simplex(effective, EFFECTIVENESS / 100.0);
+    onto_simplex(efficient, EFFICIENCY / 100.0);
+}
+
+/// Euclidean projection onto {x >= 0, sum x = total} (Duchi and others, 2008).
+fn onto_simplex(values: &mut [f64], total: f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let (mut sum, mut shift) = (0.0, 0.0);
+    for (n, value) in sorted.iter().enumerate() {
+        sum += value;
+        let candidate = (sum - total) / (n + 1) as f64;
+        if value - candidate > 0.0 {
+            shift = candidate;
+        }
+    }
+    values.iter_mut().for_each(|v| *v = (*v - shift).max(0.0));
+}
+
+fn sensitivity(groups: &[Vec<Ranked>], learnt: &[f64; 7]) -> Sensitivity {
+    let base = scores(groups, learnt);
+    let against = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let draws: Vec<Option<f64>> = (0..DRAWS).map(|_| against(&dirichlet(&mut random))).collect();
+    let mut known: Vec<f64> = draws.iter().copied().flatten().collect();
+    known.sort_by(f64::total_cmp);
+    let middle = known.len() / 2;
+    let median = match (known.len() % 2, known.get(middle), known.get(middle.wrapping_sub(1))) {
+        (1, Some(m), _) => Some(*m),
+        (0, Some(above), Some(below)) => Some((above + below) / 2.0),
+        _ => None,
+    };
+    Sensitivity { ranked: base.len(), equal: against(&[1.0 / 7.0; 7]), draws, median }
+}
+
+/// A flat Dirichlet draw for each group: exponential variables over their sum.
+fn dirichlet(random: &mut fastrand::Rng) -> [f64; 7] {
+    let mut drawn = [0.0; 7];
+    drawn.iter_mut().for_each(|w| *w = -(1.0 - random.f64()).max(f64::MIN_POSITIVE).ln());
+    let (effective, efficient) = drawn.split_at_mut(Part::EFFECTIVE);
+    for (group, budget) in [(effective, EFFECTIVENESS), (efficient, EFFICIENCY)] {
+        let sum: f64 = group.iter().sum();
+        group.iter_mut().for_each(|w| *w *= budget / 100.0 / sum.max(f64::MIN_POSITIVE));
+    }
+    drawn
+}
+
+/// Mean scores of planners, by name; of every plan where none is named.
+fn scores(groups: &[Vec<Ranked>], weights: &[f64; 7]) -> Vec<f64> {
+    let mut by_planner: std::collections::BTreeMap<&str, (f64, usize)> = Default::default();
+    let mut each = Vec::new();
+    for plan in groups.iter().flatten() {
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (value, weight) in plan.values().iter().zip(weights) {
+            if let Some(value) = value {
+                sum += value * weight;
+                total += weight;
+            }
+        }
+        let score = if total > 0.0 { sum / total } else { 0.0 };
+        each.push(score);
+        if let Some(planner) = &plan.planner {
+            let entry = by_planner.entry(planner).or_default();
+            *entry = (entry.0 + score, entry.1 + 1);
+        }
+    }
+    if by_planner.len() < 2 { each } else { by_planner.values().map(|(sum, n)| sum / *n as f64).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(values: [f64; 7]) -> Ranked {
+        let metrics = Part::ALL.iter().zip(values).map(|(p, v)| (p.metric().to_owned(), Some(v))).collect();
+        Ranked { metrics, planner: None }
+    }
+
+    /// Alignment rises with quality, format falls: the nominal weights get every pair wrong.
+    fn misled(n: usize) -> Vec<Vec<Ranked>> {
+        (0..n)
+            .map(|_| {
+                let at = |alignment, format| plan([alignment, format, 1.0, 1.0, 1.0, 1.0, 1.0]);
+                vec![at(0.2, 1.0), at(0.5, 0.6), at(0.8, 0.2)]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn weights_move_to_what_tells_better_from_worse() {
+        let learnt = learn(&misled(5)).unwrap();
+        assert_eq!((learnt.groups, learnt.pairs), (5, 15));
+        assert_eq!((learnt.nominal_agreement, learnt.agreement), (0.0, 1.0));
+        assert!(learnt.weights.tool_prompt_alignment > learnt.weights.format + 5.0, "{:?}", learnt.weights);
+        assert!(learnt.weights.problems().is_empty());
+    }
+
+    #[test]
+    fn where_the_pairs_say_nothing_the_nominal_weights_stay() {
+        let better = [plan([0.1; 7]), plan([0.5; 7]), plan([0.9; 7])];
+        let learnt = learn(&[better.to_vec()]).unwrap();
+        let moved = learnt
+            .weights
+            .to_array()
+            .into_iter()
+            .zip(Weights::default().to_array())
+            .map(|(a, b)| (a - b).abs());
+        assert!(moved.fold(0.0, f64::max) < 1e-6, "{:?}", learnt.weights);
+        assert_eq!((learnt.agreement, learnt.sensitivity.ranked), (1.0, 3));
+        assert_eq!(learnt.sensitivity.equal, Some(1.0));
+        assert_eq!((learnt.sensitivity.draws.len(), learnt.sensitivity.median), (DRAWS, Some(1.0)));
+    }
+
+    #[test]
+    fn planners_are_ranked_by_their_means() {
+        let mut groups = misled(2);
+        for (at, plan) in groups.iter_mut().flatten().enumerate() {
+            plan.planner = Some(["a", "b", "c"][at % 3].to_owned());
+        }
+        assert_eq!(learn(&groups).unwrap().sensitivity.ranked, 3);
+    }
+
+    #[test]
+    fn nothing_in_order_teaches_nothing() {
+        assert_eq!(learn(&[]), None);
+        assert_eq!(learn(&[vec![plan([1.0; 7])]]), None);
+        let missing = Ranked::default();
+        assert_eq!(differences(&[missing.values(), plan([1.0; 7]).values()]), [[0.0; 7]]);
+    }
+
+    proptest! {
+        #[test]
+        fn learnt_weights_keep_their_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {
+            let groups: Vec<Vec<Ranked>> = values.chunks(3).map(|c| c.iter().copied().map(plan).collect()).collect();
+            let learnt = learn(&groups).unwrap();
+            let weights = learnt.weights.to_array();
+            prop_assert!(weights.iter().all(|w| *w >= 0.0));
+            prop_assert!((weights[..Part::EFFECTIVE].iter().sum::<f64>() - EFFECTIVENESS).abs() < 1e-6);
+            prop_assert!((weights[Part::EFFECTIVE..].iter().sum::<f64>() - EFFICIENCY).abs() < 1e-6);
+        }
+
+        #[test]
+        fn the_projection_is_nearest(values in prop::array::uniform4(-1.0f64..2.0), other in prop::array::uniform4(0.0f64..1.0)) {
+            let mut projected = values;
+            onto_simplex(&mut projected, 0.7);
+            prop_assert!((projected.iter().sum::<f64>() - 0.7).abs() < 1e-9);
+            let sum: f64 = other.iter().sum::<f64>().max(1e-9);
+            let other = other.map(|o| o * 0.7 / sum);
+            let far = |a: [f64; 4]| a.iter().zip(values).map(|(a, v)| (a - v).powi(2)).sum::<f64>();
+            prop_assert!(far(projected) <= far(other) + 1e-9);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `verdict.metrics.plan`: whether plans are measured, by what tools and references, and what passes.
+//!
+//! In: the configuration. Out: thresholds, weights, tools, reference plans. Thresholds follow paper
+//! 001's 4 of 5, which is three quarters of the way up a scale; the paper's tier for an F1 above 0.75
+//! is `good`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::part::Weights;
+use super::read;
+use super::reference::Rating;
+use super::schema::Plan;
+use super::tools::{self, ToolSpec};
+
+/// The section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Default false. Measures every plan with tools or dependencies that an agent writes, on the
+    /// span that wrote it: `plan.format` and its like (0-1), `plan.score` (0-100), `plan.rating`.
+    /// Plain lists of things to do are not measured.
+    pub enabled: bool,
+    /// Default as `verdict.metrics.judges`. Who answers tool-prompt alignment, executability and
+    /// adherence to the query; the rest is always by rules.
+    pub judges: Vec<String>,
+    /// Default 0.75. One of the seven metrics below it fails.
+    pub threshold: f64,
+    /// Default 75. A `plan.score` below it fails.
+    pub score_threshold: f64,
+    /// Default `good`. A `plan.rating` below it fails.
+    pub least_rating: Rating,
+    /// How much each metric weighs in `plan.score`; `otel-verdict plan learn-weights` finds others.
+    pub weights: Weights,
+    /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without,
+    /// the trace's own tool definitions are shown to judges, and limits are not checked.
+    pub tools: BTreeMap<String, ToolSpec>,
+    /// Default none. The best plans for known queries: they make tool-usage completeness and rating
+    /// measurable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<Reference>,
+}
+
+/// The best plan for a query.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reference {
+    /// The query, as the agent is asked it; case and blanks do not matter.
+    pub query: String,
+    /// The plan, in any form that is read; `${file:PATH}` takes it from a file.
+    pub plan: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            enabled: false,
+            judges: Vec::new(),
+            threshold: 0.75,
+            score_threshold: 75.0,
+            least_rating: Rating::Good,
+            weights: Weights::default(),
+            tools: BTreeMap::new(),
+            references: Vec::new(),
+        }
+    }
+}
+
+fn plain(query: &str) -> String {
+    query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
+}
+
+impl Settings {
+    /// The registered best plan for `query`.
+    pub fn reference(&self, query: &str) -> Option<Plan> {
+        let query = plain(query);
+        let found = self.references.iter().find(|r| plain(&r.query) == query)?;
+        Some(read::read(&found.plan)).filter(|plan| !plan.is_unreadable())
+    }
+
+    /// What is wrong with the values, as (key below the section, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        let scales = [("threshold", self.threshold, 1.0), ("score_threshold", self.score_threshold, 100.0)];
+        for (key, value, top) in scales {
+            if !(0.0..=top).contains(&value) {
+                out.push((key.to_owned(), format!("{value} is outside the scale 0 to {top}")));
+            }
+        }
+        let below = |key: &str, list: Vec<(String, String)>| {
+            let path = |k: String| if k.is_empty() { key.to_owned() } else { format!("{key}.{k}") };
+            list.into_iter().map(|(k, m)| (path(k), m)).collect::<Vec<_>>()
+        };
+        out.extend(below("weights", self.weights.problems()));
+        out.extend(below("tools", tools::problems(&self.tools)));
+        for (i, reference) in self.references.iter().enumerate() {
+            if reference.query.trim().is_empty() {
+                out.push((format!("references[{i}].query"), "which query is the plan for?".to_owned()));
+            }
+            let plan = read::read(&reference.plan);
+            if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {
+                out.push((format!("references[{i}].plan"), issue.to_string()));
+            }
+        }
+        out
+    }
+}
