@@ -24,12 +24,13 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
         Box::new(super::agent::tool_coverage::ToolCoverage),
         Box::new(super::agent::tool_abuse::ToolAbuse),
         Box::new(super::agent::completeness::Completeness),
+        Box::new(super::plan::metric::PlanRules),
     ]
 }
 
 /// Every metric that asks judges, where the settings name any for it.
 pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
-    let all: Vec<Box<dyn Metric>> = Vec::new();
+    let all: Vec<Box<dyn Metric>> = vec![Box::new(super::plan::metric::PlanJudged)];
     all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plan;
 use crate::recognise::Scene;
 use crate::trace::{Idx, Kind};
 
@@ -204,6 +205,8 @@ pub struct Settings {
     pub tool_abuse: Scored,
     /// Whether an agent's final answer covers what was asked (1-5).
     pub completeness: Scored,
+    /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
+    pub plan: plan::Settings,
 }
 
 impl Default for Settings {
@@ -221,6 +224,7 @@ impl Default for Settings {
             tool_coverage: Scored::default(),
             tool_abuse: Scored::default(),
             completeness: Scored::default(),
+            plan: plan::Settings::default(),
         }
     }
 }
@@ -249,6 +253,10 @@ impl Settings {
 
     /// Whether the rules answer `metric`.
     pub fn ruled(&self, metric: &str) -> bool {
+        if metric == plan::metric::SCORE {
+            // Form and wiring are the rules' whoever else is asked; off, no span is even looked at.
+            return self.plan.enabled;
+        }
         let rules_only = !SCORED.contains(&metric) && !LABELLED.contains(&metric);
         rules_only || self.answering(metric).iter().any(|judge| judge == RULES)
     }
@@ -262,7 +270,8 @@ impl Settings {
     pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let of = |metric: &'static str| (format!("{metric}.judges"), self.own_judges(metric));
         let metrics = SCORED.into_iter().chain(LABELLED).map(of);
-        let all = std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics);
+        let plan = ("plan.judges".to_owned(), &self.plan.judges[..]);
+        let all = std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics).chain([plan]);
         all.flat_map(|(key, judges)| judges.iter().map(move |judge| (key.clone(), judge.as_str())))
             .filter(|(_, judge)| *judge != RULES)
     }
@@ -278,6 +287,7 @@ impl Settings {
         match metric {
             "error_detection" => &self.error_detection.judges,
             "avoidance" => &self.avoidance.judges,
+            plan::metric::SCORE => &self.plan.judges,
             _ => self.scored(metric).map_or(&[], |s| &s.judges),
         }
     }
@@ -296,6 +306,7 @@ impl Settings {
             "avoidance" => self.avoidance.enabled,
             "latency" => self.latency.enabled,
             "tokens" => self.tokens.enabled,
+            plan::metric::SCORE => self.plan.enabled,
             _ => self.scored(metric).is_some_and(|s| s.enabled),
         }
     }
@@ -372,6 +383,7 @@ impl Settings {
                 out.push((key, "this metric has labels, not scores: use fail_labels".to_owned()));
             }
         }
+        out.extend(self.plan.problems().into_iter().map(|(key, why)| (format!("plan.{key}"), why)));
         let limits = &self.latency;
         let of_kinds = limits.by_agent.values().flat_map(BTreeMap::values);
         for ms in limits.max_ms.values().chain(limits.by_model.values()).chain(of_kinds) {

@@ -108,7 +108,7 @@ pub fn question(query: &str, responses: &[String]) -> Option<Question> {
     });
     let form = Form { name: "compared_responses", schema, score: None };
     let prompt = Prompt { system: format!("{RUBRIC}\n\n{DATA}").into(), user: user.into() };
-    Some(Question { key: "compare".to_owned(), prompt, form: Arc::new(form) })
+    Some(Question { key: "compare".to_owned(), prompt, form: Arc::new(form), judges: Vec::new() })
 }
 
 /// Reads an answer about `count` responses. `None` where it does not fit its form.

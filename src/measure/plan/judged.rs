@@ -106,7 +106,7 @@ pub fn question(
     user.push_str(&fence("PLAN", &plan.to_text()));
     let system = format!("{rubric}{beside}\n\n{FORM}\n\n{DATA}");
     let prompt = Prompt { system: system.into(), user: user.into() };
-    Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form) })
+    Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
 }
 
 /// What an answer to [`question`] says.

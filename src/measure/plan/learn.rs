@@ -285,6 +285,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case is a descent of its own.
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn learnt_weights_keep_their_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {
             let groups: Vec<Vec<Ranked>> = values.chunks(3).map(|c| c.iter().copied().map(plan).collect()).collect();

@@ -19,8 +19,8 @@ use super::{read, rules, shape};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{MAX_FINDINGS, QUOTE_BYTES, RULES, clip};
 use crate::measure::{
-    Answer, Category, Finding, Measured, Measurement, Metric, Need, Opinion, Reason, Severity, Step, Value,
-    View,
+    Answer, Category, Detail, Finding, Measured, Measurement, Metric, Need, Opinion, Plain, Reason, Severity,
+    Step, Value, View,
 };
 use crate::trace::Idx;
 
@@ -93,12 +93,11 @@ impl Metric for PlanRules {
                 let outcome = value
                     .map(|value| of_part(view, &read, part, value, &read.issues, ""))
                     .ok_or(Reason::NotApplicable);
-                Measurement { at: view.at, metric: part.metric(), outcome, judge: judge.clone() }
+                one(view, part.metric(), outcome, judge.clone())
             })
             .collect();
-        out.push(score(view, &read.values, judge.clone()));
-        let rating = read.beside.as_ref().map(|beside| rating(view, beside)).ok_or(Reason::NotApplicable);
-        out.push(Measurement { at: view.at, metric: RATING, outcome: rating, judge });
+        out.push(score(view, &read, &read.values, judge.clone()));
+        out.push(rating(view, read.beside.as_ref()));
         Step::Done(out)
     }
 }
@@ -157,12 +156,13 @@ fn answered(view: &View<'_>, read: &Read, answers: &[Answer]) -> Vec<Measurement
                 Err(reason)
             }
         };
-        out.push(Measurement { at: view.at, metric: part.metric(), outcome, judge: judge.clone() });
+        out.push(one(view, part.metric(), outcome, judge.clone()));
     }
-    // A score without one of its judged parts would look better founded than it is.
+    // A score without one of its judged parts would look better founded than it is; that of the
+    // rules then stands, with its own list of what it rests on.
     out.push(match failed {
-        Some(reason) => Measurement { at: view.at, metric: SCORE, outcome: Err(reason), judge },
-        None => score(view, &values, judge),
+        Some(reason) => one(view, SCORE, Err(reason), judge),
+        None => score(view, read, &values, judge),
     });
     out
 }
@@ -174,10 +174,8 @@ fn by_rules(read: &Read, part: Part) -> f64 {
 
 /// The opinion in the middle, and who said so. A judge that saw a reference is named so.
 fn middle(part: Part, plan: &Plan, opinions: &[Opinion]) -> Option<(Judged, String)> {
-    let mut all: Vec<(Judged, &Opinion)> = opinions
-        .iter()
-        .filter_map(|o| Some((judged::read(part, plan, &o.value, o.weighted)?, o)))
-        .collect();
+    let mut all: Vec<(Judged, &Opinion)> =
+        opinions.iter().filter_map(|o| Some((judged::read(part, plan, &o.value, o.weighted)?, o))).collect();
     all.sort_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let (judged, opinion) = all.into_iter().nth(opinions.len().saturating_sub(1) / 2)?;
     Some((judged, opinion.judge.to_string()))
@@ -218,56 +216,72 @@ fn finding(read: &Read, part: Part, value: f64, issue: &Issue) -> Finding {
     }
 }
 
-/// The score of what was measured; what was not is named.
-fn score(view: &View<'_>, values: &Values, judge: Cow<'static, str>) -> Measurement {
-    let settings = &view.settings.plan;
-    let outcome = part::score(values, &settings.weights).ok_or(Reason::NotApplicable).map(|score| {
-        let passed = score >= settings.score_threshold;
-        let list = |known: bool| {
-            let of = |part: &Part| values.get(part.place()).copied().flatten();
-            let shown = Part::ALL.iter().filter(|p| of(p).is_some() == known);
-            let text = |p: &Part| of(p).map_or(p.name().to_owned(), |v| format!("{} {v:.2}", p.name()));
-            shown.map(text).collect::<Vec<_>>().join(", ")
-        };
-        let missing = list(false);
-        let missing = if missing.is_empty() { missing } else { format!("; not measured: {missing}") };
-        let common = 1.0 + score / 25.0;
-        let finding = Finding {
-            rationale: format!("{score:.1} of 100 from {}{missing}", list(true)),
-            quote: String::new(),
-            cited: Vec::new(),
-            category: None,
-            severity: Severity::of_score(common),
-            score: common,
-            origin: None,
-            fact: false,
-        };
-        Measured { value: Value::Score(score), passed, findings: vec![finding] }
-    });
-    Measurement { at: view.at, metric: SCORE, outcome, judge }
+fn one(
+    view: &View<'_>,
+    metric: &'static str,
+    outcome: Result<Measured, Reason>,
+    judge: Cow<'static, str>,
+) -> Measurement {
+    Measurement { at: view.at, metric, outcome, judge, details: Vec::new() }
 }
 
-fn rating(view: &View<'_>, beside: &Comparison) -> Measured {
+/// The score of what was measured, with a list of that, and how the plan is laid out.
+fn score(view: &View<'_>, read: &Read, values: &Values, judge: Cow<'static, str>) -> Measurement {
+    let settings = &view.settings.plan;
+    let of = |part: &Part| values.get(part.place()).copied().flatten();
+    let measured: Vec<String> =
+        Part::ALL.iter().filter(|p| of(p).is_some()).map(|p| p.name().to_owned()).collect();
+    let outcome = part::score(values, &settings.weights).ok_or(Reason::NotApplicable).map(|score| {
+        let passed = score >= settings.score_threshold;
+        let shown: Vec<String> =
+            Part::ALL.iter().filter_map(|p| Some(format!("{} {:.2}", p.name(), of(p)?))).collect();
+        let said = format!("{score:.1} of 100 from {}", shown.join(", "));
+        Measured { value: Value::Score(score), passed, findings: whole(passed, said, score / 100.0) }
+    });
+    let shape = shape::shape(&read.plan);
+    let count = |key, n: usize| Detail { key, value: Plain::Count(n as u64) };
+    let details = vec![
+        Detail { key: "plan.score.measured", value: Plain::Texts(measured) },
+        Detail { key: "plan.score.reference", value: Plain::Flag(read.reference.is_some()) },
+        count("plan.steps", shape.steps),
+        count("plan.hops", shape.hops),
+        count("plan.width", shape.width),
+    ];
+    Measurement { details, ..one(view, SCORE, outcome, judge) }
+}
+
+fn rating(view: &View<'_>, beside: Option<&Comparison>) -> Measurement {
+    let Some(beside) = beside else {
+        return one(view, RATING, Err(Reason::NotApplicable), Cow::Borrowed(RULES));
+    };
     let passed = beside.rating >= view.settings.plan.least_rating;
-    let common = 1.0 + 4.0 * beside.f1;
+    let said = format!(
+        "{} steps match the reference plan (precision {:.2}, recall {:.2}, F1 {:.2})",
+        beside.matched.len(),
+        beside.precision,
+        beside.recall,
+        beside.f1
+    );
+    let value = Value::Label(beside.rating.as_str());
+    let measured = Measured { value, passed, findings: whole(passed, said, beside.f1) };
+    let details = vec![Detail { key: "plan.rating.f1", value: Plain::Number(beside.f1) }];
+    Measurement { details, ..one(view, RATING, Ok(measured), Cow::Borrowed(RULES)) }
+}
+
+/// A finding about the plan as a whole, where it failed.
+fn whole(passed: bool, rationale: String, value: f64) -> Vec<Finding> {
+    let score = 1.0 + 4.0 * value;
     let finding = Finding {
-        rationale: format!(
-            "{} steps match the reference plan (precision {:.2}, recall {:.2}, F1 {:.2})",
-            beside.matched.len(),
-            beside.precision,
-            beside.recall,
-            beside.f1
-        ),
+        rationale,
         quote: String::new(),
         cited: Vec::new(),
         category: Some(Category::TaskOrchestration),
-        severity: Severity::of_score(common),
-        score: common,
+        severity: Severity::of_score(score),
+        score,
         origin: None,
         fact: false,
     };
-    let findings = if passed { Vec::new() } else { vec![finding] };
-    Measured { value: Value::Label(beside.rating.as_str()), passed, findings }
+    if passed { Vec::new() } else { vec![finding] }
 }
 
 #[cfg(test)]

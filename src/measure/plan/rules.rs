@@ -189,7 +189,9 @@ fn complexity(step: &Step, tools: &Toolbox) -> Option<Issue> {
 /// A tool that there is not.
 fn known(step: &Step, tools: &Toolbox) -> Option<Issue> {
     let tool = step.tool.as_deref()?;
-    tools.lacks(tool).then(|| Issue::of(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
+    tools
+        .lacks(tool)
+        .then(|| Issue::of(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
 }
 
 /// Steps that the last one does not rest on: the last step's output is the plan's.

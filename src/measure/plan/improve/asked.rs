@@ -91,7 +91,12 @@ static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
 });
 
 fn question(key: String, system: String, user: String, form: &Arc<Form>) -> Question {
-    Question { key, prompt: Prompt { system: system.into(), user: user.into() }, form: form.clone() }
+    Question {
+        key,
+        prompt: Prompt { system: system.into(), user: user.into() },
+        form: form.clone(),
+        judges: Vec::new(),
+    }
 }
 
 fn written(step: &Step) -> String {

@@ -1,0 +1,172 @@
+//! Plans in small scenes: what is written where, by rules alone and with a judge's canned answers.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::measure::testing::Script;
+use crate::measure::{Memo, Settings, Usage};
+use crate::recognise::{Scene, Text};
+use serde_json::{Value as Json, json};
+
+const TASK: &str = "What are customers most unhappy about?";
+const PLAN: &str = r#"{
+"1": {"step": "T2S([], \"Fetch ids of long refund calls.\")", "depends_on": []},
+"2": {"step": "RAG((1), \"What are customers most unhappy about?\")", "depends_on": [1]}
+}"#;
+const BEST: &str = r#"{
+"1": {"step": "T2S([], \"Fetch ids of long refund calls.\")", "depends_on": []},
+"2": {"step": "RAG((1), \"What are customers most unhappy about?\")", "depends_on": [1]},
+"3": {"step": "T2S((1), \"What are customers most unhappy about?\")", "depends_on": [1]},
+"4": {"step": "LLM(\"Combine (2) and (3).\")", "depends_on": [2, 3]}
+}"#;
+
+fn scene(plan: &str) -> Scene {
+    let mut scene =
+        Script::new(TASK).tools(&["T2S"]).says(plan).plan(&["a", "b"]).answers("Waiting.").build();
+    scene.agents[0].plans[0].1.text = Text::from(plan);
+    scene
+}
+
+fn settings(yaml: &str) -> Settings {
+    serde_saphyr::from_str(&format!("plan: {{ enabled: true, {yaml} }}")).unwrap()
+}
+
+fn with_best() -> Settings {
+    let mut settings = settings("");
+    let query = format!("  {}  ", TASK.to_uppercase());
+    settings.plan.references = vec![super::super::settings::Reference { query, plan: BEST.to_owned() }];
+    settings
+}
+
+fn step(metric: &dyn Metric, scene: &Scene, settings: &Settings, answers: &[Answer]) -> Step {
+    let (at, memo) = (scene.agents[0].plans[0].0, Memo::new());
+    metric.step(&View { scene, at, settings, memo: &memo, rules: &[] }, answers)
+}
+
+fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
+    match step(&PlanRules, &scene(plan), settings, &[]) {
+        Step::Done(measurements) => measurements,
+        Step::Ask(_) => panic!("rules never ask"),
+    }
+}
+
+fn value(all: &[Measurement], metric: &str) -> Result<(Value, bool), Reason> {
+    let found = all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("no {metric}"));
+    found.outcome.as_ref().map(|m| (m.value.clone(), m.passed)).map_err(|r| *r)
+}
+
+fn answer(part: Part, opinions: Result<Vec<Json>, Reason>) -> Answer {
+    let opinion = |value| Opinion { value, weighted: None, judge: Arc::from("model/hash") };
+    let opinions = opinions.map(|all| all.into_iter().map(opinion).collect());
+    Answer { key: part.metric().to_owned(), opinions, usage: Usage::default() }
+}
+
+fn wrong(steps: &[usize]) -> Json {
+    let list: Vec<Json> = steps.iter().map(|n| json!({ "reason": "it cannot", "step": n })).collect();
+    json!({ "rationale": "so", "wrong": list })
+}
+
+#[test]
+fn rules_measure_what_they_can_and_say_what_the_score_rests_on() {
+    let all = ruled(PLAN, &settings(""));
+    for metric in ["plan.format", "plan.dependencies", "plan.redundancy"] {
+        assert_eq!(value(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
+    }
+    for metric in
+        ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", RATING]
+    {
+        assert_eq!(value(&all, metric), Err(Reason::NotApplicable), "{metric}");
+    }
+    assert_eq!(value(&all, SCORE), Ok((Value::Score(100.0), true)));
+    let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+    let texts = ["format", "dependencies", "redundancy"].map(str::to_owned).to_vec();
+    assert_eq!(score.details[0].value, Plain::Texts(texts));
+    assert_eq!(score.details[3], Detail { key: "plan.hops", value: Plain::Count(1) });
+}
+
+#[test]
+fn a_registered_reference_gives_completeness_and_rating() {
+    let all = ruled(PLAN, &with_best());
+    assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
+    // Two of two steps in two of four: F1 is 2/3.
+    assert_eq!(value(&all, RATING), Ok((Value::Label("acceptable"), false)));
+    let all = ruled(BEST, &with_best());
+    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
+}
+
+#[test]
+fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
+    let all = ruled(&PLAN.replace("(1), ", ""), &settings(""));
+    let format = all.iter().find(|m| m.metric == "plan.format").unwrap().outcome.as_ref().unwrap();
+    assert_eq!((&format.value, format.passed), (&Value::Score(0.5), false));
+    assert_eq!(format.findings[0].quote, r#"RAG("What are customers most unhappy about?")"#);
+    assert_eq!(format.findings[0].category, Some(Category::FormattingErrors));
+    let circle = PLAN.replace("[]}", "[2]}");
+    for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &circle] {
+        let all = ruled(broken, &settings(""));
+        assert_eq!(value(&all, SCORE), Ok((Value::Score(0.0), false)), "{broken}");
+        assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
+        assert_eq!(step(&PlanJudged, &scene(broken), &settings(""), &[]), Step::Done(Vec::new()));
+    }
+}
+
+#[test]
+fn lists_of_things_to_do_and_spans_without_a_plan_are_not_measured() {
+    assert_eq!(ruled("1. Search\n2. Answer", &settings("")), []);
+    let scene = scene(PLAN);
+    let (memo, settings) = (Memo::new(), settings(""));
+    let view = View { scene: &scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+    assert_eq!(PlanRules.step(&view, &[]), Step::Done(Vec::new()));
+    assert_eq!(PlanJudged.step(&view, &[]), Step::Done(Vec::new()));
+}
+
+#[test]
+fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
+    let (scene, settings) = (scene(PLAN), with_best());
+    let Step::Ask(questions) = step(&PlanJudged, &scene, &settings, &[]) else { panic!("it asks") };
+    let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
+    assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
+    let answers = [
+        answer(Part::ToolPromptAlignment, Ok(vec![wrong(&[2]), wrong(&[2]), wrong(&[1, 2])])),
+        answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
+    ];
+    let Step::Done(all) = step(&PlanJudged, &scene, &settings, &answers) else { panic!("it is done") };
+    assert_eq!(
+        value(&all, "plan.tool_prompt_alignment"),
+        Ok((Value::Score(0.5), false)),
+        "the middle of three"
+    );
+    assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
+    assert_eq!(value(&all, SCORE), Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true)));
+    assert!(all.iter().all(|m| m.judge == "model/hash"));
+    let adherence = all.iter().find(|m| m.metric == "plan.query_adherence").unwrap();
+    assert_eq!(adherence.outcome.as_ref().unwrap().findings[0].rationale, "half");
+}
+
+#[test]
+fn a_judge_that_does_not_answer_is_told_and_gives_no_score() {
+    let (scene, settings) = (scene(PLAN), settings(""));
+    let answers = [
+        answer(Part::ToolPromptAlignment, Err(Reason::Timeout)),
+        answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
+    ];
+    let Step::Done(all) = step(&PlanJudged, &scene, &settings, &answers) else { panic!("it is done") };
+    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Reason::Timeout));
+    assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
+    assert_eq!(value(&all, "plan.query_adherence"), Err(Reason::JudgeError));
+    assert_eq!(value(&all, SCORE), Err(Reason::JudgeError));
+}
+
+#[test]
+fn off_by_default_and_wrong_settings_are_named() {
+    assert!(!Settings::default().plan.enabled);
+    let settings = settings(
+        "threshold: 2, weights: { format: -1 }, tools: { X: { max_phrases: 1 } }, references: [{ plan: '' }]",
+    );
+    let keys: Vec<String> = settings.plan.problems().into_iter().map(|(key, _)| key).collect();
+    let expected =
+        ["threshold", "weights.format", "tools.X.max_phrases", "references[0].query", "references[0].plan"];
+    assert_eq!(keys, expected);
+}
