@@ -138,7 +138,32 @@ pub enum Defect {
     PartUnanswered,
     /// The final answer rests on nothing that the run found.
     AnswerUnsupported,
+
+    // What a model does with its plan, its tools and what they brought.
+    /// An answer was given though none of the plan's lookups had been done.
+    PlanUnworked,
+    /// The tool for the job was there, and something else was done instead.
+    ToolLeftUnused,
+    /// The model says that it calls a tool or helper, and no call follows.
+    AnnouncedCallMissing,
+    /// The answer says the opposite of what the tools returned.
+    ContradictsResult,
+    /// A filter that the request asks for is switched off in the call.
+    FilterDropped,
+    /// More was read at once than the instructions allow.
+    ReadTooMuch,
+    /// The step before came back as an error, and this call was shown it.
+    ErrorMet,
+    /// A string was walked character by character where its items were meant.
+    CharactersForItems,
+    /// A query that found nothing.
+    VainQuery,
+    /// One approach after another is given up.
+    ApproachGivenUp,
 }
+
+/// The score of what is worth recording and fails nothing by itself.
+pub const NOTED: f64 = 4.0;
 
 impl Defect {
     /// The score on 1-5 that this defect alone leaves.
@@ -155,7 +180,10 @@ impl Defect {
             | TruncatedResult | IrrelevantResult | MissingTag | WrongFormat | CodeBlockRule | LengthLimit
             | ForbiddenText | RequiredToolUnused | TooManyCalls | RepeatedCall | NearIdenticalCalls
             | PartNotCovered | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated
-            | NoReplan | PartUnanswered => 3.0,
+            | NoReplan | PartUnanswered | ToolLeftUnused | AnnouncedCallMissing | FilterDropped
+            | ReadTooMuch => 3.0,
+            PlanUnworked | ContradictsResult => 2.0,
+            ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp => NOTED,
         }
     }
 
@@ -178,23 +206,25 @@ impl Defect {
             ToolMisdefined => Category::ToolDefinitionIssues,
             // The annotators of TRAIL put code and arguments that do not fit under formatting.
             WrongArguments | CodeBroken | MalformedArguments | MissingParameter | UnknownParameter
-            | IllTypedParameter | WrongFormat => Category::FormattingErrors,
-            Errored | RetryAnnounced | OverLimit => return None,
+            | IllTypedParameter | WrongFormat | CharactersForItems => Category::FormattingErrors,
+            Errored | RetryAnnounced | OverLimit | ErrorMet => return None,
             UnknownTool | FalseClaim => Category::ToolRelated,
-            EmptyResult | IrrelevantResult => Category::PoorInformationRetrieval,
+            EmptyResult | IrrelevantResult | VainQuery => Category::PoorInformationRetrieval,
             TruncatedResult => Category::ContextHandlingFailures,
             Refusal | GiveUp | Evasion | PartUnanswered | EmptyAnswer | MissingAnswer => {
                 Category::GoalDeviation
             }
-            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls => {
-                Category::InstructionNonCompliance
-            }
+            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
+            | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
             UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported => Category::LanguageOnly,
-            RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop => Category::ResourceAbuse,
-            NoAdaptation => Category::ToolOutputMisinterpretation,
+            RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
+                Category::ResourceAbuse
+            }
+            NoAdaptation | ContradictsResult => Category::ToolOutputMisinterpretation,
             NothingCovered | PartNotCovered => Category::PoorInformationRetrieval,
-            PlannedCallMissing | StepSkipped => Category::GoalDeviation,
-            StepsReordered | StepRepeated | NoReplan => Category::TaskOrchestration,
+            PlannedCallMissing | StepSkipped | PlanUnworked => Category::GoalDeviation,
+            StepsReordered | StepRepeated | NoReplan | AnnouncedCallMissing => Category::TaskOrchestration,
+            ToolLeftUnused => Category::ToolSelectionErrors,
         })
     }
 

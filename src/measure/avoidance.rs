@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::anchors::{Defect, Findings, unmeasured};
+use super::anchors::{Defect, Findings, clip, unmeasured};
 use super::error_detection::CallsAt;
 use super::pattern::pattern;
 use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
@@ -26,6 +26,8 @@ const OTHER: &str = "other";
 
 /// A longer text says more than that it cannot answer.
 const MAX_BYTES: usize = 1500;
+/// An admission stands at the beginning of a report: under its headings, in its first sentences.
+const ADMITTED_WITHIN: usize = 5;
 /// Nor do so many sentences.
 const MAX_SENTENCES: usize = 14;
 
@@ -142,6 +144,25 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
     shown
 }
 
+/// Whether a final answer says only that there is none.
+pub fn avoids(answer: &str) -> bool {
+    avoided(answer, true).is_some()
+}
+
+/// The clause at the beginning of `text` that says that what was looked for was not found. What
+/// follows it may be a long account of the search; headings before it are passed over.
+pub fn admits(text: &str) -> Option<&str> {
+    let shapes = SHAPES.as_ref()?;
+    let text = strip_lead(clip(text, MAX_BYTES).trim());
+    if shapes.nothing.is_match(text) {
+        return Some(text);
+    }
+    clauses(text).take(ADMITTED_WITHIN).find(|clause| {
+        let plain = clause.replace(['\u{2019}', '\u{2018}'], "'");
+        shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
+    })
+}
+
 /// Skips "Final answer:" and the like.
 fn strip_lead(text: &str) -> &str {
     let mut text = text;
@@ -178,6 +199,7 @@ struct Shapes {
     stopped: Regex,
     padding: Regex,
     nothing: Regex,
+    missing: Regex,
 }
 
 /// What may stand before the words that count.
@@ -217,6 +239,10 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
             r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]*?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
             r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
         ))?,
+        // Of a search that is reported on, not of an answer that is refused.
+        missing: pattern(
+            r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we) encountered an? (?:issue|error|problem)\b)",
+        )?,
         nothing: pattern(
             r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$",
         )?,

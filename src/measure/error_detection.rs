@@ -18,6 +18,8 @@ use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Call, Content, ErrorSign, ErrorSource, Reading, Scene, Text};
 use crate::trace::{Idx, Kind};
 
+mod aftermath;
+
 /// As in its attribute key.
 pub const NAME: &str = "error_detection";
 const VALID: &str = "valid";
@@ -71,6 +73,9 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         return None;
     }
     let seen = reading.output_content == Content::Present || reading.result.is_some();
+    if let Some(met) = Some(reading.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| aftermath::met(view)) {
+        findings.push(met);
+    }
     Some(match seen {
         true => findings.labelled(view, NAME, VALID),
         false => unmeasured(view.at, NAME, Reason::NoContent),

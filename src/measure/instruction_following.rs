@@ -15,6 +15,7 @@ use crate::trace::Kind;
 
 pub mod check;
 pub mod prompt;
+mod reading_limit;
 
 use prompt::{Instruction, Rule, Scope};
 
@@ -63,6 +64,10 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
                 findings.push(defect.found(rationale, &seen));
             }
         }
+    }
+    if let Some(read) = reading_limit::broken(view, reading) {
+        held = true;
+        read.into_iter().for_each(|finding| findings.push(finding));
     }
     Some(match held {
         true => findings.scored(view, NAME),

@@ -320,6 +320,7 @@ pub mod settings;
 pub mod settle;
 pub mod tokens;
 pub mod tool_completeness;
+pub mod turns;
 pub use memo::Memo;
 pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use settings::Settings;

@@ -14,6 +14,7 @@ use crate::trace::{Idx, Kind};
 
 pub mod arguments;
 pub mod result;
+mod shown;
 pub mod written;
 
 /// As in its attribute key.
@@ -80,12 +81,15 @@ fn on_llm(view: &View<'_>) -> Option<Measurement> {
         if call.tool.is_none() {
             seen |= of_result(view, call, &mut findings);
         }
-        for finding in arguments::defects(view, call) {
+        for finding in arguments::defects(view, call).into_iter().chain(written::vain_query(view, call)) {
             findings.push(match call.tool {
                 Some(tool) => cite(view, finding, tool),
                 None => finding,
             });
         }
+    }
+    if let Some(finding) = shown::characters(view) {
+        findings.push(finding);
     }
     (seen || !findings.is_empty()).then(|| findings.scored(view, NAME))
 }

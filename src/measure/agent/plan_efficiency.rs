@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::anchors::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
 use crate::recognise::{Agent, Content};
@@ -22,8 +22,6 @@ const MAX_TOOLS: usize = 256;
 const REPEATED: usize = 3;
 /// A planned tool that failed so often, and never succeeded, has broken the plan.
 const BROKEN: usize = 2;
-/// Another order than planned is worth recording; by itself it decides nothing.
-const NOTED: f64 = 4.0;
 
 /// See the module.
 pub struct PlanEfficiency;

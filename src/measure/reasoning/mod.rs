@@ -1,17 +1,22 @@
 //! `reasoning_integrity` (001, table 1): facts and claims held against what the model had seen.
 //!
 //! In: an LLM span's output, everything that was said and returned before it in the trace. Out:
-//! 1-5. Found: facts of a final answer that nothing supports, claims of work that was not done,
-//! and calls that repeat a failed one unchanged. Without recorded output: no content; where there
-//! was nothing to hold against anything: not applicable.
+//! 1-5. Found: facts of a final answer that nothing supports or that results contradict, claims of
+//! work that was not done, calls announced and not made, filters dropped, answers without the work
+//! that the plan needs, and calls that repeat a failed one unchanged. Without recorded output: no
+//! content; where there was nothing to hold against anything: not applicable.
 
+pub mod announced;
 pub mod answer;
 pub mod claims;
+pub mod contradicted;
+pub mod dropped_filter;
 pub mod evidence;
 pub mod grounds;
 pub mod history;
 pub mod numbers;
 mod review;
+pub mod unworked;
 
 pub use review::Review;
 

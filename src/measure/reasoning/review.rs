@@ -12,6 +12,7 @@ use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
 use super::grounds::{Situation, check};
 use super::history::{History, Made};
+use super::{announced, contradicted, dropped_filter, unworked};
 use crate::measure::agent::attempts::{Attempts, author, shown};
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
@@ -60,7 +61,16 @@ impl Review {
                 review: Review::default(),
             };
             reviewer.walk();
-            reviewer.review
+            let mut review = reviewer.review;
+            let conduct = unworked::find(scene, memo, &attempts)
+                .into_iter()
+                .chain(announced::find(scene, memo))
+                .chain(contradicted::find(scene, memo, &attempts))
+                .chain(dropped_filter::find(scene, memo));
+            for (at, finding) in conduct {
+                review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            review
         })
     }
 }
@@ -401,12 +411,12 @@ fn claim_finding(claim: &Claim<'_>, why: &str) -> Finding {
 }
 
 /// Results that stand in the prompt: more than this trace's calls were brought in from before it.
-fn results_told(input: &[Message]) -> usize {
+pub(super) fn results_told(input: &[Message]) -> usize {
     input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
 }
 
 /// A user gave the model something to read.
-fn pasted(input: &[Message]) -> bool {
+pub(super) fn pasted(input: &[Message]) -> bool {
     let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
     let bytes: usize = users
         .map(|p| match p {
@@ -419,7 +429,7 @@ fn pasted(input: &[Message]) -> bool {
 }
 
 /// The model span that gave the agent's final answer.
-fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
+pub(super) fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
     let is_llm = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
     if let Some(at) = agent.answer_at.filter(is_llm) {
         return Some(at);

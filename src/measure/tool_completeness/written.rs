@@ -1,10 +1,11 @@
 //! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
 //! code that does not run. There is no call to look at then; the traces are in the step around it.
 
-use crate::measure::anchors::Defect;
-use crate::measure::error_detection::own_signs;
-use crate::measure::{Finding, View};
-use crate::recognise::{Reading, ToolRequest};
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::error_detection::{of_call, own_signs};
+use crate::measure::turns::writes_code;
+use crate::measure::{Category, Finding, View};
+use crate::recognise::{Call, Reading, ToolRequest};
 use crate::trace::{Idx, Kind};
 
 /// Defects of an output that is on its face an action, found without a call.
@@ -46,25 +47,45 @@ fn is_json(request: &ToolRequest) -> bool {
 }
 
 /// The step around the model call failed on the code that the model wrote.
-fn broken_code(view: &View<'_>, reading: &Reading) -> Option<Finding> {
-    let step = view.scene.tree.parent(view.at)?;
-    let around = view.scene.readings.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
-    if around.errors.is_empty() || last_llm(view, step) != Some(view.at) {
-        return None;
-    }
-    let text = reading.output_text();
-    if !["```", "<code>", "Code:"].iter().any(|mark| text.contains(mark)) {
-        return None;
-    }
-    let (error, cause) = own_signs(around)?;
-    if !matches!(cause, Defect::CodeBroken | Defect::WrongArguments | Defect::EnvironmentBroken) {
-        return None;
-    }
+fn broken_code(view: &View<'_>, _: &Reading) -> Option<Finding> {
+    let step = step_of_code(view, view.at)?;
+    let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
+    category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
     let mut finding =
         Defect::MalformedArguments.found("the code that the model wrote could not be run", &error.quote);
-    finding.category = cause.category();
+    finding.category = category_of_code(cause);
     let id = view.scene.tree.spans.get(step)?.id;
     Some(finding.citing(id))
+}
+
+/// The step that failed on the code which the model call `at` wrote.
+pub fn step_of_code(view: &View<'_>, at: Idx) -> Option<Idx> {
+    let step = view.scene.tree.parent(at)?;
+    let around = view.scene.readings.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
+    if around.errors.is_empty() || last_llm(view, step) != Some(at) {
+        return None;
+    }
+    let text = view.scene.readings.get(at)?.output_text();
+    writes_code(&text).then_some(step)
+}
+
+/// What it is when code that a model wrote fails for this cause: code that does not fit the world
+/// it runs in (a type, a name, a path that is not there) is malformed like code that does not
+/// parse; only what the environment did is told apart.
+pub fn category_of_code(cause: Defect) -> Option<Category> {
+    match cause.category() {
+        Some(category) if category.is_environment() => Some(category),
+        _ => Some(Category::FormattingErrors),
+    }
+}
+
+/// A query that the model wrote and that found nothing: the words of the query are the model's.
+pub fn vain_query(view: &View<'_>, call: &Call) -> Option<Finding> {
+    let error = of_call(view.scene, view.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
+    let query = call.arguments.as_deref()?;
+    let rationale =
+        format!("the query to {} found nothing (\"{}\"); other words were due", call.name.trim(), clip(&error.quote, 80));
+    Some(Defect::VainQuery.found(rationale, query))
 }
 
 fn last_llm(view: &View<'_>, step: Idx) -> Option<Idx> {

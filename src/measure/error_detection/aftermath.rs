@@ -1,0 +1,47 @@
+//! The error that a model call was shown: where the failure of the step before comes to light.
+//!
+//! In: an LLM span and the model call before it. Out: a finding that points back to the call that
+//! wrote what failed; the failure counts there, here it is on record. Code that is run without a
+//! span of its own, and a call that is refused, show up nowhere else in the conversation.
+//! Outages and empty results are left out: they are nothing that the model wrote.
+
+use super::{CallsAt, of_call, own_signs};
+use crate::measure::anchors::Defect;
+use crate::measure::tool_completeness::written;
+use crate::measure::turns::Turns;
+use crate::measure::{Category, Finding, View};
+use crate::trace::Idx;
+
+/// The error of the step before, as this model call met it.
+pub fn met(view: &View<'_>) -> Option<Finding> {
+    let before = Turns::of(view.scene, view.memo).before(view.at)?;
+    let (what, cause, quote) = failed_call(view, before).or_else(|| failed_code(view, before))?;
+    let rationale = format!(
+        "{what}, and this call was shown the error instead of a result; it was caused by what the model \
+         call before it wrote"
+    );
+    let mut finding = Defect::ErrorMet.found(rationale, &quote).from_origin(before);
+    finding.category = cause;
+    let id = view.scene.tree.spans.get(before).map(|s| s.id);
+    Some(match id {
+        Some(id) => finding.citing(id),
+        None => finding,
+    })
+}
+
+fn failed_call(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>, String)> {
+    let known = CallsAt::of(view.scene, view.memo);
+    let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| view.scene.calls.get(i));
+    calls.filter_map(|call| Some((call, of_call(view.scene, view.memo, call)?))).find_map(|(call, error)| {
+        let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
+            && error.cause.category().is_some_and(|c| !c.is_environment());
+        own.then(|| (format!("{} failed", call.name.trim()), error.cause.category(), error.quote))
+    })
+}
+
+fn failed_code(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>, String)> {
+    let step = written::step_of_code(view, before)?;
+    let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
+    let category = written::category_of_code(cause);
+    Some(("the code did not run".to_owned(), category, error.quote))
+}

@@ -1,0 +1,79 @@
+//! A limit on how much may be read or printed at a time, held against what came back.
+//!
+//! In: the texts of a prompt ("read the file 500 characters at a time"), and what the next prompt
+//! of the same agent shows. Out: a finding on the model span whose code or call read more. Twice
+//! the limit is allowed, since headings and paths come with what is read.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::pattern::pattern;
+use crate::measure::turns::{Turns, handed_back, writes_code};
+use crate::measure::{Finding, View};
+use crate::recognise::{Part, Reading, Role};
+
+static LIMIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)[^.\n]{0,160}\b(\d{2,6})\s+(?:characters|chars)\s+(?:at a time|at once|per (?:step|read|print|call))[^.\n]{0,60}|[^.\n]{0,120}\b(?:print|read|view|scan|display|output)\b[^.\n]{0,60}\b(?:only|at most|up ?to|no more than|not more than|maximum of)\b[^.\n]{0,20}?(\d{2,6})\s+(?:characters|chars)\b[^.\n]{0,60}",
+    )
+});
+/// Headings and paths come with what is read.
+const TOLERANCE: usize = 2;
+
+struct Limit(Option<(usize, String)>);
+
+/// The finding on the span of `view`, and whether there was a limit and something to hold to it.
+pub fn broken(view: &View<'_>, reading: &Reading) -> Option<Option<Finding>> {
+    let (limit, sentence) = limit(view, reading)?;
+    let next = Turns::of(view.scene, view.memo).after(view.at)?;
+    if reading.requests().next().is_none() && !writes_code(&reading.output_text()) {
+        return None;
+    }
+    let back: Vec<&str> = handed_back(view.scene.readings.get(next)?).map(|t| &**t).collect();
+    let longest = back.iter().max_by_key(|t| t.len())?;
+    let count = longest.chars().count();
+    if count <= limit * TOLERANCE {
+        return Some(None);
+    }
+    let rationale = format!("expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back");
+    let finding = Defect::ReadTooMuch.found(rationale, longest.trim());
+    Some(Some(match view.scene.tree.spans.get(next) {
+        Some(span) => finding.citing(span.id),
+        None => finding,
+    }))
+}
+
+/// The limit of the system's or user's texts, with its sentence.
+fn limit(view: &View<'_>, reading: &Reading) -> Option<(usize, String)> {
+    let asking = reading.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
+    let texts = asking.flat_map(|m| &m.parts).filter_map(|p| match p {
+        Part::Text(text) => Some(text),
+        _ => None,
+    });
+    texts.filter_map(|text| view.memo.of(text, |t| Limit(read(t))).0.clone()).next()
+}
+
+fn read(text: &str) -> Option<(usize, String)> {
+    // Most texts speak of no characters at all.
+    if !["characters", "chars"].iter().any(|w| memchr::memmem::find(text.as_bytes(), w.as_bytes()).is_some()) {
+        return None;
+    }
+    let found = LIMIT.as_ref()?.captures(text)?;
+    let number = found.iter().skip(1).flatten().next()?.as_str().parse().ok()?;
+    Some((number, clip(found.get(0)?.as_str().trim(), 200).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_on_reading_are_read_and_limits_on_answers_are_not() {
+        assert_eq!(read("Make sure to do it 500 characters at a time.").unwrap().0, 500);
+        assert_eq!(read("Print only the first 300 characters of a file.").unwrap().0, 300);
+        assert_eq!(read("Answer in at most 200 characters."), None);
+        assert_eq!(read("The string has 500 characters."), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! Answers that were given without the work they need.
+//!
+//! In: an agent's plan, everything that it and its helpers called, and its final answer. Out:
+//! findings on the model span that gave the answer: the plan looks things up and nothing was
+//! looked up (a plan abandoned, facts from nowhere, tools left unused); or all that came back says
+//! that nothing was found, and the answer asserts all the same.
+//!
+//! An honest "I could not find it" is neither, nor is a riddle that needs no lookup.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::answer::{final_answer, masked, sentences};
+use super::review::{final_span, pasted, results_told};
+use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
+use crate::measure::agent::cast;
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::pattern::pattern;
+use crate::measure::turns::{handed_back, writes_code};
+use crate::measure::{Finding, Memo, avoidance};
+use crate::recognise::{Agent, Content, Plan, Reading, Scene};
+use crate::trace::Idx;
+
+/// A step with one of these must find something out in the world; to verify or compare may be
+/// done by thinking.
+static LOOKUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather|transcribe|watch|wikipedia|websites?|web ?pages?|online|database|dataset|archive|publication|articles?)\b",
+    )
+});
+/// Code that reaches for data by itself.
+static REACHES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\(")
+});
+/// Share of an observation's words that the model must have written itself for it to be an echo.
+const ECHO: f64 = 0.9;
+/// Names of unused tools that are told.
+const MAX_TOLD: usize = 6;
+
+/// Findings by the model span that gave each agent's answer.
+pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+    let mut out = Vec::new();
+    if scene.incomplete {
+        return out;
+    }
+    for (i, agent) in scene.agents.iter().enumerate() {
+        let Some(at) = final_span(scene, agent) else { continue };
+        let Some(reading) = scene.readings.get(at) else { continue };
+        let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(reading));
+        let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
+        if !all_visible(scene, agent) || avoidance::avoids(&answer) {
+            continue;
+        }
+        let seat = Seat { scene, memo, attempts, i, agent, at, reading, answer: &answer };
+        out.extend(seat.judge().into_iter().map(|finding| (at, finding)));
+    }
+    out
+}
+
+fn all_visible(scene: &Scene, agent: &Agent) -> bool {
+    let shown = |at: &Idx| {
+        let reading = scene.readings.get(*at);
+        reading.is_some_and(|r| r.output_content == Content::Present && r.input_content == Content::Present)
+    };
+    !agent.llms.is_empty() && agent.llms.iter().all(shown)
+}
+
+/// One agent at the moment of its answer.
+struct Seat<'a> {
+    scene: &'a Scene,
+    memo: &'a Memo,
+    attempts: &'a Attempts,
+    i: usize,
+    agent: &'a Agent,
+    at: Idx,
+    reading: &'a Reading,
+    answer: &'a str,
+}
+
+impl Seat<'_> {
+    fn judge(&self) -> Vec<Finding> {
+        let calls: Vec<usize> = cast::calls_beneath(self.scene, self.memo, self.i)
+            .into_iter()
+            .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.inward))
+            .collect();
+        let helpers = cast::has_helpers(self.scene, self.memo, self.i);
+        match calls.is_empty() && !helpers {
+            true => self.without_work(),
+            false => self.against_all(),
+        }
+    }
+
+    /// Nothing was called, and the plan has things looked up.
+    fn without_work(&self) -> Vec<Finding> {
+        let told = results_told(&self.reading.input) > 0 || pasted_data(self.scene, self.agent);
+        let Some(plan) = self.plan().filter(|_| !told && self.equipped() && !self.code_worked()) else {
+            return Vec::new();
+        };
+        let Some(lookup) = LOOKUP.as_ref() else { return Vec::new() };
+        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| lookup.is_match(s)).collect();
+        let Some(step) = steps.first() else { return Vec::new() };
+        let planned = match steps.len() {
+            1 => "a step that must look something up".to_owned(),
+            n => format!("{n} steps that must look something up"),
+        };
+        let said = self.said();
+        let mut out = vec![
+            Defect::PlanUnworked.found(
+                format!(
+                    "the plan has {planned}; the answer was given with no call to any tool or helper before it"
+                ),
+                step,
+            ),
+            Defect::AnswerUnsupported.found(
+                "the answer states as fact what nothing in the run had found out: no tool had been called and \
+                 no result was there to rest on",
+                &said,
+            ),
+        ];
+        let tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
+        let named: Vec<&str> = tools.into_iter().filter(|t| !is_finishing(t)).take(MAX_TOLD).collect();
+        let offered = match named.is_empty() {
+            true => "the tools of its instructions".to_owned(),
+            false => named.join(", "),
+        };
+        out.push(Defect::ToolLeftUnused.found(
+            format!("this step of the plan needs a tool; the model had {offered} and used none"),
+            step,
+        ));
+        out
+    }
+
+    /// Everything that came back says that nothing was found, and the answer asserts all the same.
+    fn against_all(&self) -> Vec<Finding> {
+        let start = self.scene.tree.spans.get(self.at).map_or(0, |s| s.start);
+        let helpers = self.scene.agents.iter().filter(|a| a.parent == Some(self.i));
+        let mut nothing = None;
+        for helper in helpers {
+            let Some(said) = helper.answer.as_deref() else { return Vec::new() };
+            let Some(words) = avoidance::admits(said) else { return Vec::new() };
+            nothing = Some((words.to_owned(), helper.at));
+        }
+        for &c in &self.agent.calls {
+            let (Some(attempt), Some(call)) = (self.attempts.at(c), self.scene.calls.get(c)) else { continue };
+            if attempt.inward || call.start > start {
+                continue;
+            }
+            match (&attempt.outcome, call.result.as_deref().and_then(avoidance::admits)) {
+                (Outcome::Failed { said, .. }, _) if nothing.is_none() => {
+                    nothing = Some((said.clone(), call.at));
+                }
+                (Outcome::Failed { .. }, _) => {}
+                (_, Some(words)) => nothing = Some((words.to_owned(), call.at)),
+                _ => return Vec::new(),
+            }
+        }
+        let Some((words, source)) = nothing else { return Vec::new() };
+        if avoidance::admits(self.answer).is_some() || self.code_worked() {
+            return Vec::new();
+        }
+        let back = clip(words.trim(), 120);
+        let cite = |finding: Finding| match self.scene.tree.spans.get(source) {
+            Some(span) => finding.citing(span.id),
+            None => finding,
+        };
+        let said = self.said();
+        vec![
+            cite(Defect::AnswerUnsupported.found(
+                format!("all that came back was \"{back}\", and the answer states a result all the same"),
+                &said,
+            )),
+            cite(
+                Defect::PlanUnworked.found(
+                    format!(
+                        "after \"{back}\" another way to find it, or an admission, was expected; the run was \
+                         ended with an answer that nothing bears out"
+                    ),
+                    &said,
+                ),
+            ),
+        ]
+    }
+
+    /// The plan in force when the answer was given.
+    fn plan(&self) -> Option<&Plan> {
+        self.agent.plans.iter().rev().find(|(at, _)| *at < self.at).map(|(_, plan)| plan)
+    }
+
+    /// It had something to work with.
+    fn equipped(&self) -> bool {
+        self.agent.tools.iter().any(|t| !is_finishing(&t.name))
+            || cast::instructions(self.scene, self.i).is_some_and(|t| t.contains("tools"))
+    }
+
+    /// Code of the agent brought something that it had not written itself, or may have.
+    fn code_worked(&self) -> bool {
+        let reaches = |text: &str| REACHES.as_ref().is_some_and(|r| r.is_match(text));
+        let own = self.agent.llms.iter().take_while(|at| **at <= self.at);
+        let turns: Vec<&Reading> = own.filter_map(|at| self.scene.readings.get(*at)).collect();
+        let wrote = |r: &Reading| {
+            let text = r.output_text();
+            (writes_code(&text)).then_some(text)
+        };
+        if turns.iter().filter_map(|r| wrote(r)).any(|text| reaches(&text)) {
+            return true;
+        }
+        turns.windows(2).any(|pair| match pair {
+            [one, next] => wrote(one).is_some_and(|code| {
+                let seen: Vec<&str> = handed_back(next).map(|t| &**t).collect();
+                !seen.is_empty() && !is_echo(&code, &seen.join("\n"))
+            }),
+            _ => false,
+        })
+    }
+
+    /// What the model said when it answered: its words, or the bare answer.
+    fn said(&self) -> String {
+        let text = self.reading.output_text();
+        let prose = masked(&text);
+        let long = |&(a, b): &(usize, usize)| prose.get(a..b).is_some_and(|s| s.trim().len() >= 40);
+        let last = sentences(&prose).into_iter().rev().find(long);
+        let words = last.and_then(|(a, b)| text.get(a..b)).map(str::trim);
+        words.unwrap_or(self.answer).to_owned()
+    }
+}
+
+/// Somebody gave the first model call something to read.
+fn pasted_data(scene: &Scene, agent: &Agent) -> bool {
+    let first = agent.llms.first().and_then(|at| scene.readings.get(*at));
+    first.is_some_and(|r| pasted(&r.input) && agent.task.as_ref().is_some_and(|t| t.len() > 4000))
+}
+
+/// Nearly every word of `seen` is in `written`: a print of what the model itself had put there.
+fn is_echo(written: &str, seen: &str) -> bool {
+    const FRAME: [&str; 9] = ["execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
+    let words = |text: &str| -> Vec<String> {
+        let split = text.split(|c: char| !c.is_alphanumeric());
+        split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()
+    };
+    let known: foldhash::HashSet<String> = words(written).into_iter().collect();
+    let seen = words(clip(seen, 8192));
+    let told: Vec<&String> = seen.iter().filter(|w| !FRAME.contains(&w.as_str())).collect();
+    let own = told.iter().filter(|w| known.contains(**w)).count();
+    own as f64 >= told.len() as f64 * ECHO
+}

@@ -1,0 +1,67 @@
+//! What came back to a model from its own code, where that code has no span.
+//!
+//! In: a prompt, and the model call before it. Out: a finding where a column of single characters
+//! came back: the code walked over a string where its lines or items were meant. It stands where
+//! it is to be seen, and points back to the call that wrote the code.
+
+use crate::measure::anchors::Defect;
+use crate::measure::turns::{Turns, handed_back, writes_code};
+use crate::measure::{Finding, View};
+
+/// So many lines of one character in a row are no coincidence.
+const COLUMN: usize = 8;
+/// Of a long observation the beginning is read.
+const MAX_LINES: usize = 400;
+
+/// A column of single characters in what was handed back.
+pub fn characters(view: &View<'_>) -> Option<Finding> {
+    let before = Turns::of(view.scene, view.memo).before(view.at)?;
+    let reading = view.scene.readings.get(view.at)?;
+    let column = handed_back(reading).find_map(|text| column(text))?;
+    if !writes_code(&view.scene.readings.get(before)?.output_text()) {
+        return None;
+    }
+    let rationale = "lines or items were to be printed; what came back is one character a line: the code walked \
+                     over the characters of a string";
+    let finding = Defect::CharactersForItems.found(rationale, column).from_origin(before);
+    Some(match view.scene.tree.spans.get(before) {
+        Some(span) => finding.citing(span.id),
+        None => finding,
+    })
+}
+
+/// The first column of lines that hold one letter each.
+fn column(text: &str) -> Option<&str> {
+    let mut start = 0;
+    let mut run = 0;
+    let mut at = 0;
+    for line in text.split_inclusive('\n').take(MAX_LINES) {
+        let mut chars = line.trim_end_matches(['\n', '\r']).chars();
+        let single = chars.next().is_none_or(char::is_alphabetic) && chars.next().is_none();
+        if single && !line.trim().is_empty() {
+            if run == 0 {
+                start = at;
+            }
+            run += 1;
+        } else if !single {
+            run = 0;
+        }
+        at += line.len();
+        if run >= COLUMN {
+            return text.get(start..at);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_letters_is_found_and_a_list_is_not() {
+        assert!(column("Logs:\nD\ni\nr\ne\nc\nt\no\nr\ny\n").is_some());
+        assert!(column("1\n2\n3\n4\n5\n6\n7\n8\n9\n").is_none());
+        assert!(column("a.py\nb.py\nc\nd.py\ne\nf\ng\nh.py\n").is_none());
+    }
+}
