@@ -53,7 +53,7 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     let mut label = VALID;
     if let Some((found, cause)) = own_signs(reading) {
         label = label_of(reading.kind, cause);
-        findings.push(found);
+        findings.push(by_author(view, reading, found, cause));
     } else if let Some((found, cause)) = returned(view, reading) {
         label = label_of(reading.kind, cause);
         findings.push(found);
@@ -80,6 +80,17 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         true => findings.labelled(view, NAME, VALID),
         false => unmeasured(view.at, NAME, Reason::NoContent),
     })
+}
+
+/// A tool's failure that the model's own words brought about is that call's manifestation.
+fn by_author(view: &View<'_>, reading: &Reading, found: Finding, cause: Defect) -> Finding {
+    let calls = CallsAt::of(view.scene, view.memo);
+    let call = Some(reading.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&view.at));
+    let author = call.and_then(|&i| view.scene.calls.get(i)?.llm);
+    match author.filter(|_| CallError { cause, quote: String::new() }.is_the_models()) {
+        Some(llm) => found.from_origin(llm),
+        None => found,
+    }
 }
 
 /// Rate limits and outages are not the agent's (000, section 1): the rationale says whose it was.
@@ -213,6 +224,17 @@ pub struct CallError {
     pub cause: Defect,
     /// Its words, verbatim.
     pub quote: String,
+}
+
+impl CallError {
+    /// The model's own words brought it about: arguments that the tool refuses, a query that finds
+    /// nothing, code that does not run.
+    pub fn is_the_models(&self) -> bool {
+        matches!(
+            self.cause,
+            Defect::WrongArguments | Defect::MalformedArguments | Defect::CodeBroken | Defect::EmptyResult
+        )
+    }
 }
 
 /// The error of a call, by a structural sign (status, exception, flag) or by what it returned.

@@ -52,6 +52,9 @@ fn on_tool(view: &View<'_>) -> Option<Measurement> {
     let mut seen = false;
     if let Some(call) = call {
         seen = of_result(view, call, &mut findings);
+        if let Some(finding) = shown::wasted(view, call) {
+            findings.push(finding);
+        }
         if let Some(llm) = call.llm {
             for finding in arguments::defects(view, call) {
                 findings.push(cite(view, finding, llm).from_origin(llm));
@@ -111,6 +114,10 @@ fn of_result(view: &View<'_>, call: &Call, findings: &mut Findings) -> bool {
         let defect = if retried { super::anchors::Defect::RetryAnnounced } else { error.cause };
         let mut finding = defect.found(format!("the call to {} failed", call.name.trim()), &error.quote);
         finding.category = error.cause.category();
+        // What the model wrote made it fail: it counts where it was written.
+        if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {
+            finding = finding.from_origin(llm);
+        }
         findings.push(finding);
         return true;
     }

@@ -11,12 +11,11 @@ use regex::Regex;
 
 use super::answer::{masked, sentences};
 use crate::measure::agent::attempts::is_finishing;
-use crate::measure::agent::cast;
 use crate::measure::anchors::Defect;
 use crate::measure::pattern::pattern;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Reading, Scene};
+use crate::recognise::{Agent, Content, Part, Reading, Role, Scene};
 use crate::trace::Idx;
 
 /// The speaker's own intention to call somebody or something.
@@ -79,7 +78,7 @@ fn broken_promise(
         if !intent.is_match(sentence) {
             continue;
         }
-        let meant = name.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(scene, i, agent, n));
+        let meant = name.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(scene, reading, agent, n));
         if let Some(meant) = meant {
             promised = Some((meant.to_owned(), text.get(start..end)?.trim().to_owned()));
             break;
@@ -93,11 +92,20 @@ fn broken_promise(
 }
 
 /// A tool or helper that the agent was shown, or that its prompt speaks of.
-fn is_known(scene: &Scene, i: usize, agent: &Agent, name: &str) -> bool {
+fn is_known(scene: &Scene, reading: &Reading, agent: &Agent, name: &str) -> bool {
     !is_finishing(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
             || scene.agents.iter().any(|a| a.name.as_deref() == Some(name))
-            || cast::instructions(scene, i).is_some_and(|t| t.contains(name)))
+            || instructed(reading).any(|t| t.contains(name)))
+}
+
+/// The instructions in a model call's prompt.
+pub(super) fn instructed(reading: &Reading) -> impl Iterator<Item = &str> {
+    let system = reading.input.iter().filter(|m| m.role == Role::System);
+    system.flat_map(|m| &m.parts).filter_map(|p| match p {
+        Part::Text(text) => Some(&**text),
+        _ => None,
+    })
 }
 
 /// Anything at all was called, by this agent or one beneath it, before its next turn.

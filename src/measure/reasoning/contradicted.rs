@@ -12,7 +12,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::answer::final_answer;
-use super::review::final_span;
+use super::review::answered_by;
 use crate::measure::agent::attempts::{Attempts, Outcome};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, clip};
@@ -59,11 +59,14 @@ pattern!(YES, r"(?i)^\W*yes\b[\s,.!]");
 pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     for (i, agent) in scene.agents.iter().enumerate() {
-        let Some(at) = final_span(scene, agent) else { continue };
+        let Some(at) = answered_by(scene, memo, agent) else { continue };
         let Some(reading) = scene.readings.get(at).filter(|r| r.output_content == Content::Present) else {
             continue;
         };
-        let Some(answer) = final_answer(reading).filter(|a| a.len() <= MAX_ANSWER) else { continue };
+        let Some(answer) = final_answer(reading).or_else(|| agent.answer.as_deref().map(str::to_owned)) else { continue };
+        if answer.len() > MAX_ANSWER {
+            continue;
+        }
         let Some(task) = cast::task(scene, i) else { continue };
         let Some(call) = last_result(scene, attempts, agent, at) else { continue };
         let Some(text) = call.result.as_ref().filter(|r| r.len() <= MAX_RESULT) else { continue };

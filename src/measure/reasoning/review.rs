@@ -17,6 +17,7 @@ use crate::measure::agent::attempts::{Attempts, author, shown};
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
 use crate::measure::anchors::{Defect, clip};
+use crate::measure::error_detection::CallsAt;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Message, Part, Reading, Role, Scene};
 use crate::trace::{Idx, Kind};
@@ -160,8 +161,13 @@ impl<'a> Reviewer<'a> {
             let spans = [Some(call.at), self.scene.calls.get(repeat.first).map(|c| c.at)];
             let ids =
                 spans.into_iter().flatten().filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
-            let finding =
+            let mut finding =
                 ids.fold(Defect::RepeatedFailingCall.found(rationale, &shown(call)), Finding::citing);
+            // The waste is one, and complete at its end; each repetition before is part of it. Where
+            // the call has a span, the end stands there.
+            if call.tool.is_some() || !self.attempts.ends(repeat) {
+                finding.category = None;
+            }
             self.review.of_llm.entry(llm).or_default().findings.push(finding);
         }
     }
@@ -428,8 +434,16 @@ pub(super) fn pasted(input: &[Message]) -> bool {
     bytes >= PASTED
 }
 
+/// The model span that answered for the agent: whose output the answer is, or that handed it to a
+/// tool which ends the run.
+pub(super) fn answered_by(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<Idx> {
+    let known = CallsAt::of(scene, memo);
+    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| scene.calls.get(i)?.llm);
+    handed.or_else(|| final_span(scene, agent))
+}
+
 /// The model span that gave the agent's final answer.
-pub(super) fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
+fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
     let is_llm = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
     if let Some(at) = agent.answer_at.filter(is_llm) {
         return Some(at);

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::answer::{final_answer, masked, sentences};
-use super::review::{final_span, pasted, results_told};
+use super::review::{answered_by, pasted, results_told};
 use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, clip};
@@ -20,6 +20,7 @@ use crate::measure::pattern::pattern;
 use crate::measure::turns::{handed_back, writes_code};
 use crate::measure::{Finding, Memo, avoidance};
 use crate::recognise::{Agent, Content, Plan, Reading, Scene};
+use super::announced::instructed;
 use crate::trace::Idx;
 
 /// A step with one of these must find something out in the world; to verify or compare may be
@@ -45,7 +46,7 @@ pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Findin
         return out;
     }
     for (i, agent) in scene.agents.iter().enumerate() {
-        let Some(at) = final_span(scene, agent) else { continue };
+        let Some(at) = answered_by(scene, memo, agent) else { continue };
         let Some(reading) = scene.readings.get(at) else { continue };
         let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(reading));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
@@ -93,10 +94,8 @@ impl Seat<'_> {
 
     /// Nothing was called, and the plan has things looked up.
     fn without_work(&self) -> Vec<Finding> {
-        let told = results_told(&self.reading.input) > 0 || pasted_data(self.scene, self.agent);
-        let Some(plan) = self.plan().filter(|_| !told && self.equipped() && !self.code_worked()) else {
-            return Vec::new();
-        };
+        let idle = !brought_in(self.scene, self.agent) && !self.code_reaches() && !self.code_worked();
+        let Some(plan) = self.plan().filter(|_| idle && self.equipped()) else { return Vec::new() };
         let Some(lookup) = LOOKUP.as_ref() else { return Vec::new() };
         let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| lookup.is_match(s)).collect();
         let Some(step) = steps.first() else { return Vec::new() };
@@ -156,7 +155,7 @@ impl Seat<'_> {
             }
         }
         let Some((words, source)) = nothing else { return Vec::new() };
-        if avoidance::admits(self.answer).is_some() || self.code_worked() {
+        if avoidance::admits(self.answer).is_some() || self.code_reaches() {
             return Vec::new();
         }
         let back = clip(words.trim(), 120);
@@ -190,25 +189,28 @@ impl Seat<'_> {
     /// It had something to work with.
     fn equipped(&self) -> bool {
         self.agent.tools.iter().any(|t| !is_finishing(&t.name))
-            || cast::instructions(self.scene, self.i).is_some_and(|t| t.contains("tools"))
+            || instructed(self.reading).any(|t| t.contains("tools"))
     }
 
-    /// Code of the agent brought something that it had not written itself, or may have.
-    fn code_worked(&self) -> bool {
-        let reaches = |text: &str| REACHES.as_ref().is_some_and(|r| r.is_match(text));
+    /// The agent's model calls up to the answer.
+    fn turns(&self) -> impl Iterator<Item = &Reading> {
         let own = self.agent.llms.iter().take_while(|at| **at <= self.at);
-        let turns: Vec<&Reading> = own.filter_map(|at| self.scene.readings.get(*at)).collect();
-        let wrote = |r: &Reading| {
-            let text = r.output_text();
-            (writes_code(&text)).then_some(text)
-        };
-        if turns.iter().filter_map(|r| wrote(r)).any(|text| reaches(&text)) {
-            return true;
-        }
+        own.filter_map(|at| self.scene.readings.get(*at))
+    }
+
+    /// Code of the agent reaches for data by itself.
+    fn code_reaches(&self) -> bool {
+        let code = |r: &Reading| Some(r.output_text()).filter(|text| writes_code(text));
+        self.turns().filter_map(code).any(|text| REACHES.as_ref().is_some_and(|r| r.is_match(&text)))
+    }
+
+    /// Code of the agent brought something that it had not written itself.
+    fn code_worked(&self) -> bool {
+        let turns: Vec<&Reading> = self.turns().collect();
         turns.windows(2).any(|pair| match pair {
-            [one, next] => wrote(one).is_some_and(|code| {
+            [one, next] => Some(one.output_text()).filter(|text| writes_code(text)).is_some_and(|code| {
                 let seen: Vec<&str> = handed_back(next).map(|t| &**t).collect();
-                !seen.is_empty() && !is_echo(&code, &seen.join("\n"))
+                !is_echo(&code, &seen.join("\n"))
             }),
             _ => false,
         })
@@ -225,15 +227,18 @@ impl Seat<'_> {
     }
 }
 
-/// Somebody gave the first model call something to read.
-fn pasted_data(scene: &Scene, agent: &Agent) -> bool {
+/// The first model call had results of an earlier run, or a document, before it.
+fn brought_in(scene: &Scene, agent: &Agent) -> bool {
+    /// A task this long holds what is to be read.
+    const LONG_TASK: usize = 4000;
     let first = agent.llms.first().and_then(|at| scene.readings.get(*at));
-    first.is_some_and(|r| pasted(&r.input) && agent.task.as_ref().is_some_and(|t| t.len() > 4000))
+    let long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
+    first.is_some_and(|r| results_told(&r.input) > 0 || long && pasted(&r.input))
 }
 
 /// Nearly every word of `seen` is in `written`: a print of what the model itself had put there.
 fn is_echo(written: &str, seen: &str) -> bool {
-    const FRAME: [&str; 9] = ["execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
+    const FRAME: [&str; 10] = ["call", "execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
     let words = |text: &str| -> Vec<String> {
         let split = text.split(|c: char| !c.is_alphanumeric());
         split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()
@@ -241,6 +246,10 @@ fn is_echo(written: &str, seen: &str) -> bool {
     let known: foldhash::HashSet<String> = words(written).into_iter().collect();
     let seen = words(clip(seen, 8192));
     let told: Vec<&String> = seen.iter().filter(|w| !FRAME.contains(&w.as_str())).collect();
+    // A failure is no result either.
+    if told.iter().take(3).any(|w| *w == "error") {
+        return true;
+    }
     let own = told.iter().filter(|w| known.contains(**w)).count();
     own as f64 >= told.len() as f64 * ECHO
 }

@@ -1,17 +1,34 @@
-//! What came back to a model from its own code, where that code has no span.
+//! What came back, seen from where it is shown: a call repeated in vain, and code without a span.
 //!
-//! In: a prompt, and the model call before it. Out: a finding where a column of single characters
-//! came back: the code walked over a string where its lines or items were meant. It stands where
-//! it is to be seen, and points back to the call that wrote the code.
+//! In: a tool span, or a prompt and the model call before it. Out: a finding on the last of a
+//! failing call's repetitions; and one where a column of single characters came back: the code
+//! walked over a string where its lines or items were meant. That stands where it is to be seen,
+//! and points back to the call that wrote the code.
 
+use crate::measure::agent::attempts::{Attempts, Repeat, shown};
 use crate::measure::anchors::Defect;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, View};
+use crate::recognise::Call;
 
 /// So many lines of one character in a row are no coincidence.
 const COLUMN: usize = 8;
 /// Of a long observation the beginning is read.
 const MAX_LINES: usize = 400;
+
+/// The last of a call's vain repetitions, on the span that carried it out.
+pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
+    let attempts = Attempts::get(view.scene, view.memo);
+    let here = |r: &&Repeat| view.scene.calls.get(r.call).is_some_and(|c| c.tool == Some(view.at));
+    let repeat = attempts.repeats.iter().find(here).filter(|r| attempts.ends(r))?;
+    let rationale = format!(
+        "{} was called for the {}. time with arguments that had failed before; one failure should have been \
+         enough to change the call",
+        call.name.trim(),
+        repeat.nth
+    );
+    Some(Defect::RepeatedFailingCall.found(rationale, &shown(call)))
+}
 
 /// A column of single characters in what was handed back.
 pub fn characters(view: &View<'_>) -> Option<Finding> {
