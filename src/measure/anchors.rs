@@ -160,6 +160,10 @@ pub enum Defect {
     VainQuery,
     /// One approach after another is given up.
     ApproachGivenUp,
+    /// A path is assumed that nothing that was read contains.
+    GuessedPath,
+    /// Code or a patch is handed over that nothing has run.
+    UntriedDelivery,
 }
 
 /// The score of what is worth recording and fails nothing by itself.
@@ -183,7 +187,9 @@ impl Defect {
             | NoReplan | PartUnanswered | ToolLeftUnused | AnnouncedCallMissing | FilterDropped
             | ReadTooMuch => 3.0,
             PlanUnworked | ContradictsResult => 2.0,
-            ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp => NOTED,
+            ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp | GuessedPath | UntriedDelivery => {
+                NOTED
+            }
         }
     }
 
@@ -210,13 +216,16 @@ impl Defect {
             Errored | RetryAnnounced | OverLimit | ErrorMet => return None,
             UnknownTool | FalseClaim => Category::ToolRelated,
             EmptyResult | IrrelevantResult | VainQuery => Category::PoorInformationRetrieval,
-            TruncatedResult => Category::ContextHandlingFailures,
+            // TRAIL's annotators put a deliverable whose effect nobody has seen here too.
+            TruncatedResult | UntriedDelivery => Category::ContextHandlingFailures,
             Refusal | GiveUp | Evasion | PartUnanswered | EmptyAnswer | MissingAnswer => {
                 Category::GoalDeviation
             }
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
             | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
-            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported => Category::LanguageOnly,
+            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath => {
+                Category::LanguageOnly
+            }
             RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
                 Category::ResourceAbuse
             }

@@ -3,19 +3,21 @@
 //! In: what a model call said, where it did not go on to call tools. Out: `valid`,
 //! `missing_knowledge`, `policy_restriction` or `other`. An answer is avoided only when it is
 //! short and every sentence in it is a refusal, a statement of inability, or padding around one:
-//! "I could not find the page, but the almanac says 836 m" answers. Reads English; other
+//! "I could not find the page, but the almanac says 836 m" answers. An admission after every call
+//! had failed keeps its label and passes: the failure is those calls'. Reads English; other
 //! languages come out as valid.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::agent::attempts::Attempts;
 use super::anchors::{Defect, Findings, clip, unmeasured};
 use super::error_detection::CallsAt;
 use super::pattern::pattern;
-use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
+use super::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
 use crate::recognise::{Content, Reading, Text};
-use crate::trace::Kind;
+use crate::trace::{Idx, Kind};
 
 /// As in its attribute key.
 pub const NAME: &str = "avoidance";
@@ -77,7 +79,36 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         };
         findings.push(defect.found(rationale, sentence));
     }
-    Some(findings.labelled(view, NAME, label))
+    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(view));
+    let mut measurement = findings.labelled(view, NAME, label);
+    if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
+        // To say so is the right answer then: the failure is the calls', and counts there.
+        measured.passed = true;
+        for finding in &mut measured.findings {
+            finding.origin = Some(call);
+            finding.severity = Severity::Low;
+        }
+    }
+    Some(measurement)
+}
+
+/// Where the last of an agent's calls failed, when there were some and all of them failed.
+fn all_failed(view: &View<'_>) -> Option<Idx> {
+    let agent = view.scene.agents.get(view.scene.owner.get(view.at).copied().flatten()?)?;
+    let attempts = Attempts::get(view.scene, view.memo);
+    let start = view.scene.tree.spans.get(view.at)?.start;
+    let mut last = None;
+    for &i in &agent.calls {
+        let (Some(attempt), Some(call)) = (attempts.at(i), view.scene.calls.get(i)) else { continue };
+        if attempt.inward || call.start > start {
+            continue;
+        }
+        if !attempt.failed() {
+            return None;
+        }
+        last = call.tool;
+    }
+    last
 }
 
 /// Finish reasons that mean the provider or the model refused.

@@ -73,7 +73,9 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         return None;
     }
     let seen = reading.output_content == Content::Present || reading.result.is_some();
-    if let Some(met) = Some(reading.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| aftermath::met(view)) {
+    if let Some(met) =
+        Some(reading.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| aftermath::met(view))
+    {
         findings.push(met);
     }
     Some(match seen {

@@ -8,6 +8,7 @@
 
 use super::anchors::{Findings, unmeasured};
 use super::error_detection::{CallsAt, of_call};
+use super::reasoning::adrift;
 use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Call, Content, ErrorSource};
 use crate::trace::{Idx, Kind};
@@ -53,6 +54,11 @@ fn on_tool(view: &View<'_>) -> Option<Measurement> {
     if let Some(call) = call {
         seen = of_result(view, call, &mut findings);
         if let Some(finding) = shown::wasted(view, call) {
+            findings.push(finding);
+        }
+        let agent =
+            call.agent.and_then(|a| view.scene.agents.get(a)).filter(|a| a.answer_at == Some(view.at));
+        if let Some((_, finding)) = agent.and_then(|a| adrift::untried(view.scene, view.memo, a)) {
             findings.push(finding);
         }
         if let Some(llm) = call.llm {

@@ -132,7 +132,11 @@ impl Attempts {
 
     /// Whether this repetition is the last of its kind.
     pub fn ends(&self, repeat: &Repeat) -> bool {
-        self.repeats.iter().rev().find(|r| r.first == repeat.first).is_none_or(|last| last.call == repeat.call)
+        self.repeats
+            .iter()
+            .rev()
+            .find(|r| r.first == repeat.first)
+            .is_none_or(|last| last.call == repeat.call)
     }
 
     /// The attempt of call `i`.

@@ -37,7 +37,9 @@ pub fn broken(view: &View<'_>, reading: &Reading) -> Option<Option<Finding>> {
     if count <= limit * TOLERANCE {
         return Some(None);
     }
-    let rationale = format!("expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back");
+    let rationale = format!(
+        "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back"
+    );
     let finding = Defect::ReadTooMuch.found(rationale, longest.trim());
     Some(Some(match view.scene.tree.spans.get(next) {
         Some(span) => finding.citing(span.id),
@@ -57,7 +59,8 @@ fn limit(view: &View<'_>, reading: &Reading) -> Option<(usize, String)> {
 
 fn read(text: &str) -> Option<(usize, String)> {
     // Most texts speak of no characters at all.
-    if !["characters", "chars"].iter().any(|w| memchr::memmem::find(text.as_bytes(), w.as_bytes()).is_some()) {
+    if !["characters", "chars"].iter().any(|w| memchr::memmem::find(text.as_bytes(), w.as_bytes()).is_some())
+    {
         return None;
     }
     let found = LIMIT.as_ref()?.captures(text)?;

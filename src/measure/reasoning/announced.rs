@@ -85,9 +85,9 @@ fn broken_promise(
         }
     }
     let (meant, sentence) = promised?;
-    let called_in_code = text.match_indices(&meant).any(|(p, n)| {
-        text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('('))
-    });
+    let called_in_code = text
+        .match_indices(&meant)
+        .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
     (!called_in_code && !was_called(scene, i, at, next)).then_some((meant, sentence))
 }
 
@@ -118,7 +118,13 @@ fn was_called(scene: &Scene, i: usize, at: Idx, next: Option<Idx>) -> bool {
         || scene.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
 }
 
-fn findings(reading: &Reading, next: Option<&Reading>, name: &str, sentence: &str, before: usize) -> Vec<Finding> {
+fn findings(
+    reading: &Reading,
+    next: Option<&Reading>,
+    name: &str,
+    sentence: &str,
+    before: usize,
+) -> Vec<Finding> {
     let again = match before {
         0 => String::new(),
         n => format!(" ({n} times before, too)"),

@@ -63,7 +63,10 @@ pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Findin
         let Some(reading) = scene.readings.get(at).filter(|r| r.output_content == Content::Present) else {
             continue;
         };
-        let Some(answer) = final_answer(reading).or_else(|| agent.answer.as_deref().map(str::to_owned)) else { continue };
+        let Some(answer) = final_answer(reading).or_else(|| agent.answer.as_deref().map(str::to_owned))
+        else {
+            continue;
+        };
         if answer.len() > MAX_ANSWER {
             continue;
         }
@@ -84,7 +87,9 @@ struct Parsed(Option<Value>);
 
 fn parsed(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
     memo.of(text, |t| {
-        Parsed(Some(t.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok()))
+        Parsed(
+            Some(t.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok()),
+        )
     })
     .0
     .clone()
@@ -137,7 +142,8 @@ impl Case<'_> {
     }
 
     fn found(&self, expected: String) -> Finding {
-        let rationale = format!("{} returned {expected}, and the answer says otherwise", self.call.name.trim());
+        let rationale =
+            format!("{} returned {expected}, and the answer says otherwise", self.call.name.trim());
         Defect::ContradictsResult.found(rationale, self.answer.trim())
     }
 
@@ -149,7 +155,11 @@ impl Case<'_> {
             return None;
         }
         let first = self.items.first().map(|i| Value::Object((*i).clone()).to_string()).unwrap_or_default();
-        Some(self.found(format!("{} item(s) for the conditions, the first {}", self.items.len(), clip(&first, 100))))
+        Some(self.found(format!(
+            "{} item(s) for the conditions, the first {}",
+            self.items.len(),
+            clip(&first, 100)
+        )))
     }
 
     /// "The cheapest is X", though another item of the list is cheaper.
@@ -194,7 +204,9 @@ impl Case<'_> {
     fn names(&self, item: &Map<String, Value>) -> bool {
         item.iter().any(|(key, value)| match value {
             Value::String(s) => {
-                s.len() >= 4 && key.to_lowercase().contains("id") | key.contains("name") && self.answer.contains(s.as_str())
+                s.len() >= 4
+                    && key.to_lowercase().contains("id") | key.contains("name")
+                    && self.answer.contains(s.as_str())
             }
             Value::Number(n) if key.ends_with("id") => self.answer.contains(&n.to_string()),
             _ => false,
@@ -205,7 +217,9 @@ impl Case<'_> {
     fn count(&self) -> Option<Finding> {
         let stated = match COUNTED.as_ref()?.captures(self.answer) {
             Some(found) => found.get(1)?.as_str().parse::<u64>().ok()?,
-            None if HOW_MANY.as_ref()?.is_match(self.task) => self.answer.trim().trim_end_matches('.').parse().ok()?,
+            None if HOW_MANY.as_ref()?.is_match(self.task) => {
+                self.answer.trim().trim_end_matches('.').parse().ok()?
+            }
             None => return None,
         };
         let told = ["count", "total", "total_count", "num_results"]

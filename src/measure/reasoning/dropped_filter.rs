@@ -18,10 +18,13 @@ use crate::trace::Idx;
 
 /// A filter by its name, switched off: JSON, a keyword argument or prose.
 static OFF: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#)
+    pattern(
+        r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#,
+    )
 });
-static WIDER: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b"));
+static WIDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b")
+});
 /// A longer task is no plain request for a list.
 const MAX_TASK: usize = 4000;
 
@@ -46,7 +49,8 @@ fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Fi
         let arguments = asked.filter_map(|c| c.arguments.as_deref());
         let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
         if let Some((filter, quote)) = found {
-            let rationale = format!("the request asks for {filter} ones, and the call is to leave that filter off");
+            let rationale =
+                format!("the request asks for {filter} ones, and the call is to leave that filter off");
             return Some((at, Defect::FilterDropped.found(rationale, &quote)));
         }
     }

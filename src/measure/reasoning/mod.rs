@@ -6,6 +6,7 @@
 //! that the plan needs, and calls that repeat a failed one unchanged. Without recorded output: no
 //! content; where there was nothing to hold against anything: not applicable.
 
+pub mod adrift;
 pub mod announced;
 pub mod answer;
 pub mod claims;

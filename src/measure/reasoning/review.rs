@@ -12,7 +12,7 @@ use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
 use super::grounds::{Situation, check};
 use super::history::{History, Made};
-use super::{announced, contradicted, dropped_filter, unworked};
+use super::{adrift, announced, contradicted, dropped_filter, unworked};
 use crate::measure::agent::attempts::{Attempts, author, shown};
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
@@ -67,7 +67,8 @@ impl Review {
                 .into_iter()
                 .chain(announced::find(scene, memo))
                 .chain(contradicted::find(scene, memo, &attempts))
-                .chain(dropped_filter::find(scene, memo));
+                .chain(dropped_filter::find(scene, memo))
+                .chain(adrift::find(scene, memo));
             for (at, finding) in conduct {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }

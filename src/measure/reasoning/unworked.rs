@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::announced::instructed;
 use super::answer::{final_answer, masked, sentences};
 use super::review::{answered_by, pasted, results_told};
 use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
@@ -20,7 +21,6 @@ use crate::measure::pattern::pattern;
 use crate::measure::turns::{handed_back, writes_code};
 use crate::measure::{Finding, Memo, avoidance};
 use crate::recognise::{Agent, Content, Plan, Reading, Scene};
-use super::announced::instructed;
 use crate::trace::Idx;
 
 /// A step with one of these must find something out in the world; to verify or compare may be
@@ -32,7 +32,15 @@ static LOOKUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 /// Code that reaches for data by itself.
 static REACHES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\(")
+    pattern(
+        r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\(",
+    )
+});
+/// Words that rest a statement on somebody else's.
+static LEANS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|report(ed|s)|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published|references?|(it )?is (well )?known)\b",
+    )
 });
 /// Share of an observation's words that the model must have written itself for it to be an echo.
 const ECHO: f64 = 0.9;
@@ -117,6 +125,12 @@ impl Seat<'_> {
                 &said,
             ),
         ];
+        if let Some((words, sentence)) = self.attributed() {
+            out.push(Defect::FalseClaim.found(
+                format!("leans on a source (\"{words}\"), and no call in the run had opened any"),
+                &sentence,
+            ));
+        }
         let tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
         let named: Vec<&str> = tools.into_iter().filter(|t| !is_finishing(t)).take(MAX_TOLD).collect();
         let offered = match named.is_empty() {
@@ -141,7 +155,9 @@ impl Seat<'_> {
             nothing = Some((words.to_owned(), helper.at));
         }
         for &c in &self.agent.calls {
-            let (Some(attempt), Some(call)) = (self.attempts.at(c), self.scene.calls.get(c)) else { continue };
+            let (Some(attempt), Some(call)) = (self.attempts.at(c), self.scene.calls.get(c)) else {
+                continue;
+            };
             if attempt.inward || call.start > start {
                 continue;
             }
@@ -169,15 +185,13 @@ impl Seat<'_> {
                 format!("all that came back was \"{back}\", and the answer states a result all the same"),
                 &said,
             )),
-            cite(
-                Defect::PlanUnworked.found(
-                    format!(
-                        "after \"{back}\" another way to find it, or an admission, was expected; the run was \
+            cite(Defect::PlanUnworked.found(
+                format!(
+                    "after \"{back}\" another way to find it, or an admission, was expected; the run was \
                          ended with an answer that nothing bears out"
-                    ),
-                    &said,
                 ),
-            ),
+                &said,
+            )),
         ]
     }
 
@@ -216,6 +230,16 @@ impl Seat<'_> {
         })
     }
 
+    /// Words of the answering output that lean on a source, with their sentence.
+    fn attributed(&self) -> Option<(String, String)> {
+        let text = self.reading.output_text();
+        let prose = masked(&text);
+        let found = LEANS.as_ref()?.find(&prose)?;
+        let list = sentences(&prose);
+        let (start, end) = list.into_iter().find(|(a, b)| (*a..*b).contains(&found.start()))?;
+        Some((found.as_str().to_owned(), text.get(start..end)?.trim().to_owned()))
+    }
+
     /// What the model said when it answered: its words, or the bare answer.
     fn said(&self) -> String {
         let text = self.reading.output_text();
@@ -238,7 +262,8 @@ fn brought_in(scene: &Scene, agent: &Agent) -> bool {
 
 /// Nearly every word of `seen` is in `written`: a print of what the model itself had put there.
 fn is_echo(written: &str, seen: &str) -> bool {
-    const FRAME: [&str; 10] = ["call", "execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
+    const FRAME: [&str; 10] =
+        ["call", "execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
     let words = |text: &str| -> Vec<String> {
         let split = text.split(|c: char| !c.is_alphanumeric());
         split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()

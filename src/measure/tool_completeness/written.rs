@@ -83,8 +83,11 @@ pub fn category_of_code(cause: Defect) -> Option<Category> {
 pub fn vain_query(view: &View<'_>, call: &Call) -> Option<Finding> {
     let error = of_call(view.scene, view.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;
-    let rationale =
-        format!("the query to {} found nothing (\"{}\"); other words were due", call.name.trim(), clip(&error.quote, 80));
+    let rationale = format!(
+        "the query to {} found nothing (\"{}\"); other words were due",
+        call.name.trim(),
+        clip(&error.quote, 80)
+    );
     Some(Defect::VainQuery.found(rationale, query))
 }
 

@@ -1,0 +1,156 @@
+//! Work that is not getting anywhere, by its own signs.
+//!
+//! In: an agent's outputs in order, and its prompts. Out: findings worth recording, which fail
+//! nothing by themselves: approaches given up one after another (on the first of them, where the
+//! run begins to go in circles); a path that the model's code assumes and that nothing it has read
+//! contains; and a patch handed over that nobody applied or tested.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::answer::masked;
+use super::review::answered_by;
+use crate::measure::anchors::{Defect, around, clip};
+use crate::measure::pattern::pattern;
+use crate::measure::turns::writes_code;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, Content, Part, Reading, Scene};
+use crate::trace::{Idx, Kind};
+
+static ANOTHER_WAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b",
+    )
+});
+static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r#"["']/?((?:[\w-]+\\?[./])*[\w-]+/[\w-]+\\?\.(?:py|js|ts|go|rs|java|rb|c|h|cpp|md|txt|rst|cfg|toml|ini|json|ya?ml|csv|xlsx|pdf|pptx|docx))["']"#,
+    )
+});
+static PATCH: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git "));
+static TRIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b",
+    )
+});
+/// The first change of approach may be insight; from so many on the run goes in circles.
+const CIRCLES: usize = 3;
+/// Outputs of one agent that are looked at.
+const MAX_TURNS: usize = 200;
+
+/// Findings by model span.
+pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let mut out = Vec::new();
+    for agent in &scene.agents {
+        let turns: Vec<(Idx, &Reading)> = agent
+            .llms
+            .iter()
+            .take(MAX_TURNS)
+            .filter_map(|&at| Some((at, scene.readings.get(at)?)))
+            .filter(|(_, r)| r.output_content == Content::Present && r.plans.is_empty())
+            .collect();
+        out.extend(circles(scene, &turns));
+        out.extend(guessed(&turns));
+        let spoken = |(at, _): &(Idx, Finding)| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+        out.extend(untried(scene, memo, agent).filter(spoken));
+    }
+    out
+}
+
+fn circles(scene: &Scene, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+    let another = ANOTHER_WAY.as_ref()?;
+    let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
+        let text = reading.output_text();
+        let prose = masked(&text);
+        let found = another.find(&prose)?;
+        Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))
+    });
+    let (at, quote) = said.next()?;
+    let others: Vec<Idx> = said.map(|(at, _)| at).collect();
+    if others.len() + 1 < CIRCLES {
+        return None;
+    }
+    let rationale = format!(
+        "{} times in this run, here first, an approach is given up for another; progress, or a plan that was \
+         thought through again, was expected",
+        others.len() + 1
+    );
+    let ids = others.iter().filter_map(|&at| scene.tree.spans.get(at)).map(|s| s.id);
+    Some((at, ids.take(8).fold(Defect::ApproachGivenUp.found(rationale, &quote), Finding::citing)))
+}
+
+/// The first path of the agent's code that nothing it was shown contains.
+fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+    let path = PATH.as_ref()?;
+    turns.iter().find_map(|(at, reading)| {
+        let text = reading.output_text();
+        if !writes_code(&text) || PATCH.as_ref()?.is_match(&text) || reading.input_content != Content::Present {
+            return None;
+        }
+        let named: Vec<String> =
+            path.captures_iter(&text).take(8).filter_map(|c| Some(c.get(1)?.as_str().replace('\\', ""))).collect();
+        let unknown = named.iter().find(|p| !was_shown(reading, p))?;
+        let rationale = format!(
+            "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
+             expected first",
+            clip(unknown, 120)
+        );
+        let place = text.find(unknown.as_str()).unwrap_or(0);
+        let quote = around(&text, place, place + unknown.len(), 60).to_owned();
+        Some((*at, Defect::GuessedPath.found(rationale, &quote)))
+    })
+}
+
+/// The path, or its end, stands somewhere in the prompt.
+fn was_shown(reading: &Reading, path: &str) -> bool {
+    let mut parts = path.rsplit('/');
+    let (file, folder) = (parts.next().unwrap_or(path), parts.next().unwrap_or_default());
+    let end = format!("{folder}/{file}");
+    reading.input.iter().flat_map(|m| &m.parts).any(|p| match p {
+        Part::Text(t) => memchr::memmem::find(t.as_bytes(), end.as_bytes()).is_some(),
+        Part::Result { content, .. } => memchr::memmem::find(content.as_bytes(), end.as_bytes()).is_some(),
+        Part::Call(call) => call.arguments.as_ref().is_some_and(|a| a.contains(&end)),
+        _ => false,
+    })
+}
+
+/// A patch handed over as the answer that nothing in the run applied or tested; on the span that
+/// gave the answer, be it a model's or that of the tool which took it.
+pub fn untried(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+    let answer = agent.answer.as_deref()?;
+    let hunk = PATCH.as_ref()?.find(answer)?;
+    let tried = TRIED.as_ref()?;
+    let at = agent.answer_at.or_else(|| answered_by(scene, memo, agent))?;
+    let wrote = agent.llms.iter().filter_map(|at| scene.readings.get(*at)).map(Reading::output_text);
+    let asked = agent.calls.iter().filter_map(|c| scene.calls.get(*c));
+    let ran = asked.filter(|c| c.at != at).any(|c| {
+        tried.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| tried.is_match(clip(a, 4096)))
+    });
+    if scene.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| tried.is_match(&t)) {
+        return None;
+    }
+    let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
+                     expected first";
+    let finding = Defect::UntriedDelivery.found(rationale, around(answer, hunk.start(), hunk.end(), 100));
+    Some((at, finding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patterns_compile_and_find_what_they_are_for() {
+        let another = ANOTHER_WAY.as_ref().unwrap();
+        assert!(another.is_match("Let me try a different approach to find it."));
+        assert!(another.is_match("I will use another method."));
+        assert!(!another.is_match("There are different ways of saying it."));
+        let path = PATH.as_ref().unwrap();
+        assert_eq!(&path.captures(r#"open("src/app/main.py")"#).unwrap()[1], "src/app/main.py");
+        assert!(!path.is_match(r#""text/html""#));
+        assert!(PATCH.as_ref().unwrap().is_match("--- a\n+++ b\n@@ -1,2 +1,3 @@\n"));
+        assert!(TRIED.is_some());
+    }
+}
