@@ -3,7 +3,7 @@
 use super::encoded::{Encoded, Fixed};
 use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
 use crate::assemble::Reason;
-use crate::measure::{self, Detail, Finding, Measurement, Severity, Value};
+use crate::measure::{self, Detail, Finding, Measurement, Severity, Value, scale};
 use crate::propagate::{Verdict, Verdicts};
 use crate::recognise::Scene;
 use crate::trace::Idx;
@@ -243,15 +243,8 @@ fn sentence(text: &mut String, finding: &Finding) {
     }
 }
 
-/// `(s - min) / (max - min)` on the metric's scale: 1-5 for paper 001's metrics, 0-3 for GPA,
-/// 0-100 for `plan.score`, and 0-1 already for path and plan metrics.
+/// A score on 0..1; a label or a quantity has no such thing.
 pub(super) fn normalized(metric: &str, value: &Value) -> Option<f64> {
     let Value::Score(score) = *value else { return None };
-    let (min, max) = match metric {
-        "plan.score" => (0.0, 100.0),
-        m if m.starts_with("gpa.") => (0.0, 3.0),
-        m if m.starts_with("path.") || m.starts_with("plan.") => (0.0, 1.0),
-        _ => (1.0, 5.0),
-    };
-    Some(((score - min) / (max - min)).clamp(0.0, 1.0))
+    Some(scale::normalised(metric, score))
 }

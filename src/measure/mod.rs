@@ -315,6 +315,7 @@ pub mod rounds;
 mod tests;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod scale;
 pub mod schema;
 pub mod settings;
 pub mod settle;

@@ -12,6 +12,9 @@
 //! | [`similarity`] | likeness of texts by their words |
 //! | [`consistency`] | a judge against itself |
 //! | [`bootstrap`] | intervals by drawing traces again |
+//! | [`labels`] | what people say of traces |
+//! | [`metrics`] | each metric against it |
+//! | [`thresholds`] | where to cut a metric's scores |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
 
 pub mod agreement;
@@ -20,5 +23,8 @@ pub mod bootstrap;
 pub mod consistency;
 pub mod correlation;
 pub mod counts;
+pub mod labels;
+pub mod metrics;
 pub mod similarity;
+pub mod thresholds;
 pub mod trail;

@@ -3,7 +3,7 @@
 //! In: a folder. Out: what each file says, by the file's name without `.json`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::{Failure, tell};
 use crate::score::trail::Annotations;
@@ -14,22 +14,40 @@ use crate::score::trail::Annotations;
 /// # Errors
 /// The folder or a file in it cannot be read.
 pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, Annotations>, Failure> {
-    let fault = |e: std::io::Error| Failure::Usage(format!("{}: {e}", folder.display()));
     let mut out = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).map_err(fault)? {
-        let path = entry.map_err(fault)?.path();
+    for (path, bytes) in json(folder)? {
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
-        let json = path.extension().is_some_and(|e| e == "json");
-        if !json || stem.starts_with('.') {
-            continue;
-        }
-        let bytes = std::fs::read(&path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
         match Annotations::read(&bytes) {
             Some(annotations) => drop(out.insert(stem.to_owned(), annotations)),
             None => tell(&format!("{}: no JSON object in it; left out", path.display())),
         }
     }
     Ok(out)
+}
+
+/// The JSON file that `path` is, or those in the folder that it is, in order of names.
+///
+/// # Errors
+/// It, or a file in it, cannot be read.
+pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
+    let fault = |path: &Path, e: std::io::Error| Failure::Usage(format!("{}: {e}", path.display()));
+    let mut paths = Vec::new();
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).map_err(|e| fault(path, e))? {
+            let found = entry.map_err(|e| fault(path, e))?.path();
+            let hidden = found.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+            if !hidden && found.extension().is_some_and(|e| e == "json") {
+                paths.push(found);
+            }
+        }
+        paths.sort();
+    } else {
+        paths.push(path.to_owned());
+    }
+    paths
+        .into_iter()
+        .map(|p| std::fs::read(&p).map(|bytes| (p.clone(), bytes)).map_err(|e| fault(&p, e)))
+        .collect()
 }
 
 /// Writes each prediction as `<name>.json`, making the folder where it is missing.

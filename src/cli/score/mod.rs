@@ -4,8 +4,10 @@
 //! reading and printing is here; every figure is made in [`crate::score`].
 
 mod files;
+mod labels;
 mod table;
 mod tables;
+mod thresholds;
 mod trail;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,7 +24,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict score trail --traces gaia/traces --gold gaia/gold
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --predictions out/
-  otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json
+  otel-verdict score labels --traces recordings/ --labels labels.json
+  otel-verdict score thresholds --traces recordings/ --labels labels.json
 
 Exit codes:
   0  scored
@@ -39,6 +42,12 @@ enum What {
     /// Against the annotations of the TRAIL benchmark
     #[command(long_about = trail::LONG, after_long_help = trail::EXAMPLES)]
     Trail(trail::Trail),
+    /// Against labels of your own
+    #[command(long_about = labels::LONG, after_long_help = labels::examples())]
+    Labels(labels::Against),
+    /// Fit each metric's threshold to labels
+    #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
+    Thresholds(labels::Against),
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
@@ -53,5 +62,7 @@ enum Output {
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     match &args.what {
         What::Trail(args) => trail::trail(args),
+        What::Labels(args) => labels::labels(args),
+        What::Thresholds(args) => thresholds::thresholds(args),
     }
 }

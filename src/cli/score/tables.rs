@@ -13,10 +13,15 @@ use crate::score::trail::ratings::Correlated;
 
 /// Everything as text.
 pub(super) fn table(s: &Scored) -> String {
-    let mut parts = vec![headline(&s.figures, &s.intervals), categories(&s.figures), impacts(&s.figures)];
+    let mut parts = figures(&s.figures, &s.intervals);
     parts.push(ratings(&s.ratings));
     parts.extend(s.roots.as_ref().map(|by_policy| roots(by_policy)));
     parts.join("\n")
+}
+
+/// The benchmark's own tables.
+pub(super) fn figures(b: &Benchmark, i: &Intervals) -> Vec<String> {
+    vec![headline(b, i), categories(b), impacts(b)]
 }
 
 fn headline(b: &Benchmark, i: &Intervals) -> String {
@@ -117,7 +122,8 @@ pub(super) fn json(s: &Scored) -> Value {
     out
 }
 
-fn benchmark_json(b: &Benchmark, i: &Intervals) -> Value {
+/// The same as JSON.
+pub(super) fn benchmark_json(b: &Benchmark, i: &Intervals) -> Value {
     let categories = b.categories.iter().map(|row| {
         let (traces, spans) = (tally(&row.traces), tally(&row.joint));
         json!({ "category": row.category.as_str(), "traces": traces, "spans": spans })

@@ -1,0 +1,266 @@
+//! What people say of traces, in a shape of our own.
+//!
+//! In: JSON as in [`SHAPE`], or annotations of the TRAIL benchmark. Out: [`TraceLabels`].
+//! A span without a label is right, unless the trace is `partial`: then nothing is known of it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::trail::ratings::PASSES;
+use super::trail::{Annotation, Annotations, Label};
+use crate::measure::Category;
+
+/// The shape, for `--help`.
+pub const SHAPE: &str = r#"{ "traces": [{
+    "trace_id": "hex",
+    "expected": "pass" | "fail",           the trace as a whole; optional
+    "partial": false,                      true: spans without a label were not looked at
+    "scores": { "completeness": 3 },       people's scores of the trace, by metric, on its scale
+    "spans": [{
+      "span_id": "hex",
+      "expected": "pass" | "fail",         fail unless said otherwise
+      "category": "Formatting Errors",     optional: what is wrong
+      "severity": "low" | "medium" | "high",
+      "metric": "tool_completeness",       optional: the label is about this metric alone
+      "score": 2                           optional, with metric: people's score on its scale
+    }]
+}] }"#;
+
+/// A file of labels.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Labels {
+    /// One entry a trace.
+    pub traces: Vec<TraceLabels>,
+}
+
+/// What people say of one trace.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceLabels {
+    /// Its id, in hex.
+    pub trace_id: String,
+    /// Whether it should pass.
+    #[serde(default)]
+    pub expected: Option<Expected>,
+    /// Spans without a label were not looked at.
+    #[serde(default)]
+    pub partial: bool,
+    /// Scores of the whole trace by metric.
+    #[serde(default)]
+    pub scores: BTreeMap<String, f64>,
+    /// Its labelled spans.
+    #[serde(default)]
+    pub spans: Vec<SpanLabel>,
+}
+
+/// A verdict that people expect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    /// Nothing is wrong.
+    Pass,
+    /// Something is.
+    #[default]
+    Fail,
+}
+
+/// How bad, in people's eyes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Impact {
+    /// Seldom changes the outcome.
+    Low,
+    /// Likely to matter.
+    Medium,
+    /// Breaks the step or the answer.
+    High,
+}
+
+impl Impact {
+    fn as_str(self) -> &'static str {
+        match self {
+            Impact::Low => "LOW",
+            Impact::Medium => "MEDIUM",
+            Impact::High => "HIGH",
+        }
+    }
+}
+
+/// What people say of one span.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpanLabel {
+    /// Its id, in hex.
+    pub span_id: String,
+    /// Whether it should pass.
+    #[serde(default)]
+    pub expected: Expected,
+    /// What is wrong.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// How bad.
+    #[serde(default)]
+    pub severity: Option<Impact>,
+    /// The metric that the label is about.
+    #[serde(default)]
+    pub metric: Option<String>,
+    /// People's score of that metric.
+    #[serde(default)]
+    pub score: Option<f64>,
+}
+
+impl SpanLabel {
+    /// Whether the label says something of `metric`: it names it, or names none and its category,
+    /// where it has one, is of those that the metric is there to find.
+    pub fn concerns(&self, metric: &str) -> bool {
+        match (&self.metric, &self.category) {
+            (Some(named), _) => named == metric,
+            (None, None) => true,
+            (None, Some(category)) => match Label::read(category).category() {
+                Some(category) => finds(metric).is_none_or(|found| found.contains(&category)),
+                None => true,
+            },
+        }
+    }
+}
+
+/// What a metric is there to find. A metric is not blamed for what is another's task (000,
+/// appendix A.1: coverage is recall on the errors that a judge is designed to detect). `None`: any.
+fn finds(metric: &str) -> Option<&'static [Category]> {
+    use Category::*;
+    Some(match metric {
+        "instruction_following" => &[InstructionNonCompliance, FormattingErrors],
+        "reasoning_integrity" | "gpa.logical_consistency" => &[
+            LanguageOnly,
+            ToolRelated,
+            ToolOutputMisinterpretation,
+            IncorrectProblemIdentification,
+            IncorrectMemoryUsage,
+            ContextHandlingFailures,
+        ],
+        "avoidance" => &[GoalDeviation],
+        "error_detection" => &[
+            FormattingErrors,
+            ToolDefinitionIssues,
+            EnvironmentSetupErrors,
+            RateLimiting,
+            AuthenticationErrors,
+            ServiceErrors,
+            ResourceNotFound,
+            ResourceExhaustion,
+            TimeoutIssues,
+        ],
+        "tool_completeness" | "gpa.tool_calling" => {
+            &[PoorInformationRetrieval, FormattingErrors, ToolRelated, ResourceNotFound]
+        }
+        "plan_efficiency" | "gpa.plan_quality" | "gpa.plan_adherence" => {
+            &[TaskOrchestration, GoalDeviation, IncorrectProblemIdentification]
+        }
+        "tool_coverage" | "gpa.tool_selection" => &[PoorInformationRetrieval, ToolSelectionErrors],
+        "tool_abuse" | "gpa.execution_efficiency" => &[ResourceAbuse],
+        "completeness" | "gpa.goal_fulfillment" => &[GoalDeviation, InstructionNonCompliance, LanguageOnly],
+        _ => return None,
+    })
+}
+
+impl TraceLabels {
+    /// Labels of an annotated trace of the TRAIL benchmark.
+    pub fn of_trail(trace_id: &str, annotations: &Annotations) -> TraceLabels {
+        let expected = |overall| if overall >= PASSES { Expected::Pass } else { Expected::Fail };
+        let spans = annotations.errors.iter().map(|error| SpanLabel {
+            span_id: error.location.clone(),
+            category: Some(error.category.clone()),
+            severity: match error.impact.as_str() {
+                "LOW" => Some(Impact::Low),
+                "MEDIUM" => Some(Impact::Medium),
+                "HIGH" => Some(Impact::High),
+                _ => None,
+            },
+            ..SpanLabel::default()
+        });
+        TraceLabels {
+            trace_id: trace_id.to_owned(),
+            expected: annotations.ratings.overall.map(expected),
+            spans: spans.collect(),
+            ..TraceLabels::default()
+        }
+    }
+
+    /// The failing labels as annotations, for the same tables.
+    pub fn annotations(&self) -> Vec<Annotation> {
+        let failing = self.spans.iter().filter(|label| label.expected == Expected::Fail);
+        let annotation = |label: &SpanLabel| Annotation {
+            category: label.category.clone().unwrap_or_default(),
+            location: label.span_id.clone(),
+            impact: label.severity.map_or("", Impact::as_str).to_owned(),
+            ..Annotation::default()
+        };
+        failing.map(annotation).collect()
+    }
+
+    /// Whether people say that something of what `metric` looks at is wrong in `spans` (hex ids).
+    /// `None` where they did not look.
+    pub fn fails<'a>(&self, metric: &str, mut spans: impl Iterator<Item = &'a str>) -> Option<bool> {
+        let mut looked = !self.partial;
+        let wrong = spans.any(|span| {
+            let mut own = self.spans.iter().filter(|l| l.span_id == span && l.concerns(metric));
+            own.any(|label| {
+                looked = true;
+                label.expected == Expected::Fail
+            })
+        });
+        looked.then_some(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(spans: &str, partial: bool) -> TraceLabels {
+        let text = format!(r#"{{"traces": [{{"trace_id": "t", "partial": {partial}, "spans": {spans}}}]}}"#);
+        serde_json::from_str::<Labels>(&text).unwrap().traces.remove(0)
+    }
+
+    #[test]
+    fn a_label_is_about_the_metrics_that_look_for_it() {
+        let t = labels(r#"[{"span_id": "a", "category": "formatting"}]"#, false);
+        assert_eq!(t.fails("instruction_following", ["a"].into_iter()), Some(true));
+        assert_eq!(t.fails("tool_abuse", ["a"].into_iter()), Some(false));
+        assert_eq!(t.fails("a_metric_of_ones_own", ["b", "a"].into_iter()), Some(true));
+        assert_eq!(t.fails("instruction_following", ["b"].into_iter()), Some(false));
+    }
+
+    #[test]
+    fn of_a_partial_trace_only_labels_are_known() {
+        let t = labels(
+            r#"[{"span_id": "a", "metric": "avoidance"}, {"span_id": "b", "expected": "pass"}]"#,
+            true,
+        );
+        assert_eq!(t.fails("avoidance", ["a"].into_iter()), Some(true));
+        assert_eq!(t.fails("tokens", ["a"].into_iter()), None);
+        assert_eq!(t.fails("tokens", ["b"].into_iter()), Some(false));
+    }
+
+    #[test]
+    fn unknown_keys_are_faults() {
+        assert!(serde_json::from_str::<Labels>(r#"{"traces": [{"trace_id": "t", "span": []}]}"#).is_err());
+    }
+
+    #[test]
+    fn the_shape_that_is_documented_is_the_one_that_is_read() {
+        // Comments out, the first of each choice.
+        let mut text = String::new();
+        for line in SHAPE.lines() {
+            let line = line.split("  ").find(|part| part.trim().starts_with(['"', '{', '}'])).unwrap_or("");
+            let (before, after) = line.split_once(" | ").unwrap_or((line, ""));
+            text.push_str(before);
+            text.push_str(if after.ends_with(',') { "," } else { "" });
+        }
+        let read: Labels = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert_eq!(read.traces[0].spans[0].severity, Some(Impact::Low));
+        assert_eq!(read.traces[0].scores["completeness"], 3.0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Each metric's verdicts and scores against people's.
+//!
+//! In: judged traces and their labels. Out: for each metric how often it is right about failing
+//! ("failing" is the positive class) and how its scores agree with people's.
+//!
+//! A metric's case is a measurement. It should fail where people say that something it looks for
+//! is wrong in its reach: for a model call the call; for a tool call that and the model call that
+//! asked for it, since people mark either (001, appendix B.1); for an agent or a step all spans
+//! beneath it that belong to the same agent.
+
+use std::collections::BTreeMap;
+
+use super::agreement::{Agreement, Scale};
+use super::bootstrap::{self, Interval};
+use super::counts::Confusion;
+use super::labels::TraceLabels;
+use super::trail::{Annotation, find};
+use crate::measure::{Measurement, Value, scale};
+use crate::recognise::Scene;
+use crate::trace::{Idx, Kind};
+
+/// One measurement, away from its scene.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Said {
+    /// The metric.
+    pub metric: &'static str,
+    /// The span that it is written on, in hex.
+    pub span: String,
+    /// Its reach, in hex.
+    pub reach: Vec<String>,
+    /// Whether it passed.
+    pub passed: bool,
+    /// Its score, where it is a score.
+    pub score: Option<f64>,
+}
+
+/// What is kept of a judged trace: enough to be held against labels.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Trace {
+    /// Its id, in hex.
+    pub id: String,
+    /// Its verdict.
+    pub passed: Option<bool>,
+    /// Every measurement with a value.
+    pub said: Vec<Said>,
+    /// What was found, as annotations.
+    pub errors: Vec<Annotation>,
+}
+
+impl Trace {
+    /// From a judged trace.
+    pub fn of(scene: &Scene, measurements: &[Measurement], passed: Option<bool>) -> Trace {
+        let asked: BTreeMap<Idx, Idx> =
+            scene.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+        let hex = |i: Idx| scene.tree.spans.get(i).map(|span| span.id.to_string());
+        let said = measurements.iter().filter_map(|m| {
+            let measured = m.outcome.as_ref().ok()?;
+            let reach: Vec<Idx> = match scene.readings.get(m.at)?.kind {
+                Kind::Llm => vec![m.at],
+                Kind::Tool => [m.at].into_iter().chain(asked.get(&m.at).copied()).collect(),
+                _ => {
+                    let owner = |i: Idx| scene.owner.get(i).copied().flatten();
+                    scene.tree.subtree(m.at).filter(|&i| owner(i) == owner(m.at)).collect()
+                }
+            };
+            Some(Said {
+                metric: m.metric,
+                span: hex(m.at)?,
+                reach: reach.into_iter().filter_map(hex).collect(),
+                passed: measured.passed,
+                score: match measured.value {
+                    Value::Score(score) => Some(score),
+                    _ => None,
+                },
+            })
+        });
+        Trace {
+            id: scene.tree.id.to_string(),
+            passed,
+            said: said.collect(),
+            errors: find::found(scene, measurements).iter().map(|f| f.annotation(scene)).collect(),
+        }
+    }
+}
+
+/// A measurement with the truth.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Point {
+    /// Which trace: points of one trace hang together.
+    pub trace: usize,
+    /// The metric said that it fails.
+    pub failed: bool,
+    /// The metric's score, where it is a score.
+    pub score: Option<f64>,
+    /// People say that it fails.
+    pub fails: bool,
+}
+
+/// Points of each metric, of every trace with labels.
+pub fn points(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
+    let mut out: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
+    for (trace, (judged, labels)) in pairs.iter().enumerate() {
+        for said in &judged.said {
+            let reach = said.reach.iter().map(String::as_str);
+            let Some(fails) = labels.fails(said.metric, reach) else { continue };
+            let point = Point { trace, failed: !said.passed, score: said.score, fails };
+            out.entry(said.metric).or_default().push(point);
+        }
+    }
+    out
+}
+
+/// Counts of `points`.
+pub fn confusion<'a>(points: impl IntoIterator<Item = &'a Point>) -> Confusion {
+    let mut confusion = Confusion::default();
+    points.into_iter().for_each(|p| confusion.count(p.failed, p.fails));
+    confusion
+}
+
+/// 95 % intervals of precision, recall and F1 of `points`, traces drawn again.
+pub fn intervals(points: &[Point]) -> [Option<Interval>; 3] {
+    let mut by_trace: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
+    points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
+    let counted: Vec<Confusion> = by_trace.values().map(confusion).collect();
+    bootstrap::intervals(counted.len(), |choice| {
+        let mut sum = Confusion::default();
+        for c in choice.iter().filter_map(|&i| counted.get(i)) {
+            sum = Confusion { tp: sum.tp + c.tp, fp: sum.fp + c.fp, fn_: sum.fn_ + c.fn_, tn: sum.tn + c.tn };
+        }
+        let t = sum.tally();
+        [t.precision(), t.recall(), t.f1()]
+    })
+}
+
+/// How the scores of each metric that people scored agree with theirs. A score of the whole trace
+/// is held against the metric's measurement nearest the root.
+pub fn agreements(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<String, Agreement> {
+    let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for (judged, labels) in pairs {
+        for (metric, theirs) in &labels.scores {
+            let ours = judged.said.iter().find(|s| s.metric == metric).and_then(|s| s.score);
+            scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, *theirs)));
+        }
+        for label in &labels.spans {
+            let (Some(metric), Some(theirs)) = (&label.metric, label.score) else { continue };
+            let here = judged.said.iter().find(|s| s.metric == metric && s.span == label.span_id);
+            let ours = here.and_then(|s| s.score);
+            scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, theirs)));
+        }
+    }
+    let of = |(metric, pairs): (String, Vec<(f64, f64)>)| {
+        let (min, max) = scale::scale(&metric);
+        Agreement::of(&pairs, Scale { min, max }).map(|agreement| (metric, agreement))
+    };
+    scored.into_iter().filter_map(of).collect()
+}

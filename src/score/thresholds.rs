@@ -1,0 +1,161 @@
+//! Where to cut a metric's scores so that its failures are those that people see.
+//!
+//! In: points with a score and the truth. Out: [`Fit`]: what every threshold would give, the best
+//! one, and how the best one does on traces that it was not fitted to.
+//!
+//! Best is the highest F1 of failing; of equals the lowest threshold, which raises fewest alarms.
+//! A threshold lies halfway between two scores that occur: nearer to either says no more. What is
+//! fitted looks better than it is, so each trace is also judged by the threshold that the others
+//! give (leave one out).
+
+use std::collections::BTreeMap;
+
+use super::counts::Confusion;
+use super::metrics::Point;
+
+/// One threshold: scores below it fail.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cut {
+    /// On the metric's scale.
+    pub tau: f64,
+    /// What it gives.
+    pub counts: Confusion,
+}
+
+/// A metric's thresholds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fit {
+    /// Points with a score.
+    pub points: usize,
+    /// From the lowest, under which nothing fails.
+    pub curve: Vec<Cut>,
+    /// The best of them.
+    pub best: Cut,
+    /// Each trace under the best threshold of all others; `None` of one trace.
+    pub held_out: Option<Confusion>,
+    /// What the threshold in force gives.
+    pub now: Confusion,
+}
+
+impl Fit {
+    /// `None` where there is nothing to fit: no failing or no passing truth, or only one score.
+    pub fn of(points: &[Point]) -> Option<Fit> {
+        let scored: Vec<Scored> = points
+            .iter()
+            .filter_map(|p| Some(Scored { trace: p.trace, score: p.score?, fails: p.fails }))
+            .collect();
+        let curve = curve(&scored);
+        let failing = scored.iter().filter(|p| p.fails).count();
+        if curve.len() < 2 || failing == 0 || failing == scored.len() {
+            return None;
+        }
+        let now = super::metrics::confusion(points.iter().filter(|p| p.score.is_some()));
+        let best = best(&curve)?;
+        Some(Fit { points: scored.len(), best, held_out: held_out(&scored), now, curve })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scored {
+    trace: usize,
+    score: f64,
+    fails: bool,
+}
+
+fn curve(points: &[Scored]) -> Vec<Cut> {
+    let mut sorted = points.to_vec();
+    sorted.sort_by(|a, b| a.score.total_cmp(&b.score));
+    let failing = sorted.iter().filter(|p| p.fails).count();
+    let mut counts = Confusion { fn_: failing, tn: sorted.len() - failing, ..Confusion::default() };
+    let mut cuts = Vec::new();
+    let mut below: Option<f64> = None;
+    for same in sorted.chunk_by(|a, b| a.score == b.score) {
+        let score = same[0].score;
+        cuts.push(Cut { tau: below.map_or(score, |low| low + (score - low) / 2.0), counts });
+        for point in same {
+            if point.fails {
+                counts.tp += 1;
+                counts.fn_ -= 1;
+            } else {
+                counts.fp += 1;
+                counts.tn -= 1;
+            }
+        }
+        below = Some(score);
+    }
+    cuts
+}
+
+fn best(curve: &[Cut]) -> Option<Cut> {
+    let f1 = |cut: &Cut| cut.counts.tally().f1();
+    curve.iter().copied().reduce(|best, cut| if f1(&cut) > f1(&best) { cut } else { best })
+}
+
+fn held_out(points: &[Scored]) -> Option<Confusion> {
+    let mut by_trace: BTreeMap<usize, Vec<Scored>> = BTreeMap::new();
+    points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
+    if by_trace.len() < 2 {
+        return None;
+    }
+    let mut counts = Confusion::default();
+    for (trace, own) in &by_trace {
+        let others: Vec<Scored> = points.iter().filter(|p| p.trace != *trace).copied().collect();
+        let tau = best(&curve(&others))?.tau;
+        own.iter().for_each(|p| counts.count(p.score < tau, p.fails));
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(trace: usize, score: f64, fails: bool) -> Point {
+        Point { trace, failed: score < 4.0, score: Some(score), fails }
+    }
+
+    #[test]
+    fn the_cut_between_two_heaps_is_found() {
+        let points: Vec<Point> = (0..8)
+            .flat_map(|t| {
+                [point(t, 1.0, true), point(t, 2.0, true), point(t, 3.0, false), point(t, 5.0, false)]
+            })
+            .collect();
+        let fit = Fit::of(&points).unwrap();
+        assert_eq!(fit.best.tau, 2.5);
+        assert_eq!(fit.best.counts, Confusion { tp: 16, fp: 0, fn_: 0, tn: 16 });
+        assert_eq!(fit.now, Confusion { tp: 16, fp: 8, fn_: 0, tn: 8 });
+        assert_eq!(fit.held_out, Some(fit.best.counts));
+        assert_eq!(fit.curve.iter().map(|c| c.tau).collect::<Vec<_>>(), [1.0, 1.5, 2.5, 4.0]);
+        assert_eq!(fit.curve[0].counts.tally().predicted, 0);
+    }
+
+    #[test]
+    fn what_holds_in_one_trace_alone_does_not_hold_out() {
+        // Each trace's failing score is another's passing one: any fit is luck.
+        let points = [point(0, 1.0, true), point(0, 2.0, false), point(1, 2.0, true), point(1, 3.0, false)];
+        let fit = Fit::of(&points).unwrap();
+        assert!(fit.held_out.unwrap().tally().f1() < fit.best.counts.tally().f1());
+    }
+
+    #[test]
+    fn nothing_to_fit_is_none() {
+        assert_eq!(Fit::of(&[]), None);
+        assert_eq!(Fit::of(&[point(0, 1.0, true), point(1, 2.0, true)]), None);
+        assert_eq!(Fit::of(&[point(0, 1.0, true), point(1, 1.0, false)]), None);
+        let label = Point { score: None, ..point(0, 1.0, true) };
+        assert_eq!(Fit::of(&[label, label]), None);
+    }
+
+    #[test]
+    fn curves_add_up() {
+        let points: Vec<Point> =
+            (0..50usize).map(|i| point(i % 7, (i * 37 % 11) as f64 / 2.0, i % 3 == 0)).collect();
+        let fit = Fit::of(&points).unwrap();
+        for cut in &fit.curve {
+            let mut counts = Confusion::default();
+            points.iter().for_each(|p| counts.count(p.score.is_some_and(|s| s < cut.tau), p.fails));
+            assert_eq!(counts, cut.counts, "{}", cut.tau);
+        }
+    }
+}
