@@ -104,7 +104,7 @@ pub struct Closing {
 }
 
 /// What is kept of a closed trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Remembered {
     /// Its verdict: `Some(true)` for pass, `None` for unmeasured.
     pub passed: Option<bool>,

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Magic, version, marker, checksum.
 pub(super) const HEADER: usize = 8 + 4 + 4 + 4;
@@ -49,18 +50,30 @@ pub(super) fn opening(segment: &[u8]) -> Opening {
     }
 }
 
+/// A segment that can be forced to the disk.
+pub(super) trait Force: Send + Sync {
+    /// Returns once all that was appended before is there.
+    fn force(&self) -> io::Result<()>;
+}
+
+impl Force for File {
+    fn force(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
 /// Where segments are.
 pub(super) trait Disk: Send + 'static {
     /// Numbers of those there are, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
     /// Makes an empty one.
     fn create(&mut self, segment: u64) -> io::Result<()>;
-    /// Appends; on error any part may have been written.
-    fn append(&mut self, segment: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Appends the parts one after the other; on error any part may have been written.
+    fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Cuts to a length.
     fn cut(&mut self, segment: u64, len: u64) -> io::Result<()>;
-    /// Forces it to the disk.
-    fn sync(&mut self, segment: u64) -> io::Result<()>;
+    /// What forces it to the disk, on whatever thread, while more is appended.
+    fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>>;
     /// Reads a part.
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
     /// Reads all of it.
@@ -73,7 +86,7 @@ pub(super) trait Disk: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    open: HashMap<u64, File>,
+    open: HashMap<u64, Arc<File>>,
     /// Held as long as we run; the operating system gives it up when we die.
     _lock: File,
 }
@@ -97,14 +110,16 @@ impl Folder {
         self.path.join(format!("{segment:016x}.log"))
     }
 
-    fn file(&mut self, segment: u64) -> io::Result<&mut File> {
+    fn file(&mut self, segment: u64) -> io::Result<&Arc<File>> {
         if self.open.len() > OPEN {
             self.open.clear();
         }
         let name = self.name(segment);
         match self.open.entry(segment) {
             std::collections::hash_map::Entry::Occupied(file) => Ok(file.into_mut()),
-            std::collections::hash_map::Entry::Vacant(place) => Ok(place.insert(options().open(name)?)),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                Ok(place.insert(Arc::new(options().open(name)?)))
+            }
         }
     }
 
@@ -134,20 +149,30 @@ impl Disk for Folder {
 
     fn create(&mut self, segment: u64) -> io::Result<()> {
         let file = options().create_new(true).open(self.name(segment))?;
-        self.open.insert(segment, file);
+        self.open.insert(segment, Arc::new(file));
         self.sync_folder()
     }
 
-    fn append(&mut self, segment: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(segment)?.write_all(bytes)
+    fn append(&mut self, segment: u64, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let mut file: &File = self.file(segment)?;
+        while !parts.is_empty() {
+            match file.write_vectored(parts) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut parts, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn cut(&mut self, segment: u64, len: u64) -> io::Result<()> {
         self.file(segment)?.set_len(len)
     }
 
-    fn sync(&mut self, segment: u64) -> io::Result<()> {
-        self.file(segment)?.sync_data()
+    fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>> {
+        let file: Arc<File> = Arc::clone(self.file(segment)?);
+        Ok(file)
     }
 
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
@@ -158,7 +183,7 @@ impl Disk for Folder {
 
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let file = self.file(segment)?;
+        let mut file: &File = self.file(segment)?;
         file.seek(SeekFrom::Start(0))?;
         file.read_to_end(&mut bytes)?;
         Ok(bytes)

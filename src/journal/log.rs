@@ -8,17 +8,23 @@
 //! of the log is no longer held, what is held in the oldest segment is written again at the head:
 //! a trace that stays open for hours costs its own bytes and not those of all that came after.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::disk::{Disk, HEADER, header};
-use super::record::{Claim, Found, Frame, Record, Seq};
+use super::disk::{Disk, Force, header};
+use super::record::{Batch, CLOSED_TRACE, Claim, Found, Frame, Record, Seq};
 use super::recover::{Kept, Recovered, scan};
+use crate::assemble::Remembered;
 use crate::receive::Signal;
+use crate::trace::TraceId;
 use crate::wire::request::{self, Interner};
 use crate::wire::write::{self, Item};
+
+/// Closed traces are written anew at the head of every segment, and may take this share of one.
+const CLOSED_SHARE: u64 = 8;
 
 /// Survivors are gathered up to this size for one write.
 const WRITE: usize = 4 << 20;
@@ -30,6 +36,16 @@ pub(super) struct Limits {
     pub total: u64,
     /// Whether anything is ever forced to the disk.
     pub sync: bool,
+    /// How many closed traces are remembered.
+    pub remember: usize,
+}
+
+impl Limits {
+    /// How many closed traces are remembered, none of which costs much space.
+    fn closed(&self) -> usize {
+        let fit = self.segment / CLOSED_SHARE / CLOSED_TRACE as u64;
+        self.remember.min(usize::try_from(fit).unwrap_or(usize::MAX))
+    }
 }
 
 #[derive(Debug)]
@@ -47,14 +63,17 @@ pub(super) struct Log<D> {
     /// The one that is appended to.
     active: Option<u64>,
     kept: HashMap<Seq, Kept>,
+    /// Traces that closed, oldest first; one that closed again stands there again.
+    closed: VecDeque<(TraceId, Remembered)>,
     next_segment: u64,
     dirty: bool,
+    batch: Batch,
 }
 
 impl<D: Disk> Log<D> {
     /// Reads what is there. Appends go to a new segment.
     pub fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
-        let mut scan = scan(&mut disk)?;
+        let mut scan = scan(&mut disk, limits.closed())?;
         let recovered = scan.recovered();
         let next_segment = scan.last.saturating_add(1);
         let sizes = scan.sizes.iter();
@@ -65,7 +84,17 @@ impl<D: Disk> Log<D> {
                 segment.live += kept.len;
             }
         }
-        let log = Log { disk, limits, segments, active: None, kept: scan.kept, next_segment, dirty: false };
+        let log = Log {
+            disk,
+            limits,
+            segments,
+            active: None,
+            kept: scan.kept,
+            closed: recovered.closed.iter().copied().collect(),
+            next_segment,
+            dirty: false,
+            batch: Batch::default(),
+        };
         Ok((log, recovered, scan.next))
     }
 
@@ -92,20 +121,24 @@ impl<D: Disk> Log<D> {
     pub fn append<'f>(&mut self, frames: impl Iterator<Item = &'f Frame>) -> io::Result<Vec<(u64, u64)>> {
         let id = self.head()?;
         let Some(segment) = self.segments.get_mut(&id) else { return Err(io::ErrorKind::NotFound.into()) };
-        let mut bytes = Vec::new();
         let mut places = Vec::new();
+        self.batch.clear();
         for frame in frames {
-            places.push((id, segment.bytes + bytes.len() as u64));
-            frame.write(&mut bytes, segment.marker);
+            places.push((id, segment.bytes + self.batch.len()));
+            self.batch.frame(frame, segment.marker);
         }
-        if let Err(error) = self.disk.append(id, &bytes) {
+        let written = self.disk.append(id, &mut self.batch.slices());
+        let len = self.batch.len();
+        // Bodies are let go of.
+        self.batch.clear();
+        if let Err(error) = written {
             if self.disk.cut(id, segment.bytes).is_err() {
                 // Whatever stands there now is passed over at the next start.
                 self.active = None;
             }
             return Err(error);
         }
-        segment.bytes += bytes.len() as u64;
+        segment.bytes += len;
         self.dirty = true;
         Ok(places)
     }
@@ -120,31 +153,47 @@ impl<D: Disk> Log<D> {
         self.sync()?;
         let id = self.next_segment;
         let marker = fastrand::u32(..).to_le_bytes();
-        let header = header(marker);
+        self.batch.clear();
+        self.batch.raw(&header(marker));
+        if !self.closed.is_empty() {
+            self.batch.frame(&Frame::closed(&self.closed), marker);
+        }
         self.next_segment += 1;
         self.disk.create(id)?;
-        if let Err(error) = self.disk.append(id, &header) {
+        if let Err(error) = self.disk.append(id, &mut self.batch.slices()) {
             // An empty file is read as one without records.
             let _ = self.disk.remove(id);
             return Err(error);
         }
-        self.segments.insert(id, Segment { bytes: HEADER as u64, live: 0, marker });
+        self.segments.insert(id, Segment { bytes: self.batch.len(), live: 0, marker });
         self.active = Some(id);
         Ok(id)
     }
 
     /// Forces what was written to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
-        if let (true, true, Some(id)) = (self.dirty, self.limits.sync, self.active)
-            && let Err(error) = self.disk.sync(id)
-        {
-            // What the disk has of it is not known, and asking again would not tell.
-            self.active = None;
-            self.dirty = false;
-            return Err(error);
+        let forced = self.unforced().and_then(|file| file.map_or(Ok(()), |file| file.force()));
+        forced.inspect_err(|_| self.abandon())
+    }
+
+    /// What there is to force to the disk; from here on it is taken to be forced.
+    pub fn unforced(&mut self) -> io::Result<Option<Arc<dyn Force>>> {
+        let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
+        match self.active.filter(|_| dirty) {
+            Some(id) => self.disk.forcible(id).map(Some),
+            None => Ok(None),
         }
-        self.dirty = false;
-        Ok(())
+    }
+
+    /// Forcing failed: what the disk has of it is not known, and asking again would not tell. What
+    /// comes next goes to another segment.
+    pub fn abandon(&mut self) {
+        self.active = None;
+    }
+
+    /// Remembers what came of a trace, for spans of it that come late.
+    pub fn remember(&mut self, trace: TraceId, verdict: Remembered) {
+        remember(&mut self.closed, self.limits.closed(), trace, verdict);
     }
 
     /// Holds a record that was written.
@@ -159,6 +208,11 @@ impl<D: Disk> Log<D> {
         {
             from.live = from.live.saturating_sub(before.len);
         }
+    }
+
+    /// All claims on a record.
+    pub fn claims(&self, seq: Seq) -> impl Iterator<Item = (Seq, Claim)> {
+        self.kept.get(&seq).into_iter().flat_map(|kept| &kept.claims).map(move |&claim| (seq, claim))
     }
 
     /// Whether a record is held.
@@ -221,6 +275,13 @@ impl<D: Disk> Log<D> {
             && Some(oldest) != self.active
             && segment.live == 0
         {
+            if self.active.is_none() && !self.closed.is_empty() {
+                // What is remembered of closed traces stands at the head, and nowhere else then; but
+                // on a full disk there is no other way to make room for a head.
+                if let Err(error) = self.head() {
+                    tracing::warn!(%error, "closed traces may be forgotten by the next start");
+                }
+            }
             self.disk.remove(oldest)?;
             self.segments.remove(&oldest);
         }
@@ -281,10 +342,23 @@ impl<D: Disk> Log<D> {
                 let body = if fewer && signal == Signal::Traces { only(&claims, &body)? } else { body };
                 Frame::request(seq, signal, &claims, body)
             }
-            Record::Verdict(sealed) => Frame::verdict(seq, &sealed),
-            Record::Acked { .. } | Record::Done(_) => return None,
+            Record::Verdict(sealed) => Frame::verdict_again(seq, &sealed),
+            Record::Acked { .. } | Record::Done(_) | Record::Closed(_) => return None,
         };
         Some((frame, claims))
+    }
+}
+
+/// Adds a closed trace behind the others, of which it keeps the newest `most`.
+pub(super) fn remember(
+    closed: &mut VecDeque<(TraceId, Remembered)>,
+    most: usize,
+    trace: TraceId,
+    verdict: Remembered,
+) {
+    closed.push_back((trace, verdict));
+    while closed.len() > most {
+        closed.pop_front();
     }
 }
 

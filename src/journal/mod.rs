@@ -8,7 +8,8 @@
 //! | `disk` | segments as files of a folder that is ours alone |
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
-//! | `writer` | the one thread that writes: many requests, one write, one force to the disk |
+//! | `writer` | the one thread that writes: many requests, one write |
+//! | `force` | the thread that forces to the disk what was written, once for all that wait |
 //! | `ticket` | how the log learns that an exporter has what it was given |
 //! | `letters` | dead letters |
 //!
@@ -33,6 +34,7 @@
 //! | verdict | itself | a trace closed: attributes and events, and which requests it came in |
 //! | acked | nothing | an exporter has what a verdict, or a passing request, gave it |
 //! | done | nothing | claims on records that hold no more |
+//! | closed | nothing | at the head of a segment: traces that have closed before it, and how |
 //!
 //! # Invariants
 //!
@@ -65,6 +67,7 @@ use crate::telemetry::Journaling;
 
 mod config;
 mod disk;
+mod force;
 mod letters;
 mod log;
 mod record;
@@ -83,7 +86,7 @@ pub use ticket::{Stake, Ticket};
 use disk::{Disk, Folder};
 use log::{Limits, Log};
 use record::Frame;
-use writer::{Command, State, Writer};
+use writer::{Command, Forcing, State, Writer};
 
 /// Requests that may wait to be written, in KiB: more only wait longer for the same disk.
 const WAITING_KIB: usize = 64 << 10;
@@ -136,25 +139,32 @@ impl Drop for Admitted {
 }
 
 impl Journal {
-    /// Opens the folder, reads what it holds, and starts to write behind it.
+    /// Opens the folder, reads what it holds, and starts to write behind it. Of closed traces it
+    /// remembers the newest `remember`, as far as they take no more than an eighth of a segment.
     ///
     /// # Errors
     /// The folder cannot be made, read or locked; never for what its files hold.
     pub fn open(
         folder: &Path,
         storage: &Storage,
+        remember: usize,
         cells: &Journaling,
     ) -> Result<(Arc<Journal>, Recovered), OpenError> {
         let failed = |why| OpenError { folder: folder.display().to_string(), why };
         let disk = Folder::open(folder).map_err(failed)?;
-        Journal::on(disk, storage, cells).map_err(failed)
+        Journal::on(disk, storage, remember, cells).map_err(failed)
     }
 
-    fn on<D: Disk>(disk: D, storage: &Storage, cells: &Journaling) -> io::Result<(Arc<Journal>, Recovered)> {
+    fn on<D: Disk>(
+        disk: D,
+        storage: &Storage,
+        remember: usize,
+        cells: &Journaling,
+    ) -> io::Result<(Arc<Journal>, Recovered)> {
         let total = storage.max_bytes.0;
         let sync = storage.durability != Durability::None;
         let (log, recovered, next) =
-            Log::open(disk, Limits { segment: storage.segment_bytes.0, total, sync })?;
+            Log::open(disk, Limits { segment: storage.segment_bytes.0, total, sync, remember })?;
         cells.corrupt.inc_by(recovered.corrupt);
         cells
             .recovered
@@ -171,6 +181,7 @@ impl Journal {
             cells: cells.clone(),
             unwritten: Vec::new(),
             synced: Instant::now(),
+            forcing: Forcing::start(cells)?,
         };
         let thread =
             std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&inbox))?;
@@ -215,7 +226,8 @@ impl Journal {
     pub async fn seal(&self, sealed: &Sealed) -> (Seq, bool) {
         let seq = self.name();
         let (answer, kept) = oneshot::channel();
-        let sent = self.commands.send(Command::Seal { frame: Frame::verdict(seq, sealed), answer });
+        let (frame, closed) = (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered()));
+        let sent = self.commands.send(Command::Seal { frame, closed, answer });
         (seq, sent.is_ok() && kept.await.unwrap_or(false))
     }
 

@@ -2,8 +2,13 @@
 //!
 //! In: payloads. Out: frames, and frames found again in bytes of which any may be wrong.
 
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+
 use bytes::Bytes;
 
+use crate::assemble::Remembered;
 use crate::receive::Signal;
 use crate::trace::TraceId;
 
@@ -26,6 +31,9 @@ const REQUEST: u8 = 1;
 const VERDICT: u8 = 2;
 const ACKED: u8 = 3;
 const DONE: u8 = 4;
+const CLOSED: u8 = 5;
+/// A verdict that was rewritten: what it says of its trace may not be the last word any more.
+const VERDICT_AGAIN: u8 = 6;
 
 /// A record as read.
 #[derive(Clone, PartialEq, Debug)]
@@ -50,6 +58,9 @@ pub enum Record {
     },
     /// Claims that hold no more.
     Done(Vec<(Seq, Claim)>),
+    /// Traces that have closed, oldest first, and what came of them: all that was remembered when
+    /// the segment was begun.
+    Closed(Vec<(TraceId, Remembered)>),
 }
 
 /// A trace's verdict as it is kept: enough to make the same bytes from the same spans again.
@@ -71,6 +82,13 @@ pub struct Sealed {
     pub appended: Vec<u8>,
     /// Requests of log events, with the number of records in each.
     pub events: Vec<(u64, Bytes)>,
+}
+
+impl Sealed {
+    /// What is remembered of the trace when this has gone.
+    pub fn remembered(&self) -> Remembered {
+        Remembered { passed: self.passed, revision: self.revision }
+    }
 }
 
 /// A record encoded, but for what only the segment knows. The body is not copied into it.
@@ -107,7 +125,7 @@ impl Frame {
     pub fn verdict(seq: Seq, sealed: &Sealed) -> Frame {
         let mut head = Vec::with_capacity(64 + sealed.appended.len() + sealed.lengths.len() * 4);
         head.extend_from_slice(&sealed.trace.0);
-        head.push(sealed.passed.map_or(2, u8::from));
+        head.push(passed_byte(sealed.passed));
         head.push(u8::from(sealed.with_spans));
         head.extend_from_slice(&sealed.revision.to_le_bytes());
         seqs(&mut head, &sealed.of);
@@ -120,6 +138,11 @@ impl Frame {
             blob(&mut head, bytes);
         }
         Frame::new(VERDICT, seq, head, Bytes::new())
+    }
+
+    /// Of a verdict that stood elsewhere before.
+    pub fn verdict_again(seq: Seq, sealed: &Sealed) -> Frame {
+        Frame { kind: VERDICT_AGAIN, ..Frame::verdict(seq, sealed) }
     }
 
     /// That an exporter has what record `of` gave it.
@@ -144,13 +167,24 @@ impl Frame {
         Frame::new(DONE, 0, head, Bytes::new())
     }
 
+    /// Of closed traces, and what came of them.
+    pub fn closed(traces: &VecDeque<(TraceId, Remembered)>) -> Frame {
+        let mut head = Vec::with_capacity(traces.len() * CLOSED_TRACE);
+        for (trace, remembered) in traces {
+            head.extend_from_slice(&trace.0);
+            head.push(passed_byte(remembered.passed));
+            head.extend_from_slice(&remembered.revision.to_le_bytes());
+        }
+        Frame::new(CLOSED, 0, head, Bytes::new())
+    }
+
     /// Bytes that it takes in a segment.
     pub fn size(&self) -> usize {
         FRAME + self.head.len() + self.body.len()
     }
 
-    /// Appends it as it stands in a segment with this marker.
-    pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+    /// Appends it, but for the body, as it stands in a segment with this marker.
+    fn begin(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         let at = out.len();
         out.extend_from_slice(&marker);
         out.extend_from_slice(&((self.head.len() + self.body.len()) as u32).to_le_bytes());
@@ -160,8 +194,99 @@ impl Frame {
         let check = crc32c::crc32c(out.get(at + 4..).unwrap_or_default());
         out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(&self.head);
+    }
+
+    /// Appends it as it stands in a segment with this marker.
+    #[cfg(test)]
+    pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+        self.begin(out, marker);
         out.extend_from_slice(&self.body);
     }
+}
+
+/// A body from this size on is written from where it lies; a smaller one is cheaper copied than
+/// named to the operating system.
+const LARGE: usize = 4096;
+
+/// Frames as one write takes them: what is small, in one buffer; large bodies where they lie.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    small: Vec<u8>,
+    parts: Vec<Part>,
+    len: u64,
+}
+
+#[derive(Debug)]
+enum Part {
+    Small(Range<usize>),
+    Body(Bytes),
+}
+
+impl Batch {
+    /// Empties it, keeping its room.
+    pub fn clear(&mut self) {
+        self.small.clear();
+        self.parts.clear();
+        self.len = 0;
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Adds bytes that stand before any frame.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let from = self.small.len();
+        self.small.extend_from_slice(bytes);
+        self.note(from);
+    }
+
+    /// Adds a frame.
+    pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
+        let from = self.small.len();
+        frame.begin(&mut self.small, marker);
+        let large = frame.body.len() >= LARGE;
+        if !large {
+            self.small.extend_from_slice(&frame.body);
+        }
+        self.note(from);
+        if large {
+            self.len += frame.body.len() as u64;
+            self.parts.push(Part::Body(frame.body.clone()));
+        }
+    }
+
+    /// What was added to the buffer since `from` comes next.
+    fn note(&mut self, from: usize) {
+        let to = self.small.len();
+        self.len += (to - from) as u64;
+        match self.parts.last_mut() {
+            Some(Part::Small(last)) => last.end = to,
+            _ => self.parts.push(Part::Small(from..to)),
+        }
+    }
+
+    /// As a write takes it.
+    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+        let part = |part| match part {
+            &Part::Small(Range { start, end }) => self.small.get(start..end).unwrap_or_default(),
+            Part::Body(body) => body,
+        };
+        self.parts.iter().map(|p| IoSlice::new(part(p))).collect()
+    }
+}
+
+/// Bytes of one trace in a record of closed ones.
+pub(super) const CLOSED_TRACE: usize = 16 + 1 + 4;
+
+/// A verdict as one byte; [`passed`] reads it.
+fn passed_byte(passed: Option<bool>) -> u8 {
+    passed.map_or(2, u8::from)
+}
+
+fn passed(byte: u8) -> Option<Option<bool>> {
+    [Some(false), Some(true), None].get(usize::from(byte)).copied()
 }
 
 fn number(out: &mut Vec<u8>, n: usize) {
@@ -207,6 +332,11 @@ impl Found {
         (whole && rest.0.len() >= len).then_some(Found { at, len: FRAME + len, seq, kind, crc })
     }
 
+    /// Whether it is a copy of a record that stood elsewhere.
+    pub fn is_again(&self) -> bool {
+        self.kind == VERDICT_AGAIN
+    }
+
     /// Its record; `None` if the payload is not as it was written, or of a kind unknown here.
     pub fn record(&self, segment: &Bytes) -> Option<Record> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
@@ -216,12 +346,13 @@ impl Found {
         let payload = segment.slice_ref(payload);
         match self.kind {
             REQUEST => request(payload),
-            VERDICT => sealed(&payload).map(Record::Verdict),
+            VERDICT | VERDICT_AGAIN => sealed(&payload).map(Record::Verdict),
             ACKED => {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
                 Some(Record::Acked { of: self.seq, exporter })
             }
             DONE => done(&payload).map(Record::Done),
+            CLOSED => closed(&payload).map(Record::Closed),
             _ => None,
         }
     }
@@ -245,7 +376,7 @@ fn request(payload: Bytes) -> Option<Record> {
 fn sealed(payload: &[u8]) -> Option<Sealed> {
     let mut head = Reader(payload);
     let trace = TraceId(head.array()?);
-    let [passed, with_spans] = head.array()?;
+    let [verdict, with_spans] = head.array()?;
     let revision = u32::from_le_bytes(head.array()?);
     let of = (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
     let lengths = (0..head.count(4)?).map(|_| head.array().map(u32::from_le_bytes)).collect::<Option<_>>()?;
@@ -255,7 +386,7 @@ fn sealed(payload: &[u8]) -> Option<Sealed> {
         let items = u64::from_le_bytes(head.array()?);
         events.push((items, Bytes::copy_from_slice(head.blob()?)));
     }
-    let passed = [Some(false), Some(true), None].get(usize::from(passed)).copied()?;
+    let passed = passed(verdict)?;
     Some(Sealed { trace, of, passed, revision, with_spans: with_spans == 1, lengths, appended, events })
 }
 
@@ -271,6 +402,18 @@ fn done(payload: &[u8]) -> Option<Vec<(Seq, Claim)>> {
             _ => return None,
         };
         all.push((seq, claim));
+    }
+    Some(all)
+}
+
+fn closed(payload: &[u8]) -> Option<Vec<(TraceId, Remembered)>> {
+    let mut rest = Reader(payload);
+    let mut all = Vec::with_capacity(payload.len() / CLOSED_TRACE);
+    while !rest.0.is_empty() {
+        let trace = TraceId(rest.array()?);
+        let [verdict] = rest.array()?;
+        let revision = u32::from_le_bytes(rest.array()?);
+        all.push((trace, Remembered { passed: passed(verdict)?, revision }));
     }
     Some(all)
 }

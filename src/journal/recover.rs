@@ -1,13 +1,15 @@
 //! What a folder holds at start, whatever became of it: torn tails are cut off, what is damaged
 //! is passed over and counted, and nothing that was written by whole is given up for it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 
 use bytes::Bytes;
 
 use super::disk::{Disk, HEADER, Opening, opening};
+use super::log::remember;
 use super::record::{Claim, Found, Record, Seq};
+use crate::assemble::Remembered;
 use crate::trace::TraceId;
 
 /// What is still to be done, as the log has it.
@@ -19,6 +21,8 @@ pub struct Recovered {
     pub verdicts: BTreeMap<Seq, Vec<String>>,
     /// Requests that pass and are not yet with every required exporter, likewise.
     pub passes: BTreeMap<Seq, Vec<String>>,
+    /// Traces that have closed, oldest first, and what came of them, as far as they are remembered.
+    pub closed: Vec<(TraceId, Remembered)>,
     /// Places where a record was, or may have been, and is not as it was written.
     pub corrupt: u64,
     /// Bytes cut off behind the last whole record of a segment.
@@ -45,7 +49,10 @@ pub(super) struct Scan {
     pub last: u64,
     /// The first name that is free.
     pub next: Seq,
-    verdicts: BTreeMap<Seq, (TraceId, Vec<Seq>)>,
+    verdicts: BTreeMap<Seq, (TraceId, Remembered, Vec<Seq>)>,
+    closed: VecDeque<(TraceId, Remembered)>,
+    /// How many closed traces are remembered.
+    remember: usize,
     corrupt: u64,
     torn: u64,
 }
@@ -54,8 +61,8 @@ pub(super) struct Scan {
 ///
 /// # Errors
 /// The folder cannot be listed. A segment that cannot be read is counted as corrupt.
-pub(super) fn scan<D: Disk>(disk: &mut D) -> io::Result<Scan> {
-    let mut scan = Scan { next: 1, ..Scan::default() };
+pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
+    let mut scan = Scan { next: 1, remember, ..Scan::default() };
     let all = disk.list()?;
     scan.last = all.last().copied().unwrap_or_default();
     for &segment in &all {
@@ -145,7 +152,11 @@ impl Scan {
             Record::Request { claims, .. } => keep(claims),
             Record::Verdict(sealed) => {
                 keep(vec![Claim::Verdict]);
-                self.verdicts.insert(seq, (sealed.trace, sealed.of));
+                let remembered = sealed.remembered();
+                if !found.is_again() {
+                    remember(&mut self.closed, self.remember, sealed.trace, remembered);
+                }
+                self.verdicts.insert(seq, (sealed.trace, remembered, sealed.of));
             }
             Record::Acked { of, exporter } => {
                 if let Some(kept) = self.kept.get_mut(&of)
@@ -155,6 +166,11 @@ impl Scan {
                 }
             }
             Record::Done(all) => all.into_iter().for_each(|(seq, claim)| self.done(seq, claim)),
+            // Whoever wrote it knew what stands before it.
+            Record::Closed(all) => {
+                let beyond = all.len().saturating_sub(self.remember);
+                self.closed = all.into_iter().skip(beyond).collect();
+            }
         }
     }
 
@@ -172,7 +188,8 @@ impl Scan {
     pub fn recovered(&mut self) -> Recovered {
         let mut out = Recovered { corrupt: self.corrupt, torn: self.torn, ..Recovered::default() };
         let mut judged: HashSet<(Seq, TraceId)> = HashSet::new();
-        for (seq, (trace, of)) in std::mem::take(&mut self.verdicts) {
+        let mut given_up = HashSet::new();
+        for (seq, (trace, remembered, of)) in std::mem::take(&mut self.verdicts) {
             let Some(kept) = self.kept.get(&seq) else { continue };
             let there = |of: &Seq| self.kept.get(of).is_some_and(|k| k.claims.contains(&Claim::Trace(trace)));
             if of.iter().all(there) {
@@ -181,8 +198,11 @@ impl Scan {
             } else {
                 tracing::error!(%trace, "some requests of a judged trace are lost; the rest is judged again");
                 self.kept.remove(&seq);
+                given_up.insert((trace, remembered));
             }
         }
+        self.closed.retain(|closed| !given_up.contains(closed));
+        out.closed = std::mem::take(&mut self.closed).into();
         for (&seq, kept) in &self.kept {
             let mut open = Vec::new();
             for claim in &kept.claims {

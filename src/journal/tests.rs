@@ -1,19 +1,23 @@
 //! The log against a model, and against disks that cut, flip and fill up.
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
-use super::disk::Disk;
+use super::disk::{Disk, Force};
 use super::*;
+use crate::assemble::Remembered;
 use crate::config::{Period, Size};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
 const SEGMENT: u64 = 2048;
+/// Fewer than an eighth of a segment holds.
+const REMEMBER: usize = 5;
 
 fn trace(n: u8) -> TraceId {
     TraceId([n + 1; 16])
@@ -36,7 +40,7 @@ fn body(traces: &[u8], size: usize) -> Bytes {
 }
 
 fn limits() -> Limits {
-    Limits { segment: SEGMENT, total: u64::MAX, sync: false }
+    Limits { segment: SEGMENT, total: u64::MAX, sync: false, remember: REMEMBER }
 }
 
 fn open(folder: &Path) -> (Log<Folder>, Recovered, Seq) {
@@ -82,6 +86,7 @@ struct Driven {
     next: Seq,
     model: Model,
     verdicts: BTreeMap<Seq, (TraceId, Vec<Seq>)>,
+    closed: Vec<(TraceId, Remembered)>,
     bodies: BTreeMap<Seq, (Vec<u8>, usize)>,
 }
 
@@ -90,8 +95,8 @@ impl Driven {
         let folder = tempfile::tempdir().unwrap();
         let (log, recovered, next) = open(folder.path());
         assert_eq!(recovered, Recovered::default());
-        let (model, verdicts, bodies) = Default::default();
-        Driven { log: Some(log), folder, next, model, verdicts, bodies }
+        let (model, verdicts, closed, bodies) = Default::default();
+        Driven { log: Some(log), folder, next, model, verdicts, closed, bodies }
     }
 
     fn write(&mut self, frame: &Frame, claims: Option<Vec<Claim>>) {
@@ -139,9 +144,12 @@ impl Driven {
                 let of_trace = open[pick.index(open.len())].1;
                 let of: Vec<Seq> = open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
-                let sealed = Sealed { trace: of_trace, of: of.clone(), ..Sealed::default() };
+                let revision = seq as u32;
+                let sealed = Sealed { trace: of_trace, of: of.clone(), revision, ..Sealed::default() };
                 self.verdicts.insert(seq, (of_trace, of));
                 self.write(&Frame::verdict(seq, &sealed), Some(vec![Claim::Verdict]));
+                self.log.as_mut().unwrap().remember(of_trace, sealed.remembered());
+                self.closed.push((of_trace, sealed.remembered()));
             }
             Op::Acked(pick) => {
                 let waiting = |(_, (claims, _)): &(&Seq, &(Vec<Claim>, _))| {
@@ -197,7 +205,8 @@ impl Driven {
     }
 
     fn expected(&self) -> Recovered {
-        let mut out = Recovered::default();
+        let newest = self.closed.len().saturating_sub(REMEMBER);
+        let mut out = Recovered { closed: self.closed[newest..].to_vec(), ..Recovered::default() };
         for (seq, t) in self.open_claims() {
             out.open.entry(seq).or_default().push(t);
         }
@@ -265,7 +274,7 @@ proptest! {
         let mut driven = Driven::new();
         driven.log = Some(Log::open(
             { driven.log = None; Folder::open(driven.folder.path()).unwrap() },
-            Limits { segment: u64::MAX, total: u64::MAX, sync: false },
+            Limits { segment: u64::MAX, ..limits() },
         ).unwrap().0);
         let mut states = vec![(0, Recovered::default())];
         for op in &ops {
@@ -407,6 +416,17 @@ fn a_segment_of_a_later_version_is_left_alone() {
 struct Small {
     folder: Folder,
     room: Arc<AtomicU64>,
+    force: fn() -> io::Result<()>,
+}
+
+/// Forces when it is told that it may.
+struct Told(Arc<dyn Force>, fn() -> io::Result<()>);
+
+impl Force for Told {
+    fn force(&self) -> io::Result<()> {
+        (self.1)()?;
+        self.0.force()
+    }
 }
 
 impl Disk for Small {
@@ -416,18 +436,19 @@ impl Disk for Small {
     fn create(&mut self, segment: u64) -> io::Result<()> {
         self.folder.create(segment)
     }
-    fn append(&mut self, segment: u64, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let room = self.room.load(Ordering::SeqCst);
         let fits = (bytes.len() as u64).min(room);
         self.room.fetch_sub(fits, Ordering::SeqCst);
-        self.folder.append(segment, &bytes[..fits as usize])?;
+        self.folder.append(segment, &mut [IoSlice::new(&bytes[..fits as usize])])?;
         if fits == bytes.len() as u64 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
     fn cut(&mut self, segment: u64, len: u64) -> io::Result<()> {
         self.folder.cut(segment, len)
     }
-    fn sync(&mut self, segment: u64) -> io::Result<()> {
-        self.folder.sync(segment)
+    fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>> {
+        Ok(Arc::new(Told(self.folder.forcible(segment)?, self.force)))
     }
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.folder.read(segment, at, len)
@@ -460,8 +481,9 @@ async fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there
     let folder = tempfile::tempdir().unwrap();
     let cells = Telemetry::new().journal.clone();
     let room = Arc::new(AtomicU64::new(5000));
-    let disk = Small { folder: Folder::open(folder.path()).unwrap(), room: Arc::clone(&room) };
-    let (journal, _) = Journal::on(disk, &storage(Durability::Sync), &cells).unwrap();
+    let disk =
+        Small { folder: Folder::open(folder.path()).unwrap(), room: Arc::clone(&room), force: || Ok(()) };
+    let (journal, _) = Journal::on(disk, &storage(Durability::Sync), 0, &cells).unwrap();
     let mut kept = Vec::new();
     while let Some(seq) = admit(&journal, 1).await {
         kept.push(seq);
@@ -489,7 +511,7 @@ async fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there
 async fn at_the_size_cap_requests_are_refused_until_something_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let cells = Telemetry::new().journal.clone();
-    let (journal, _) = Journal::open(folder.path(), &storage(Durability::None), &cells).unwrap();
+    let (journal, _) = Journal::open(folder.path(), &storage(Durability::None), 0, &cells).unwrap();
     let mut kept = Vec::new();
     while let Some(seq) = admit(&journal, 1).await {
         kept.push(seq);
@@ -512,7 +534,7 @@ async fn at_the_size_cap_requests_are_refused_until_something_is_done() {
 async fn a_request_that_nobody_waits_for_any_more_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let cells = Telemetry::new().journal.clone();
-    let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), &cells).unwrap();
+    let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), 0, &cells).unwrap();
     let claims = vec![Claim::Trace(trace(1))];
     drop(journal.admit(Signal::Traces, claims.clone(), body(&[1], 10)).await);
     let gone = journal.admit(Signal::Traces, claims, body(&[1], 10));
@@ -525,4 +547,74 @@ async fn a_request_that_nobody_waits_for_any_more_is_given_up() {
     journal.close().await;
     let (_, recovered, _) = open(folder.path());
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [kept]);
+}
+
+/// A journal under `durability: sync` whose disk forces as `force` does.
+fn forcing(folder: &Path, force: fn() -> io::Result<()>) -> Arc<Journal> {
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let disk = Small { folder: Folder::open(folder).unwrap(), room, force };
+    Journal::on(disk, &storage(Durability::Sync), 10, &Telemetry::new().journal).unwrap().0
+}
+
+/// What a copy of the folder holds: what would be found, were the process killed now.
+fn killed_now(folder: &Path) -> Recovered {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    open(copy.path()).1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_disk_is_forced_nobody_is_told_and_what_is_done_is_written_all_the_same() {
+    static STUCK: AtomicBool = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = forcing(folder.path(), || {
+        while STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    let first = admit(&journal, 1).await.unwrap();
+    STUCK.store(true, Ordering::SeqCst);
+    let second = tokio::spawn({
+        let journal = Arc::clone(&journal);
+        async move { admit(&journal, 2).await }
+    });
+    let until = async |held: fn(&Recovered) -> bool| {
+        for _ in 0..1000 {
+            if held(&killed_now(folder.path())) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{:?}", killed_now(folder.path()));
+    };
+    until(|all| all.open.len() == 2).await;
+    // The disk still works on the second; that the first is done does not wait for it.
+    journal.release(vec![(first, Claim::Trace(trace(1)))]);
+    until(|all| all.open.len() == 1).await;
+    assert!(!second.is_finished(), "told before it was forced to the disk");
+    STUCK.store(false, Ordering::SeqCst);
+    assert!(second.await.unwrap().is_some());
+    journal.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_forced_to_the_disk_is_refused_and_not_kept() {
+    static WORKS: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = forcing(folder.path(), || match WORKS.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(io::Error::other("the disk has gone")),
+    });
+    let before = admit(&journal, 1).await.unwrap();
+    WORKS.store(false, Ordering::SeqCst);
+    assert!(admit(&journal, 2).await.is_none());
+    WORKS.store(true, Ordering::SeqCst);
+    let after = admit(&journal, 3).await.unwrap();
+    journal.close().await;
+    let (_, recovered, _) = open(folder.path());
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [before, after]);
 }

@@ -1,21 +1,26 @@
-//! The one thread that writes: it drains what waits, writes it with one write, forces it to the
-//! disk once where that is asked for, and only then answers.
+//! The one thread that writes: it drains what waits, writes it with one write, and only then
+//! answers, or, where it is to be forced to the disk first, leaves that to `force`.
 //!
 //! In: [`Command`]s. Out: answers. What could not be written is refused, never half kept; that
 //! claims are done is known at once and written as soon as the disk takes it again.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::config::Durability;
 use super::disk::Disk;
+use super::force::{self, Forced, Waiting, Written};
 use super::log::Log;
 use super::record::{Claim, Frame, Record, Seq};
+use crate::assemble::Remembered;
 use crate::telemetry::Journaling;
+use crate::trace::TraceId;
 
 /// One write takes so many commands, or bytes, at the most: enough to hide what a write costs by
 /// itself, and short enough that nobody waits long behind others.
@@ -30,8 +35,8 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     /// A request, to be kept before it is acknowledged. Without an answer it was given up.
     Admit { frame: Frame, claims: Vec<Claim>, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
-    /// A verdict, to be kept before it is exported.
-    Seal { frame: Frame, answer: oneshot::Sender<bool> },
+    /// A verdict, to be kept before it is exported; and what to remember of its trace.
+    Seal { frame: Frame, closed: (TraceId, Remembered), answer: oneshot::Sender<bool> },
     /// An exporter has what a record gave it.
     Acked(Seq, String),
     /// These hold no more.
@@ -64,6 +69,47 @@ pub(super) struct Writer<D> {
     /// Claims that are done and not written to be so.
     pub unwritten: Vec<(Seq, Claim)>,
     pub synced: Instant,
+    pub forcing: Forcing,
+}
+
+/// The thread that forces to the disk, as the writer has it.
+pub(super) struct Forcing {
+    written: Option<Sender<Written>>,
+    forced: Receiver<Forced>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Forcing {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The operating system gives no thread.
+    pub fn start(cells: &Journaling) -> io::Result<Forcing> {
+        let (written, inbox) = mpsc::channel();
+        let (outbox, forced) = mpsc::channel();
+        let took = cells.sync_duration.clone();
+        let work = move || force::run(&inbox, &outbox, &took);
+        let thread = std::thread::Builder::new().name("journal-force".to_owned()).spawn(work)?;
+        Ok(Forcing { written: Some(written), forced, thread: Some(thread) })
+    }
+
+    /// Waits until all that it was given is forced.
+    fn end(&mut self) {
+        self.written = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("forcing the journal to the disk ended abnormally; this is a bug");
+        }
+    }
+}
+
+/// What is to be written at once.
+#[derive(Default)]
+struct Todo {
+    frames: Vec<Frame>,
+    claims: Vec<Vec<Claim>>,
+    waiting: Vec<Waiting>,
+    closed: Vec<(TraceId, Remembered)>,
+    acked: Vec<(Seq, String)>,
 }
 
 impl<D: Disk> Writer<D> {
@@ -86,16 +132,18 @@ impl<D: Disk> Writer<D> {
                 batch.push(command);
             }
             if let Some(closed) = self.commit(batch) {
-                self.force();
+                self.end();
                 let _ = closed.send(());
                 return;
             }
             if self.durability == Durability::Interval && self.synced.elapsed() >= self.interval {
-                self.force();
+                self.synced = Instant::now();
+                self.force(Vec::new());
             }
+            self.learn();
             self.reclaim();
         }
-        self.force();
+        self.end();
     }
 
     fn patience(&self) -> Duration {
@@ -109,10 +157,8 @@ impl<D: Disk> Writer<D> {
 
     /// Writes one batch and answers it.
     fn commit(&mut self, batch: Vec<Command>) -> Option<oneshot::Sender<()>> {
-        let mut frames: Vec<Frame> = Vec::with_capacity(batch.len());
-        let mut waiting: Vec<(Vec<Claim>, oneshot::Sender<bool>, Option<OwnedSemaphorePermit>)> = Vec::new();
+        let mut todo = Todo::default();
         let mut reads = Vec::new();
-        let mut acked = Vec::new();
         let mut closed = None;
         let mut bytes = self.log.bytes();
         for command in batch {
@@ -128,39 +174,38 @@ impl<D: Disk> Writer<D> {
                         continue;
                     }
                     bytes += frame.size() as u64;
-                    frames.push(frame);
-                    waiting.push((claims, answer, Some(room)));
+                    todo.waiting.push(Waiting { seq: frame.seq, answer, _room: Some(room) });
+                    todo.frames.push(frame);
+                    todo.claims.push(claims);
                 }
-                Command::Seal { frame, answer } => {
+                Command::Seal { frame, closed, answer } => {
                     if bytes + frame.size() as u64 > self.total {
                         let _ = answer.send(false);
                         continue;
                     }
                     bytes += frame.size() as u64;
-                    frames.push(frame);
-                    waiting.push((vec![Claim::Verdict], answer, None));
+                    todo.waiting.push(Waiting { seq: frame.seq, answer, _room: None });
+                    todo.frames.push(frame);
+                    todo.claims.push(vec![Claim::Verdict]);
+                    todo.closed.push(closed);
                 }
-                Command::Acked(seq, exporter) => acked.push((seq, exporter)),
+                Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
                 Command::Done(claims) => self.unwritten.extend(claims),
                 Command::Read(seq, answer) => reads.push((seq, answer)),
                 Command::Close(done) => closed = Some(done),
             }
         }
-        self.write(frames, waiting, acked);
+        self.write(todo);
         for (seq, answer) in reads {
             let _ = answer.send(self.log.read(seq));
         }
         closed
     }
 
-    fn write(
-        &mut self,
-        frames: Vec<Frame>,
-        waiting: Vec<(Vec<Claim>, oneshot::Sender<bool>, Option<OwnedSemaphorePermit>)>,
-        acked: Vec<(Seq, String)>,
-    ) {
+    fn write(&mut self, todo: Todo) {
+        let Todo { frames, claims, waiting, closed, mut acked } = todo;
         // Verdicts and requests that are done with by now need no word, nor do acknowledgements.
-        let acked: Vec<(Seq, String)> = acked.into_iter().filter(|(seq, _)| self.log.holds(*seq)).collect();
+        acked.retain(|(seq, _)| self.log.holds(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
         let mut tail: Vec<Frame> = acked.iter().map(|(seq, exporter)| Frame::acked(*seq, exporter)).collect();
         if !self.unwritten.is_empty() || (failing && frames.is_empty()) {
@@ -175,56 +220,89 @@ impl<D: Disk> Writer<D> {
             return;
         }
         let size: usize = frames.iter().chain(&tail).map(Frame::size).sum();
-        let mut written = self.log.append(frames.iter().chain(&tail));
-        if written.is_ok() && self.durability == Durability::Sync && !frames.is_empty() {
-            let began = Instant::now();
-            if let Err(error) = self.log.sync() {
-                written = Err(error);
-            }
-            self.cells.sync_duration.observe(began.elapsed().as_secs_f64());
-        }
-        match written {
-            Ok(places) => {
-                self.cells.written.inc_by(size as u64);
-                self.unwritten.clear();
-                acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
-                for ((frame, place), (claims, answer, _room)) in frames.iter().zip(places).zip(waiting) {
-                    self.log.keep(frame.seq, place, frame.size() as u64, claims.clone());
-                    if answer.send(true).is_err() {
-                        // Whoever asked has gone, and will send it again.
-                        self.unwritten.extend(claims.into_iter().map(|claim| (frame.seq, claim)));
-                    }
-                }
-                if failing {
-                    tracing::info!("the journal can be written again");
-                    self.state.failing.store(false, Ordering::Relaxed);
-                }
-            }
+        let places = match self.log.append(frames.iter().chain(&tail)) {
+            Ok(places) => places,
             Err(error) => {
                 self.failed("write", &error);
-                for (_, answer, _) in waiting {
-                    let _ = answer.send(false);
-                }
+                force::answer(waiting, false);
+                return;
+            }
+        };
+        self.cells.written.inc_by(size as u64);
+        self.unwritten.clear();
+        acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
+        closed.into_iter().for_each(|(trace, verdict)| self.log.remember(trace, verdict));
+        for ((frame, place), claims) in frames.iter().zip(places).zip(claims) {
+            self.log.keep(frame.seq, place, frame.size() as u64, claims);
+        }
+        if failing {
+            tracing::info!("the journal can be written again");
+            self.state.failing.store(false, Ordering::Relaxed);
+        }
+        if self.durability == Durability::Sync && !waiting.is_empty() {
+            self.force(waiting);
+        } else {
+            let untold = force::answer(waiting, true);
+            self.give_up(untold);
+        }
+    }
+
+    /// Has what was written forced to the disk, and those who wait told then.
+    fn force(&mut self, waiting: Vec<Waiting>) {
+        let failed = match self.log.unforced() {
+            Ok(None) => {
+                let untold = force::answer(waiting, true);
+                return self.give_up(untold);
+            }
+            Ok(Some(file)) => match &self.forcing.written {
+                // Where it is gone, its answers are gone too, which is an answer.
+                Some(written) => return drop(written.send(Written { file, waiting })),
+                None => io::ErrorKind::BrokenPipe.into(),
+            },
+            Err(error) => error,
+        };
+        let untold = force::answer(waiting, false);
+        self.unforceable(&failed, untold);
+    }
+
+    /// Takes note of what could not be forced.
+    fn learn(&mut self) {
+        while let Ok(Forced { failed, given_up }) = self.forcing.forced.try_recv() {
+            match failed {
+                Some(error) => self.unforceable(&error, given_up),
+                None => self.give_up(given_up),
             }
         }
     }
 
-    fn failed(&mut self, what: &'static str, error: &std::io::Error) {
+    fn unforceable(&mut self, error: &io::Error, untold: Vec<Seq>) {
+        self.log.abandon();
+        self.failed("sync", error);
+        self.give_up(untold);
+    }
+
+    /// Records that nobody was told of: whoever asked will send it again.
+    fn give_up(&mut self, untold: Vec<Seq>) {
+        for seq in untold {
+            self.unwritten.extend(self.log.claims(seq));
+        }
+    }
+
+    /// Writes what is left to write, and forces all of it.
+    fn end(&mut self) {
+        self.forcing.end();
+        self.learn();
+        self.write(Todo::default());
+        if let Err(error) = self.log.sync() {
+            self.failed("sync", &error);
+        }
+    }
+
+    fn failed(&mut self, what: &'static str, error: &io::Error) {
         self.cells.errors.inc();
         if !self.state.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, what, "the journal cannot be written; requests are refused until it can");
         }
-    }
-
-    fn force(&mut self) {
-        if self.log.is_dirty() {
-            let began = Instant::now();
-            if let Err(error) = self.log.sync() {
-                self.failed("sync", &error);
-            }
-            self.cells.sync_duration.observe(began.elapsed().as_secs_f64());
-        }
-        self.synced = Instant::now();
     }
 
     fn reclaim(&mut self) {

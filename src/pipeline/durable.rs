@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::conclude::Leaving;
 use super::live::Live;
-use super::shard::Shared;
+use super::shard::{Shared, Work};
 use super::{MAX_REQUEST, Pipeline, RETRY, SPAN_OVERHEAD, items};
 use crate::annotate::Marks;
 use crate::assemble::{Assembler, Close, Reason};
@@ -123,10 +123,14 @@ impl Pipeline {
     /// Takes up what was in the log at start: open traces at once, what is to be sent again behind
     /// that, as the exporters have room.
     pub(super) async fn take_up(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
-        let Recovered { open, verdicts, passes, corrupt, torn } = recovered;
+        let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
         let (requests, judged, passing) = (open.len(), verdicts.len(), passes.len());
         if requests + judged + passing > 0 || corrupt + torn > 0 {
             tracing::info!(requests, judged, passing, corrupt, torn, "taking up what the journal held");
+        }
+        // First, so that what came after a trace had closed is known to be late.
+        if let Ok(places) = self.reserve(closed, |(trace, _)| *trace).await {
+            self.put(places, Work::Closed);
         }
         for (seq, traces) in open {
             self.reopen(journal, seq, &traces.into_iter().collect()).await;

@@ -235,7 +235,8 @@ fn open_journal(
     exporters: &Exporters,
 ) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
     let Some(folder) = &config.storage.directory else { return Ok(None) };
-    let opened = Journal::open(folder, &config.storage, &telemetry.journal)?;
+    let remember = config.verdict.close.remember;
+    let opened = Journal::open(folder, &config.storage, remember, &telemetry.journal)?;
     let gauge = telemetry.journal.dead_letter_bytes.clone();
     exporters.keep_dead_letters(&Arc::new(Letters::open(folder, config.storage.max_bytes.0, gauge)?));
     Ok(Some(opened))

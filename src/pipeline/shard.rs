@@ -45,6 +45,8 @@ pub(super) enum Work {
     Spans(Vec<Group>, Held, Option<Seq>),
     /// Log records that belong to such spans.
     Logs(Vec<GenAiRecord>, Held, Option<Seq>),
+    /// Traces that closed before the process started, oldest first.
+    Closed(Vec<(TraceId, Remembered)>),
     /// Close everything, export it, and say when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -190,6 +192,7 @@ impl Shard {
                     self.assembler.attach(trace, Attached { span, record: bytes }, now);
                 }
             }
+            Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
             Work::Flush(done) => {
                 self.flush().await;
                 // Whoever asked may have gone; the work is done either way.
