@@ -14,13 +14,18 @@ use crate::wire::write;
 
 /// A request of one trace: a root and two children.
 fn request(trace: u8) -> Bytes {
+    spans(trace, 1..=3)
+}
+
+/// A request of spans of one trace with these ids, of which the first is the root.
+fn spans(trace: u8, ids: std::ops::RangeInclusive<u64>) -> Bytes {
     let mut spans = Vec::new();
-    for id in 1..=3u8 {
+    for id in ids {
         let mut span = Vec::new();
         write::bytes(&mut span, 1, &[trace; 16]);
-        write::bytes(&mut span, 2, &[id; 8]);
+        write::bytes(&mut span, 2, &id.to_be_bytes());
         if id > 1 {
-            write::bytes(&mut span, 4, &[1; 8]);
+            write::bytes(&mut span, 4, &1u64.to_be_bytes());
         }
         write::fixed64(&mut span, 7, 1);
         write::fixed64(&mut span, 8, 2);
@@ -35,10 +40,19 @@ fn request(trace: u8) -> Bytes {
 
 /// Runs one shard over three traces; what it exports, as lines of JSON.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (String, Arc<Telemetry>) {
+    run((1..=3).map(request).collect(), change).await
+}
+
+/// Runs one shard over requests; the next is sent once what came before has closed.
+async fn run(
+    requests: Vec<Bytes>,
+    change: impl FnOnce(&mut Shared, &crate::config::Verdict),
+) -> (String, Arc<Telemetry>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let text = format!(
-        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
+        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
+         verdict: {{ close: {{ quiet: 0s }} }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
@@ -58,12 +72,14 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
     change(&mut shared, &config.verdict);
     let budget = Arc::clone(&shared.budget);
     let (inbox, work) = mpsc::channel(8);
-    for trace in 1..=3 {
-        let groups = split(&request(trace), "verdict.", &Interner::default()).unwrap().groups;
+    let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(work));
+    for request in requests {
+        let groups = split(&request, "verdict.", &Interner::default()).unwrap().groups;
         inbox.send(Work::Spans(groups, budget.hold(0), None)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     drop(inbox);
-    Shard::new(Arc::new(shared)).run(work).await;
+    shard.await.unwrap();
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     (std::fs::read_to_string(path).unwrap(), telemetry)
 }
@@ -72,7 +88,7 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (S
 async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
     let (out, telemetry) = export(|shared, verdict| {
         let mut live = Live::new(verdict, None).unwrap();
-        live.engine.panics_on = Some(TraceId([2; 16]));
+        live.engine.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "as the test wants"));
         shared.live.set(live);
     })
     .await;
@@ -87,4 +103,32 @@ async fn without_time_to_judge_spans_go_on_unjudged() {
     assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
     assert_eq!(out.matches("\"unmeasured\"").count(), 3, "{out}");
     assert_eq!(telemetry.traces.unjudged.get(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_while_a_large_trace_is_judged_waits_for_its_verdict() {
+    // Large enough to be judged on a thread of its own.
+    let large = 300;
+    let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
+    let (out, _) = run(requests, |shared, verdict| {
+        let mut live = Live::new(verdict, None).unwrap();
+        // Longer than it takes until the late span is there.
+        live.engine.before = Some(|trace| {
+            if trace == TraceId([1; 16]) {
+                std::thread::sleep(Duration::from_millis(400));
+            }
+        });
+        shared.live.set(live);
+    })
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count() as u64, large + 1 + 3);
+    let of = |trace: &str| -> Vec<usize> {
+        let lines = out.lines().enumerate().filter(|(_, line)| line.contains(trace));
+        lines.map(|(n, _)| n).collect()
+    };
+    let late: Vec<usize> = of("verdict.late");
+    let (large, neighbour) = (of("\"traceId\":\"010101"), of("\"traceId\":\"020202"));
+    assert_eq!((late.len(), neighbour.len()), (1, 1));
+    assert_eq!(Some(&late[0]), large.last(), "the late span came before its trace's verdict");
+    assert!(neighbour[0] < large[0], "the neighbour waited for the large trace");
 }
