@@ -33,6 +33,8 @@ const HALVINGS: u8 = 6;
 pub(super) enum Client {
     Grpc(Box<GrpcClient>),
     Http(Box<HttpClient>),
+    #[cfg(test)]
+    Told(super::tests::away::Told),
 }
 
 impl Client {
@@ -40,6 +42,8 @@ impl Client {
         match self {
             Client::Grpc(client) => client.export(signal, message).await,
             Client::Http(client) => client.export(signal, message).await,
+            #[cfg(test)]
+            Client::Told(told) => told.export(message).await,
         }
     }
 }

@@ -14,6 +14,7 @@ use tonic::{Code, Status};
 use super::*;
 use crate::outcome::Outcome;
 
+pub(super) mod away;
 mod sink;
 use sink::{Say, Sink, client_certificate, self_signed};
 

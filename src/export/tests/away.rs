@@ -1,0 +1,191 @@
+//! Destinations that are away, flap, or are slow for minutes, in time that the tests turn: what
+//! the consumers behind a queue do while hours pass that nobody waits for.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::config::Period;
+use crate::export::answer::{Answer, Reply};
+use crate::export::config::{Compression, RetryOnFailure};
+use crate::export::pack::{Packed, Packing};
+use crate::export::{consumers, otlp};
+
+/// What a destination says so long after the start.
+type Says = fn(Duration) -> Answer;
+
+/// A destination without a wire.
+#[derive(Debug)]
+pub struct Told {
+    began: Instant,
+    says: Says,
+    takes: Duration,
+    /// When it was asked, and whether it took what it was given.
+    asked: Arc<Mutex<Vec<(Duration, bool)>>>,
+}
+
+impl Told {
+    pub(in crate::export) async fn export(&self, _: &Packed) -> Reply {
+        tokio::time::sleep(self.takes).await;
+        let at = self.began.elapsed();
+        let answer = (self.says)(at);
+        self.asked.lock().unwrap().push((at, matches!(answer, Answer::Taken { .. })));
+        Reply { status: "told", answer }
+    }
+}
+
+fn taken() -> Answer {
+    Answer::Taken { rejected: 0, message: String::new() }
+}
+
+fn later(after: Option<Duration>) -> Answer {
+    Answer::Later { after, why: "as told".to_owned() }
+}
+
+const fn minutes(n: u64) -> Duration {
+    Duration::from_secs(60 * n)
+}
+
+/// An exporter to such a destination, and when it was asked.
+struct Away {
+    exporters: Exporters,
+    asked: Arc<Mutex<Vec<(Duration, bool)>>>,
+}
+
+impl Away {
+    fn new(says: Says, takes: Duration, retry: RetryOnFailure, queue: u64) -> Away {
+        let exporter = Exporter::new("otlp_grpc", true, &[Signal::Traces], queue);
+        let asked = Arc::default();
+        let told = Told { began: Instant::now(), says, takes, asked: Arc::clone(&asked) };
+        let otlp = otlp::Otlp {
+            exporter: Arc::clone(&exporter),
+            client: otlp::Client::Told(told),
+            packing: Packing { compression: Compression::None, level: 0 },
+            max_request: 4 << 20,
+            retry,
+        };
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        consumers(otlp, 4)(&tasks, &stop);
+        Away { exporters: Exporters { all: vec![exporter], tasks, stop }, asked }
+    }
+
+    /// A span a second for so long.
+    async fn send_for(&self, time: Duration) -> u64 {
+        let began = Instant::now();
+        let mut sent = 0;
+        while began.elapsed() < time {
+            self.exporters.send(parcel(&["s"])).await;
+            sent += 1;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        sent
+    }
+
+    /// Waits until everything has its outcome: (exported, dropped), how often it was asked, and
+    /// when last.
+    async fn end(self) -> ((u64, u64), usize, Duration) {
+        self.exporters.drain(Instant::now() + minutes(600)).await;
+        let asked = self.asked.lock().unwrap().clone();
+        let last = asked.last().map(|(at, _)| *at).unwrap_or_default();
+        (ended(only(&self.exporters)), asked.len(), last)
+    }
+}
+
+fn endless() -> RetryOnFailure {
+    RetryOnFailure { max_elapsed_time: Period::secs(0), ..RetryOnFailure::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn away_for_minutes_nothing_is_lost_and_nobody_is_hammered() {
+    let says = |at| if at < minutes(4) { later(None) } else { taken() };
+    let away = Away::new(says, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+    let sent = away.send_for(minutes(3)).await;
+    let (ended, asked, last) = away.end().await;
+    assert_eq!((sent, ended), (180, (180, 0)));
+    // Four consumers whose waits grow from 5 s to 30 s, give or take half.
+    assert!(asked < 4 * 30, "asked {asked} times");
+    assert!(last < minutes(4) + Duration::from_secs(45), "back in time: {last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn away_for_hours_is_waited_for_where_retries_have_no_end() {
+    let says = |at| if at < minutes(300) { later(None) } else { taken() };
+    let away = Away::new(says, Duration::ZERO, endless(), 1 << 20);
+    let sent = away.send_for(minutes(10)).await;
+    let (ended, _, _) = away.end().await;
+    assert_eq!(ended, (sent, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn away_for_longer_than_retries_go_on_it_is_dropped_or_put_into_dead_letters() {
+    for letters in [false, true] {
+        let away = Away::new(|_| later(None), Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+        let folder = tempfile::tempdir().unwrap();
+        if letters {
+            let letters = Letters::open(folder.path(), 1 << 20, Default::default()).unwrap();
+            away.exporters.keep_dead_letters(&Arc::new(letters));
+        }
+        away.exporters.send(parcel(&["a", "b"])).await;
+        away.exporters.drain(Instant::now() + minutes(600)).await;
+        let exporter = only(&away.exporters);
+        let count = |outcome| exporter.ledger().count(outcome);
+        let (dropped, kept) = if letters { (0, 2) } else { (2, 0) };
+        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
+        assert_eq!(exporter.dropped(Dropped::RetriesEnded), dropped);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
+        let last = away.asked.lock().unwrap().last().unwrap().0;
+        assert!(last > minutes(4) && last <= minutes(5), "retried for five minutes: {last:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn flapping_for_an_hour_everything_arrives() {
+    // Ten seconds up, ten seconds down.
+    let says = |at: Duration| if at.as_secs() / 10 % 2 == 1 { taken() } else { later(None) };
+    // With an end of retries, a batch that is unlucky a dozen times would not arrive.
+    let away = Away::new(says, Duration::from_millis(50), endless(), 1 << 20);
+    let sent = away.send_for(minutes(60)).await;
+    let (ended, asked, last) = away.end().await;
+    assert_eq!(ended, (sent, 0));
+    assert!(asked < 2 * 3600 && last < minutes(75), "asked {asked} times until {last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_for_minutes_it_presses_back_and_everything_arrives() {
+    // Room for some thirty parcels, and forty seconds for all that wait when it begins.
+    let away = Away::new(|_| taken(), Duration::from_secs(40), RetryOnFailure::default(), 2048);
+    let began = Instant::now();
+    let mut pressed = 0;
+    for _ in 0..200 {
+        away.exporters.send(parcel(&["s"])).await;
+        pressed += u32::from(away.exporters.pressure().is_some());
+    }
+    assert!(pressed > 5, "pressure was seen {pressed} times");
+    assert!(began.elapsed() > minutes(3), "senders waited for {:?} only", began.elapsed());
+    assert!(only(&away.exporters).queued_bytes() <= 2048);
+    let (ended, _, _) = away.end().await;
+    assert_eq!(ended, (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_comes_back_when_it_was_told_to_and_not_sooner() {
+    let says = |at| if at < minutes(2) { later(Some(minutes(2))) } else { taken() };
+    let away = Away::new(says, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+    away.exporters.send(parcel(&["s"])).await;
+    let asked = Arc::clone(&away.asked);
+    let (ended, _, last) = away.end().await;
+    assert_eq!((ended, asked.lock().unwrap().len()), ((1, 0), 2));
+    assert!(last >= minutes(2) && last < minutes(2) + Duration::from_secs(1), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_good_is_not_tried_again_however_much_time_there_is() {
+    let refusals: [Says; 2] =
+        [|_| Answer::Refused("as told".to_owned()), |_| Answer::Unsupported("as told".to_owned())];
+    for says in refusals {
+        let away = Away::new(says, Duration::ZERO, endless(), 1 << 20);
+        away.exporters.send(parcel(&["a", "b"])).await;
+        let (ended, asked, last) = away.end().await;
+        assert_eq!((ended, asked), ((0, 2), 1));
+        assert!(last < Duration::from_secs(1));
+    }
+}
