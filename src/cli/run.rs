@@ -96,7 +96,10 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
             0 => Ok(()),
             dropped => Err(Failure::Run(format!("{dropped} items could not be sent and were dropped"))),
         },
-        _ = signals.next() => Err(Failure::Run("ended at once by a second signal; what was held is lost".to_owned())),
+        _ = signals.next() => {
+            let held = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
+            Err(Failure::Run(format!("ended at once by a second signal; what was held {held}")))
+        }
     }
 }
 

@@ -11,7 +11,9 @@ use otel_verdict::receive::{Offer, Signal};
 use proptest::prelude::*;
 use prost::Message as _;
 
+use crate::durable::storage;
 use crate::frameworks::{case, spans_of};
+use crate::support::Process;
 
 /// Captures of three frameworks; one of them with content in logs.
 const CAPTURES: [&str; 3] = ["vercelai-e", "strands-c", "googleadk-logs-a"];
@@ -98,5 +100,60 @@ proptest! {
         dealt.sort_by_cached_key(|_| keys.next());
         let requests: Vec<Offer> = dealt.chunks(size).flat_map(join).collect();
         prop_assert!(annotated(&requests) == expected, "the order of arrival shows");
+    }
+}
+
+/// Every annotated span of what a process makes of the requests, in order of bytes, where it is
+/// ended and started again on its journal after so many of them. How a trace closed is left out:
+/// at the end of these it is always by being told to.
+async fn through_a_journal(requests: &[Offer], restarts: &[usize]) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    // Resends and restarts are far apart on a slow machine: nothing closes by itself.
+    let config = storage(folder.path(), "verdict: { close: { quiet: 1h } }");
+    let mut spans = Vec::new();
+    let mut rest = requests;
+    let mut sent = 0;
+    for &end in restarts.iter().chain([&requests.len()]) {
+        let (now, later) = rest.split_at(end.max(sent).min(requests.len()) - sent);
+        (sent, rest) = (sent + now.len(), later);
+        let process = Process::start(&config).await;
+        for request in now {
+            process.client().send(request).await;
+        }
+        if rest.is_empty() {
+            process.service.flush().await;
+        }
+        spans.extend(process.stop().await.spans());
+    }
+    let plain = |mut span: opentelemetry_proto::tonic::trace::v1::Span| {
+        span.attributes.retain(|kv| kv.key != "verdict.trace.close_reason");
+        span.encode_to_vec()
+    };
+    let mut spans: Vec<Vec<u8>> = spans.into_iter().map(plain).collect();
+    spans.sort();
+    spans
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5, ..ProptestConfig::default() })]
+    #[test]
+    fn and_so_they_are_through_a_journal_that_is_taken_up_again_in_between(
+        keys in prop::collection::vec(any::<u32>(), 512),
+        twice in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        size in 2usize..40,
+        restarts in prop::collection::vec(any::<prop::sample::Index>(), 1..3),
+    ) {
+        let all = one_by_one();
+        let mut dealt: Vec<&Offer> = all.iter().chain(twice.iter().map(|i| i.get(&all))).collect();
+        let mut keys = keys.iter().cycle();
+        dealt.sort_by_cached_key(|_| keys.next());
+        let requests: Vec<Offer> = dealt.chunks(size).flat_map(join).collect();
+        let mut restarts: Vec<usize> = restarts.iter().map(|at| at.index(requests.len())).collect();
+        restarts.sort_unstable();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let (out, expected) = runtime.block_on(async {
+            (through_a_journal(&requests, &restarts).await, through_a_journal(&all, &[]).await)
+        });
+        prop_assert!(out == expected, "the order of arrival, or a restart, shows");
     }
 }

@@ -1,6 +1,7 @@
 //! A whole process in a test: the service on ports of its own, a destination behind it, a client
 //! in front.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const LARGE: usize = 256 << 20;
 pub struct Destination {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
+    /// Milliseconds that it takes to answer.
+    slow: Arc<AtomicU64>,
 }
 
 #[tonic::async_trait]
@@ -42,6 +45,7 @@ impl TraceService for Destination {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        tokio::time::sleep(Duration::from_millis(self.slow.load(Ordering::Relaxed))).await;
         self.traces.lock().unwrap().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -59,6 +63,11 @@ impl LogsService for Destination {
 }
 
 impl Destination {
+    /// From now on it takes so long to answer a request of spans.
+    pub fn slow(&self, by: Duration) {
+        self.slow.store(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
     /// Every request of spans so far, encoded again.
     pub fn requests(&self) -> Vec<Bytes> {
         self.traces.lock().unwrap().iter().map(|r| Bytes::from(r.encode_to_vec())).collect()
@@ -88,7 +97,12 @@ impl Destination {
 
     /// Takes requests on a port of its own, which it returns.
     pub async fn serve(&self) -> u16 {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.serve_on(0).await
+    }
+
+    /// As [`Destination::serve`], on a given port.
+    pub async fn serve_on(&self, port: u16) -> u16 {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let traces = TraceServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
         let logs = LogsServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
