@@ -1,0 +1,318 @@
+//! What the journal costs: `cargo bench --bench journal`. Linux only: CPU is read from `/proc`.
+//!
+//! Out, first: bytes a second that the journal takes from 64 senders at once, each waiting until it
+//! may acknowledge, beside a raw append of the same bytes to a file of the same folder under the
+//! same policy. Second: spans a second through the whole process, over loopback gRPC, with the
+//! journal at each policy and without one. Rounds of all of them take turns, so that what else the
+//! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk.
+#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+
+// Each bench uses its part.
+#[allow(dead_code)]
+mod corpus;
+#[allow(dead_code)]
+mod relay;
+
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corpus::{Corpus, MARK};
+use otel_verdict::config::Size;
+use otel_verdict::journal::{Claim, Durability, Journal, Storage};
+use otel_verdict::receive::Signal;
+use otel_verdict::telemetry::Telemetry;
+use otel_verdict::trace::TraceId;
+use relay::Client;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+/// Senders at once.
+const SENDERS: usize = 64;
+/// Rounds of everything.
+const ROUNDS: u32 = 9;
+/// Traces that a request of the corpora speaks of.
+const CLAIMS: u64 = 16;
+
+#[tokio::main]
+async fn main() {
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: CPU is read from /proc, which this system has not");
+    }
+    let corpora = [Corpus::agent(500), Corpus::small(10_000)];
+    for corpus in &corpora {
+        alone(corpus).await;
+    }
+    for corpus in &corpora {
+        whole(corpus).await;
+    }
+}
+
+/// A folder on the disk that is measured.
+fn folder() -> TempDir {
+    match std::env::var_os("OTEL_VERDICT_BENCH_FOLDER") {
+        Some(path) => tempfile::tempdir_in(path).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// The journal by itself beside a raw append.
+async fn alone(corpus: &Corpus) {
+    let bytes: usize = corpus.requests.iter().map(Bytes::len).sum();
+    let each = bytes / corpus.requests.len();
+    println!("\n{}: requests of {each} bytes from {SENDERS} senders", corpus.name);
+    println!("{:<10} {:>10} {:>12} {:>6}", "", "raw MB/s", "journal MB/s", "ratio");
+    for durability in [Durability::Sync, Durability::Interval, Durability::None] {
+        let (mut raw, mut journal) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            // Each goes first half of the time.
+            for turn in 0..2 {
+                let folder = folder();
+                if (round + turn) % 2 == 0 {
+                    let requests = corpus.requests.clone();
+                    let path = folder.path().join("raw");
+                    let work = move || append(&path, &requests, durability);
+                    let took = tokio::task::spawn_blocking(work).await.unwrap();
+                    raw.push(bytes as f64 / took.as_secs_f64() / 1e6);
+                } else {
+                    let took = admit(folder.path(), &corpus.requests, durability).await;
+                    journal.push(bytes as f64 / took.as_secs_f64() / 1e6);
+                }
+            }
+        }
+        let (raw, journal) = (median(raw), median(journal));
+        println!("{:<10} {raw:>10.0} {journal:>12.0} {:>6.2}", name(durability), journal / raw);
+    }
+}
+
+fn name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Interval => "interval",
+        Durability::None => "none",
+    }
+}
+
+/// Appends what the senders have at once with one write, and forces it as the policy says: the most
+/// that the disk gives so many senders.
+fn append(path: &Path, requests: &[Bytes], durability: Durability) -> Duration {
+    let file = Arc::new(OpenOptions::new().create_new(true).append(true).open(path).unwrap());
+    let stop = Arc::new(AtomicBool::new(false));
+    let forcing = (durability == Durability::Interval).then(|| {
+        let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
+        std::thread::spawn(move || force_now_and_then(&file, &stop))
+    });
+    let began = Instant::now();
+    for batch in requests.chunks(SENDERS) {
+        let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|body| IoSlice::new(body)).collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let written = (&*file).write_vectored(left).unwrap();
+            IoSlice::advance_slices(&mut left, written);
+        }
+        if durability == Durability::Sync {
+            file.sync_data().unwrap();
+        }
+    }
+    let took = began.elapsed();
+    stop.store(true, Ordering::Relaxed);
+    forcing.map(|thread| thread.join().unwrap());
+    took
+}
+
+fn force_now_and_then(file: &File, stop: &AtomicBool) {
+    let mut last = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(5));
+        if last.elapsed() >= Duration::from_secs(1) {
+            file.sync_data().unwrap();
+            last = Instant::now();
+        }
+    }
+}
+
+fn storage(durability: Durability) -> Storage {
+    Storage { durability, max_bytes: Size(64 << 30), ..Storage::default() }
+}
+
+/// Has the journal keep every request, and lets go of each once it may be acknowledged.
+async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Duration {
+    let telemetry = Telemetry::new();
+    let (journal, _) = Journal::open(folder, &storage(durability), 0, &telemetry.journal).unwrap();
+    let requests = Arc::new(requests.to_vec());
+    let next = Arc::new(AtomicUsize::new(0));
+    let began = Instant::now();
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let (journal, requests, next) = (Arc::clone(&journal), Arc::clone(&requests), Arc::clone(&next));
+            tokio::spawn(async move {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(body) = requests.get(n) else { return };
+                    let trace = |t: u64| Claim::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
+                    let claims: Vec<Claim> = (0..CLAIMS).map(trace).collect();
+                    let kept = journal.admit(Signal::Traces, claims.clone(), body.clone()).await;
+                    let seq = kept.expect("there is room").take();
+                    journal.release(claims.into_iter().map(|claim| (seq, claim)).collect());
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    let took = began.elapsed();
+    journal.close().await;
+    took
+}
+
+/// The whole process with and without a journal.
+async fn whole(corpus: &Corpus) {
+    let sink = Sink::start().await;
+    let policies = ["off", "none", "interval", "sync"];
+    let mut stands = Vec::new();
+    for policy in policies {
+        stands.push(Stand::start(policy, sink.addr).await);
+    }
+    let mut rates = vec![Vec::new(); policies.len()];
+    let mut cpu = vec![Vec::new(); policies.len()];
+    for round in 0..=ROUNDS {
+        for (n, stand) in stands.iter().enumerate() {
+            let renewed = corpus.renewed(round * 10 + n as u32);
+            let (before, used, began) = (sink.seen(), stand.cpu(), Instant::now());
+            stand.send(&renewed.requests).await;
+            sink.wait(before + corpus.spans).await;
+            let took = began.elapsed().as_secs_f64();
+            if round > 0 {
+                rates[n].push(corpus.spans as f64 / took);
+                cpu[n].push((stand.cpu() - used) / corpus.spans as f64 * 1e6);
+            }
+        }
+    }
+    println!("\n{}: the whole process, {SENDERS} requests in flight", corpus.name);
+    println!("{:<10} {:>9} {:>6} {:>14} {:>6}", "", "spans/s", "ratio", "CPU s/million", "ratio");
+    let rates: Vec<f64> = rates.into_iter().map(median).collect();
+    let cpu: Vec<f64> = cpu.into_iter().map(median).collect();
+    for (n, policy) in policies.iter().enumerate() {
+        let (rate, cost) = (rates[n], cpu[n]);
+        println!("{policy:<10} {rate:>9.0} {:>6.2} {cost:>14.2} {:>6.2}", rate / rates[0], cost / cpu[0]);
+    }
+}
+
+/// A running process, stopped when dropped.
+struct Stand {
+    child: Child,
+    client: Client,
+    /// Its configuration and its journal.
+    _folder: TempDir,
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // It may have ended by itself, which shows elsewhere.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stand {
+    async fn start(policy: &str, sink: SocketAddr) -> Stand {
+        let folder = folder();
+        let ports: [SocketAddr; 3] = std::array::from_fn(|_| {
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+        });
+        let [grpc, http, admin] = ports;
+        let storage = match policy {
+            "off" => String::new(),
+            policy => {
+                let journal = folder.path().join("journal");
+                format!("storage: {{ directory: '{}', durability: {policy} }}", journal.display())
+            }
+        };
+        let text = format!(
+            r#"
+receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: "{grpc}" }}, http: {{ endpoint: "{http}" }} }} }} }}
+verdict: {{ close: {{ quiet: 0s }} }}
+exporters: {{ otlp_grpc: {{ endpoint: "{sink}", tls: {{ insecure: true }} }} }}
+admin: {{ endpoint: "{admin}" }}
+service: {{ exporters: [otlp_grpc], log_level: warn }}
+{storage}
+"#
+        );
+        let file = folder.path().join("config.yaml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+        let child = command.arg("run").arg("--config").arg(file).stdout(Stdio::null()).spawn().unwrap();
+        Stand { child, client: Client::connect(grpc).await, _folder: folder }
+    }
+
+    /// CPU seconds that the process has used.
+    fn cpu(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // Fields 14 and 15, utime and stime, in ticks of 10 ms; the name before them may hold spaces.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    }
+
+    /// Sends everything, [`SENDERS`] requests at a time.
+    async fn send(&self, requests: &[Bytes]) {
+        let slots = Arc::new(Semaphore::new(SENDERS));
+        for request in requests {
+            let slot = slots.clone().acquire_owned().await.unwrap();
+            let (client, request) = (self.client.clone(), request.clone());
+            tokio::spawn(async move {
+                client.export(relay::TRACES, request).await;
+                drop(slot);
+            });
+        }
+        let _all = slots.acquire_many(SENDERS as u32).await.unwrap();
+    }
+}
+
+/// The destination: counts spans by what their trace ids begin with.
+struct Sink {
+    addr: SocketAddr,
+    spans: Arc<AtomicUsize>,
+}
+
+impl Sink {
+    async fn start() -> Sink {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let spans = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&spans);
+        tokio::spawn(relay::serve(listener, move |path, message| {
+            if path == relay::TRACES {
+                count.fetch_add(memchr::memmem::find_iter(&message, &MARK).count(), Ordering::Relaxed);
+            }
+            std::future::ready(Bytes::new())
+        }));
+        Sink { addr, spans }
+    }
+
+    fn seen(&self) -> usize {
+        self.spans.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many spans have come.
+    async fn wait(&self, spans: usize) {
+        for _ in 0..60_000 {
+            if self.seen() >= spans {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{} of {spans} spans came", self.seen());
+    }
+}
