@@ -24,8 +24,9 @@
 //!
 //! [`pipeline`] joins them. Nouns are what they share: [`journal`] (what was acknowledged and has not
 //! left, on disk), [`wire`] (OTLP bytes), [`trace`] (the tree,
-//! pure data), [`outcome`] (the fate of every span), [`telemetry`] (metrics about ourselves),
-//! [`config`]. [`score`] holds what was found against what people found; [`cli`] is the command line.
+//! pure data), [`judge`] (who answers the questions of metrics: LLM endpoints), [`outcome`] (the fate
+//! of every span), [`telemetry`] (metrics about ourselves), [`config`]. [`score`] holds what was found
+//! against what people found; [`cli`] is the command line.
 //!
 //! # What holds everywhere
 //!
@@ -79,6 +80,7 @@ pub mod pipeline;
 pub mod journal;
 pub mod wire;
 pub mod trace;
+pub mod judge;
 pub mod outcome;
 pub mod telemetry;
 pub mod config;

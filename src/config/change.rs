@@ -13,13 +13,15 @@ use super::Config;
 impl Config {
     /// This configuration with everything of `new` that can be taken while running: `verdict`
     /// but for its mode (spans that are held would be sent twice, or never) and its prefix (which
-    /// exporters know as well), the log level, and the time for shutdown.
+    /// exporters know as well), the judges, the log level, and the time for shutdown.
     #[must_use]
     pub fn taking(&self, new: &Config) -> Config {
         let mut taken = self.clone();
         taken.verdict = new.verdict.clone();
         taken.verdict.mode = self.verdict.mode;
         taken.verdict.prefix.clone_from(&self.verdict.prefix);
+        taken.judges.clone_from(&new.judges);
+        taken.judging.clone_from(&new.judging);
         taken.service.log_level.clone_from(&new.service.log_level);
         taken.service.shutdown_timeout = new.service.shutdown_timeout;
         taken
@@ -34,6 +36,7 @@ impl Config {
         compare(&shown(self), &shown(other), "", &mut found);
         let secrets = [
             ("receivers", self.receivers.otlp != other.receivers.otlp),
+            ("judges", self.judges != other.judges),
             ("exporters", self.exporters != other.exporters),
         ];
         for (section, differs) in secrets {

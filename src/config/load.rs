@@ -32,10 +32,6 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A configuration is text that people wrote; more is a wrong file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Sections of the design that later versions bring.
-const NOT_YET: [(&str, &str); 1] =
-    [("judges", "LLM judges are not available in this version; the built-in rules judge without any")];
-
 /// Reads `files`, later ones over earlier ones; without any, the defaults hold.
 ///
 /// # Errors
@@ -228,13 +224,8 @@ impl Sections {
         let seen = std::mem::take(&mut self.seen);
         for name in names.iter().filter(|n| !seen.contains(&n.as_str())) {
             let path = [key(name)];
-            match NOT_YET.iter().find(|(section, _)| section == name) {
-                Some((_, message)) => self.fault(&path, (*message).to_owned(), None),
-                None => {
-                    let hint = nearest(name, seen.iter().copied());
-                    self.fault(&path, "no such section".to_owned(), hint);
-                }
-            }
+            let hint = nearest(name, seen.iter().copied());
+            self.fault(&path, "no such section".to_owned(), hint);
         }
     }
 }

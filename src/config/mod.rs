@@ -41,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc, Tls};
 use crate::journal::Storage;
+use crate::judge::{self, JudgeConfigs, JudgingConfig};
 use crate::receive::OtlpConfig;
 use crate::telemetry::admin::AdminConfig;
 
@@ -52,6 +53,10 @@ pub struct Config {
     pub receivers: Receivers,
     /// What is measured, when, and what is written about it.
     pub verdict: Verdict,
+    /// LLM judges, by name. Default: none; the built-in rules judge without any.
+    pub judges: JudgeConfigs,
+    /// What holds for all judges together.
+    pub judging: JudgingConfig,
     /// What is held on disk.
     pub storage: Storage,
     /// How much may be held.
@@ -88,6 +93,8 @@ impl Default for Config {
         Config {
             receivers: Receivers::default(),
             verdict: Verdict::default(),
+            judges: JudgeConfigs::default(),
+            judging: JudgingConfig::default(),
             storage: Storage::default(),
             memory: Memory::default(),
             exporters,
@@ -103,6 +110,8 @@ impl Config {
         let mut config = Config {
             receivers: sections.section("receivers"),
             verdict: sections.section("verdict"),
+            judges: sections.section("judges"),
+            judging: sections.section("judging"),
             storage: sections.section("storage"),
             memory: sections.section("memory"),
             exporters: sections.section_or("exporters", default.exporters),
@@ -124,8 +133,28 @@ impl Config {
         sections.problems("service", config.service.problems());
         let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));
         sections.problems("exporters", of_exporters.collect());
+        let (of_judges, of_judging) = judge::problems(&config.judges, &config.judging);
+        sections.problems("judges", of_judges);
+        sections.problems("judging", of_judging);
+        for name in config.judges.keys() {
+            sections.must_come_from_outside(&[load::key("judges"), load::key(name), load::key("api_key")]);
+        }
         config.exporters_are_there(sections);
+        config.judges_are_there(sections);
         config
+    }
+
+    fn judges_are_there(&self, sections: &mut Sections) {
+        for (below, name) in self.verdict.metrics.named_judges() {
+            let path = load::undotted(&format!("verdict.metrics.{below}"));
+            if !self.judges.contains_key(name)
+                && !sections.is_broken(&[load::key("judges"), load::key(name)])
+                && !sections.is_broken(&path)
+            {
+                let hint = issue::nearest(name, self.judges.keys().map(String::as_str));
+                sections.fault(&path, format!("'{name}' is not defined under judges"), hint);
+            }
+        }
     }
 
     fn exporters_are_there(&self, sections: &mut Sections) {

@@ -79,9 +79,42 @@ fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
 }
 
 #[test]
-fn sections_of_later_versions_are_refused_not_ignored() {
-    let found = faults("judges: { main: {} }");
-    assert!(found.iter().all(|line| line.contains("not available in this version")), "{found:?}");
+fn judges_are_checked_and_those_that_metrics_name_must_be_defined() {
+    let found = faults(
+        "judges:\n  main: { endpoint: 'http://h/v1', model: m, api_key: hunter2, samples: 2, temperature: 0 }\n  rules: { model: m }\n\
+         verdict: { metrics: { judges: [rules, mian], avoidance: { judges: [main, other] } } }\n\
+         judging: { budget: { per_day: { usd: -1 } }, cahe: {} }",
+    );
+    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let expected = [
+        "judges.main.api_key",
+        "judges.main.temperature",
+        "judges.rules",
+        "judges.rules.endpoint",
+        "verdict.metrics.avoidance.judges",
+        "verdict.metrics.judges",
+        "judging.budget.per_day.usd",
+        "judging.cahe",
+    ];
+    let mut sorted = keys.clone();
+    sorted.sort_unstable();
+    let mut wanted = expected.to_vec();
+    wanted.sort_unstable();
+    assert_eq!(sorted, wanted, "{found:#?}");
+    assert!(found.iter().all(|line| !line.contains("hunter2")), "{found:?}");
+    assert!(found.iter().any(|line| line.contains("did you mean 'main'")), "{found:?}");
+}
+
+#[test]
+fn a_judge_that_answers_from_a_file_needs_no_endpoint_and_two_share_none() {
+    load("judges: { main: { replay: run.jsonl } }\nverdict: { metrics: { judges: [main] } }").unwrap();
+    let found = faults("judges: { a: { replay: run.jsonl }, b: { replay: run.jsonl } }");
+    assert!(found.len() == 1 && found[0].contains("judges.b.replay"), "{found:?}");
+    let shown = load(
+        "judges: { a: { endpoint: 'http://h', model: m, api_key: '${env:TOKEN}', headers: { x: '${env:TOKEN}' } } }",
+    );
+    let shown = shown.unwrap().to_yaml().unwrap();
+    assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
 }
 
 #[test]
@@ -224,6 +257,14 @@ fn the_reference_still_validates_with_its_optional_sections() {
         .collect();
     let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
     assert!(config.exporters.0.len() == 4, "the optional exporters were not uncommented");
+    let judge = &config.judges["main"];
+    let plain = crate::judge::JudgeConfig {
+        endpoint: judge.endpoint.clone(),
+        model: judge.model.clone(),
+        api_key: judge.api_key.clone(),
+        ..Default::default()
+    };
+    assert_eq!(*judge, plain, "what is written of judges are their defaults");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use reqwest::{Client, Response, Url, redirect};
 
 use super::answer::{Answer, MAX_ANSWER, Reply, words};
-use super::config::OtlpHttp;
+use super::config::{OtlpHttp, Tls};
 use super::grpc::reasons;
 use super::pack::Packed;
 use super::{StartError, slot, tls};
@@ -56,26 +56,9 @@ impl HttpClient {
         for &signal in &config.signals {
             urls[slot(signal)] = Some(url(config, signal).map_err(|(_, why)| StartError::Endpoint(why))?);
         }
-        let secured = urls.iter().flatten().any(|url| url.scheme() == "https");
-        let loopback = urls.iter().flatten().all(is_loopback);
-        let tls = match (secured, loopback) {
-            (true, _) => tls::client_config(&config.tls, &[b"h2", b"http/1.1"])?,
-            (false, true) => tls::trusting_nobody()?,
-            (false, false) => tls::for_proxy()?,
-        };
-        let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .user_agent(super::USER_AGENT)
-            .connect_timeout(*config.timeout)
-            .timeout(*config.timeout)
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(config.sending_queue.num_consumers);
-        if loopback {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|e| StartError::Endpoint(reasons(&e)))?;
+        let named: Vec<&Url> = urls.iter().flatten().collect();
+        let idle = config.sending_queue.num_consumers;
+        let client = client(&named, &config.tls, *config.timeout, idle)?;
         let mut headers = super::headers(&config.headers)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         Ok(HttpClient { client, urls, headers })
@@ -103,7 +86,38 @@ impl HttpClient {
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// A client of `urls` that follows no redirect, tries nothing again by itself, and takes at most
+/// `timeout` from sending to the last byte.
+pub(crate) fn client(
+    urls: &[&Url],
+    settings: &Tls,
+    timeout: Duration,
+    idle: usize,
+) -> Result<Client, StartError> {
+    let secured = urls.iter().any(|url| url.scheme() == "https");
+    let loopback = urls.iter().all(|url| is_loopback(url));
+    let tls = match (secured, loopback) {
+        (true, _) => tls::client_config(settings, &[b"h2", b"http/1.1"])?,
+        (false, true) => tls::trusting_nobody()?,
+        (false, false) => tls::for_proxy()?,
+    };
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent(super::USER_AGENT)
+        .connect_timeout(timeout)
+        .timeout(timeout)
+        .tcp_nodelay(true)
+        .pool_max_idle_per_host(idle);
+    if loopback {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|e| StartError::Endpoint(reasons(&e)))
+}
+
+/// Whether a URL names this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => {
@@ -189,7 +203,7 @@ fn explanation(body: &[u8]) -> String {
 }
 
 /// `Retry-After`: seconds, or a date.
-fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));

@@ -27,7 +27,7 @@ pub mod direct;
 mod exporter;
 mod file;
 mod grpc;
-mod http;
+pub(crate) mod http;
 mod otlp;
 mod pack;
 mod queue;
@@ -335,6 +335,6 @@ fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), Start
 }
 
 /// The configured headers, marked so that nothing prints their values.
-fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, StartError> {
+pub(crate) fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, StartError> {
     all.iter().map(|(name, value)| header(name, value)).collect()
 }

@@ -40,7 +40,7 @@ pub enum TlsError {
 pub(super) fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure_skip_verify {
-        tracing::warn!("an exporter does not check its destination's certificate (insecure_skip_verify)");
+        tracing::warn!("the certificate of a destination is not checked (insecure_skip_verify)");
         Arc::new(AcceptAny(Arc::clone(&provider)))
     } else {
         let roots = Arc::new(authorities(tls.ca_file.as_deref())?);

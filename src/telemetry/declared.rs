@@ -178,6 +178,27 @@ declare! {
     CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
         "Time from a trace's close until its annotated spans are in every exporter's queue";
 
+    JUDGE_QUESTIONS = "judge_questions", Counter, COUNT, ["judge", "outcome"],
+        "Questions to a judge, one a sample, by what became of them: answered, cached, shared with one under way, replayed, budget, timeout, failed, withheld";
+    JUDGE_REQUESTS = "judge_requests", Counter, COUNT, ["judge", "status"],
+        "Requests to a judge by the status they ended with, retries and hedges included";
+    JUDGE_UNUSABLE = "judge_unusable_answers", Counter, COUNT, ["judge", "fault"],
+        "Answers of a judge that could not be used: cut, refused, or without the one object that was asked for";
+    JUDGE_TOKENS = "judge_tokens", Counter, COUNT, ["judge", "kind"],
+        "Tokens spent on a judge: input, cached (of the prompt, known to the server), output";
+    JUDGE_COST = "judge_cost", Counter, Some("usd"), ["judge"],
+        "What a judge's tokens have cost by its configured prices";
+    JUDGE_IN_FLIGHT = "judge_requests_in_flight", Gauge, COUNT, ["judge"],
+        "Requests to a judge that are under way";
+    JUDGE_WAITING = "judge_questions_waiting", Gauge, COUNT, ["judge"],
+        "Questions that wait for a place at a judge: for others to end, for the rate, for a pause it asked for";
+    JUDGE_BREAKER = "judge_breaker_state", Gauge, COUNT, ["judge"],
+        "Whether a judge is asked: 0 closed (it is), 1 half open (one request tries), 2 open (it is not)";
+    JUDGE_DURATION = "judge_request_duration", Histogram, SECONDS, ["judge"],
+        "Time until a request to a judge was answered or failed";
+    JUDGE_DISK_ERRORS = "judge_disk_errors", Counter, COUNT, [],
+        "Reads and writes of kept and recorded answers that failed, and damaged ones passed over";
+
     EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
         "Spans, log records and data points by how they left an exporter; lost is a bug";
     EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],

@@ -20,12 +20,14 @@ pub mod admin;
 pub mod declared;
 mod export;
 mod journal;
+mod judge;
 pub mod log;
 mod receive;
 mod traces;
 
 pub use export::Exporting;
 pub use journal::Journaling;
+pub use judge::{Asking, Fate, JudgeCells};
 pub use receive::{Receiving, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
@@ -43,6 +45,8 @@ pub struct Telemetry {
     pub traces: Traces,
     /// Results of metrics, verdicts.
     pub verdicts: Verdicts,
+    /// Questions to judges, what they cost.
+    pub judge: Asking,
     /// Requests and outcomes out, by exporter.
     pub export: Exporting,
     reloads: [Counter; 2],
@@ -59,6 +63,7 @@ impl Telemetry {
             journal: Journaling::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
+            judge: Asking::register(&mut registry),
             export: Exporting::register(&mut registry),
             reloads,
             registry,

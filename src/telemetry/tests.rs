@@ -20,6 +20,9 @@ async fn a_scrape_shows_every_declared_metric_and_no_other() {
     // Families without children are not shown: give each one.
     telemetry.receive.refused("zero_id", 1);
     telemetry.verdicts.metric("latency").count(Judged::Pass);
+    let judge = telemetry.judge.of("main");
+    judge.request("ok", Duration::from_millis(200));
+    judge.unusable("cut");
     let (exporters, _folder) = file_exporter();
     telemetry.export.follow(&exporters);
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };

@@ -1,0 +1,3 @@
+//! Budgets, caches, recordings, services that are kept from judges.
+
+use super::*;

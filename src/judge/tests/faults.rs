@@ -1,0 +1,3 @@
+//! Judges that are down, slow, lying, overloaded or broken.
+
+use super::*;
