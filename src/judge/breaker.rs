@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_its_time_one_tries_and_decides() {
         let (breaker, now) = (breaker(), Instant::now());
-        (0..3).for_each(|_| drop(fail(&breaker, now)));
+        (0..3).for_each(|_| _ = fail(&breaker, now));
         let later = now + Duration::from_secs(30);
         assert_eq!(breaker.health(later), Health::HalfOpen);
         let trying = breaker.pass(later).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_is_given_up_lets_the_next_try() {
         let (breaker, now) = (breaker(), Instant::now());
-        (0..3).for_each(|_| drop(fail(&breaker, now)));
+        (0..3).for_each(|_| _ = fail(&breaker, now));
         tokio::time::advance(Duration::from_secs(31)).await;
         let trying = breaker.pass(Instant::now()).unwrap();
         assert!(breaker.pass(Instant::now()).is_none());
@@ -183,7 +183,7 @@ mod tests {
     async fn what_was_under_way_when_it_opened_neither_prolongs_nor_hides() {
         let (breaker, now) = (breaker(), Instant::now());
         let under_way: Vec<Pass<'_>> = (0..5).filter_map(|_| breaker.pass(now)).collect();
-        (0..3).for_each(|_| drop(fail(&breaker, now)));
+        (0..3).for_each(|_| _ = fail(&breaker, now));
         let late = now + Duration::from_secs(29);
         let mut under_way = under_way.into_iter();
         assert!(!under_way.next().unwrap().unwell(late), "open already");

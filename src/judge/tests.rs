@@ -17,8 +17,6 @@ use crate::measure::{Answer, Reason};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
-mod afford;
-mod faults;
 mod sent;
 
 /// A completion that says `text`.

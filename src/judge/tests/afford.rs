@@ -1,3 +1,0 @@
-//! Budgets, caches, recordings, services that are kept from judges.
-
-use super::*;

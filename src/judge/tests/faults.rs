@@ -1,3 +1,0 @@
-//! Judges that are down, slow, lying, overloaded or broken.
-
-use super::*;
