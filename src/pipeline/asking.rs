@@ -12,9 +12,9 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::engine::{Engine, Weighed};
+use crate::judge::{Judges, Whose};
 use crate::measure::rounds::{Ask, Rounds};
 use crate::measure::{Answer, Measurement, Reason, Usage};
-use crate::trace::TraceId;
 
 /// Questions of one trace on their way at once. More than any judge's default concurrency, so that
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.
@@ -26,13 +26,10 @@ pub(super) trait Panel: Send + Sync + std::fmt::Debug {
     fn ask(self: Arc<Self>, whose: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 }
 
-/// On whose account a question is asked.
-#[derive(Clone, Debug)]
-pub struct Whose {
-    /// The trace that it is about.
-    pub trace: TraceId,
-    /// The `service.name` of the trace's first span.
-    pub service: Option<Arc<str>>,
+impl Panel for Judges {
+    fn ask(self: Arc<Self>, whose: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        Box::pin(async move { Judges::ask(&self, &whose, &ask).await })
+    }
 }
 
 /// What judges measured in a trace.

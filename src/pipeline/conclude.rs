@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::asking::{Panel, Said, Whose, ask_all, guarded};
+use super::asking::{Panel, Said, ask_all, guarded};
 use super::durable;
 use super::engine::{Judged, Weighed};
 use super::live::Live;
@@ -20,6 +20,7 @@ use crate::annotate::Annotated;
 use crate::assemble::{Closing, Remembered};
 use crate::export::Parcel;
 use crate::journal::{Journal, Sealed, Seq};
+use crate::judge::Whose;
 use crate::measure::Usage;
 use crate::receive::Signal;
 use crate::trace::Tree;

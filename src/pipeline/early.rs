@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::asking::{Panel, Whose, ask_early, guarded};
+use super::asking::{Panel, ask_early, guarded};
 use super::live::Live;
 use super::select;
 use crate::assemble::{Assembler, Closing};
+use crate::judge::Whose;
 use crate::measure::Usage;
 use crate::trace::TraceId;
 

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, Mode, Select, Verdict};
 use crate::export::{Exporters, Parcel, Piece};
 use crate::journal::{Journal, Seq};
+use crate::judge::Judges;
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
@@ -40,6 +41,7 @@ pub mod service;
 mod shard;
 mod underway;
 
+use asking::Panel;
 pub use engine::{Engine, Judged};
 use live::{InForce, Live};
 use memory::{Budget, SPAN_OVERHEAD};
@@ -78,10 +80,11 @@ impl Pipeline {
         telemetry: Arc<Telemetry>,
         exporters: Arc<Exporters>,
         journal: Option<Arc<Journal>>,
+        judges: Option<Judges>,
     ) -> Result<Arc<Pipeline>, String> {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
-        let live = InForce::new(Live::new(verdict, None)?);
+        let live = InForce::new(Live::new(verdict, panel(judges))?);
         let budget = Budget::new(config.memory.budget);
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
         let meter = meter::Meter::new(telemetry);
@@ -108,13 +111,13 @@ impl Pipeline {
         }))
     }
 
-    /// Traces that close from now on are judged by `verdict`, and those that open close by it.
+    /// Traces that close from now on are judged by `verdict` and `judges`, and those that open close by it.
     /// Its mode and prefix must be those that the pipeline was started with.
     ///
     /// # Errors
     /// The user's additions to the map of conventions do not fit together; nothing changes then.
-    pub fn take(&self, verdict: &Verdict) -> Result<(), String> {
-        self.shared.live.set(Live::new(verdict, None)?);
+    pub fn take(&self, verdict: &Verdict, judges: Option<Judges>) -> Result<(), String> {
+        self.shared.live.set(Live::new(verdict, panel(judges))?);
         Ok(())
     }
 
@@ -329,6 +332,10 @@ fn spawn(tasks: &TaskTracker, shared: &Arc<Shared>) -> mpsc::Sender<Work> {
     let (inbox, work) = mpsc::channel(INBOX);
     tasks.spawn(Shard::new(Arc::clone(shared)).run(work));
     inbox
+}
+
+fn panel(judges: Option<Judges>) -> Option<Arc<dyn Panel>> {
+    judges.map(|judges| Arc::new(judges) as Arc<dyn Panel>)
 }
 
 /// Spans as they are, to be written.

@@ -5,13 +5,15 @@ use std::time::Instant;
 
 use tokio::runtime::Runtime;
 
-use super::asking::{Panel, Whose, ask_all};
+use super::asking::{Panel, ask_all};
 use super::engine::{Engine, Judged};
 use super::select;
 use crate::annotate::Annotated;
 use crate::assemble::{Assembler, Close, Closing, Reason};
 use crate::config::Config;
+use crate::judge::{JudgeError, Judges, Whose};
 use crate::receive::{Offer, Refused, Signal};
+use crate::telemetry;
 use crate::trace::{Attached, Span};
 use crate::wire::logs::{self, GenAiRecord};
 use crate::wire::request::{self, Interner, Rejected};
@@ -33,6 +35,19 @@ struct Asking {
     runtime: Runtime,
 }
 
+impl Asking {
+    fn new(config: &Config) -> Result<Option<Asking>, String> {
+        if config.verdict.metrics.named_judges().next().is_none() {
+            return Ok(None);
+        }
+        let judges = Judges::new(&config.judges, &config.judging, &telemetry::Asking::default());
+        let panel = Arc::new(judges.map_err(|error: JudgeError| error.to_string())?);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
+        Ok(Some(Asking { panel, runtime }))
+    }
+}
+
 /// One trace's result.
 pub struct Evaluated {
     /// Readings, measurements and verdicts.
@@ -45,7 +60,8 @@ impl Evaluation {
     /// With the verdict section of `config`. `unix_nanos` is what events say as observed time.
     ///
     /// # Errors
-    /// The user's additions to the map of conventions do not fit together; says where.
+    /// The user's additions to the map of conventions do not fit together, or a judge that a metric
+    /// names cannot be used; says where.
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, String> {
         // Recordings end by themselves: neither time nor late spans have a meaning here.
         let close = Close {
@@ -61,7 +77,7 @@ impl Evaluation {
             prefix: config.verdict.prefix.clone(),
             now: Instant::now(),
             unix_nanos,
-            judges: None,
+            judges: Asking::new(config)?,
         })
     }
 

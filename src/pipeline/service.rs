@@ -13,6 +13,7 @@ use super::Pipeline;
 use crate::config::Config;
 use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
 use crate::journal::{self, Journal, Letters, Recovered};
+use crate::judge::{JudgeError, Judges};
 use crate::outcome::Outcome;
 use crate::receive::{self, BindError, Intake, Signal};
 use crate::recognise::Recogniser;
@@ -47,6 +48,9 @@ pub enum Error {
     /// `storage.directory`.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
+    /// `judges` or `judging`.
+    #[error(transparent)]
+    Judges(#[from] JudgeError),
     /// Spans would come in and go nowhere.
     #[error("service.exporters: none of the exporters takes traces")]
     NoTraces,
@@ -63,6 +67,7 @@ pub struct Service {
     pub admin: Option<SocketAddr>,
     /// In force.
     config: Mutex<Config>,
+    judges: Mutex<Option<Judges>>,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
     journal: Option<Arc<Journal>>,
@@ -121,9 +126,15 @@ impl Service {
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
         let (journal, recovered) = open_journal(config, &telemetry, &exporters)?.unzip();
-        let pipeline =
-            Pipeline::start(config, Arc::clone(&telemetry), Arc::clone(&exporters), journal.clone())
-                .map_err(Error::Recognise)?;
+        let judges = judges(config, None, &telemetry)?;
+        let pipeline = Pipeline::start(
+            config,
+            Arc::clone(&telemetry),
+            Arc::clone(&exporters),
+            journal.clone(),
+            judges.clone(),
+        )
+        .map_err(Error::Recognise)?;
         if let Some((journal, recovered)) = journal.as_ref().zip(recovered) {
             pipeline.take_up(journal, recovered).await;
         }
@@ -144,6 +155,7 @@ impl Service {
             http,
             admin: admin_addr,
             config: Mutex::new(config.clone()),
+            judges: Mutex::new(judges),
             pipeline,
             exporters,
             journal,
@@ -164,16 +176,23 @@ impl Service {
     /// now on are judged by the new settings, and those that open now close by them.
     ///
     /// # Errors
-    /// `verdict.recognise` does not fit together; nothing changes then.
+    /// `verdict.recognise` does not fit together, or a judge cannot be used; nothing changes then.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
         let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = config.taking(new);
-        let taking = self.pipeline.take(&taken.verdict);
+        let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
+        let taking = self.take(&taken, judges.as_ref());
         self.telemetry.reloaded(taking.is_ok());
-        taking.map_err(Error::Recognise)?;
+        *judges = taking?;
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
         *config = taken;
         Ok(reloaded)
+    }
+
+    fn take(&self, taken: &Config, before: Option<&Judges>) -> Result<Option<Judges>, Error> {
+        let judges = judges(taken, before, &self.telemetry)?;
+        self.pipeline.take(&taken.verdict, judges.clone()).map_err(Error::Recognise)?;
+        Ok(judges)
     }
 
     /// The configuration in force.
@@ -226,6 +245,23 @@ fn unsent(exporters: &Exporters) -> u64 {
             .saturating_sub(exporter.dropped(Dropped::Unsupported))
     };
     exporters.iter().map(of).sum()
+}
+
+/// The judges, where any metric names one. Those of another configuration remember what `before`
+/// spent and what it was told.
+fn judges(
+    config: &Config,
+    before: Option<&Judges>,
+    telemetry: &Telemetry,
+) -> Result<Option<Judges>, JudgeError> {
+    if config.verdict.metrics.named_judges().next().is_none() {
+        return Ok(None);
+    }
+    match before {
+        Some(before) => before.renewed(&config.judges, &config.judging),
+        None => Judges::new(&config.judges, &config.judging, &telemetry.judge),
+    }
+    .map(Some)
 }
 
 /// The journal, and what it held; `None` where no folder is configured.
