@@ -17,34 +17,35 @@ const SPAN_EVENTS: u32 = 11;
 const INFO: u64 = 9;
 const WARN: u64 = 13;
 
-/// The log record of a measurement; `None` for unmeasured ones, unless they were asked for.
+/// Appends the log record of a measurement; nothing for unmeasured ones, unless they were asked for.
 pub(super) fn measurement(
+    record: &mut Vec<u8>,
     scene: &Scene,
     m: &Measurement,
     note: &Note,
     emission: &Emission,
-) -> Option<Vec<u8>> {
+) {
     if m.outcome.is_err() && !emission.log_unmeasured {
-        return None;
+        return;
     }
     let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
-    let mut record = head(scene, m.at, failed, note);
-    evaluation(&mut record, LOG_ATTRIBUTES, m, emission);
-    Some(record)
+    head(record, scene, m.at, failed, note);
+    evaluation(record, LOG_ATTRIBUTES, m, emission);
 }
 
-/// The log record of the trace's verdict.
+/// Appends the log record of the trace's verdict.
 pub(super) fn trace(
+    record: &mut Vec<u8>,
     scene: &Scene,
     root: Idx,
     verdicts: &Verdicts,
     note: &Note,
     emission: &Emission,
-) -> Vec<u8> {
+) {
     let trace = &verdicts.trace;
     let result = note.passed.map_or("unmeasured", word);
-    let mut record = head(scene, root, note.passed == Some(false), note);
-    let mut put = |key: &str, value: Plain<'_>| write::attribute(&mut record, LOG_ATTRIBUTES, key, value);
+    head(record, scene, root, note.passed == Some(false), note);
+    let mut put = |key: &str, value: Plain<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
     put("gen_ai.evaluation.name", Plain::Str("trace"));
     put("gen_ai.evaluation.score.label", Plain::Str(result));
     let prefix = &emission.prefix;
@@ -57,7 +58,6 @@ pub(super) fn trace(
         let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(super::MAX_ITEMS)];
         put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
     }
-    record
 }
 
 /// The same as an event on the span itself.
@@ -72,18 +72,16 @@ pub(super) fn span_event(out: &mut Vec<u8>, m: &Measurement, note: &Note, emissi
     write::bytes(out, SPAN_EVENTS, &event);
 }
 
-/// A `LogRecord` that speaks of span `at`, its attributes still to come.
-fn head(scene: &Scene, at: Idx, failed: bool, note: &Note) -> Vec<u8> {
+/// Appends a `LogRecord` that speaks of span `at`, its attributes still to come.
+fn head(record: &mut Vec<u8>, scene: &Scene, at: Idx, failed: bool, note: &Note) {
     let span = &scene.tree.spans[at];
-    let mut record = Vec::with_capacity(256);
     // The result holds from when the span ended; when we came to know it is the observed time.
-    write::fixed64(&mut record, 1, if span.end == 0 { span.start } else { span.end });
-    write::integer(&mut record, 2, if failed { WARN } else { INFO });
-    write::bytes(&mut record, 9, &scene.tree.id.0);
-    write::bytes(&mut record, 10, &span.id.0);
-    write::fixed64(&mut record, 11, note.now);
-    write::bytes(&mut record, 12, NAME.as_bytes());
-    record
+    write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
+    write::integer(record, 2, if failed { WARN } else { INFO });
+    write::bytes(record, 9, &scene.tree.id.0);
+    write::bytes(record, 10, &span.id.0);
+    write::fixed64(record, 11, note.now);
+    write::bytes(record, 12, NAME.as_bytes());
 }
 
 fn evaluation(out: &mut Vec<u8>, field: u32, m: &Measurement, emission: &Emission) {

@@ -6,11 +6,11 @@
 //! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
 //! could spoof a verdict.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
 
 use crate::assemble::Reason;
 use crate::export::Piece;
@@ -34,6 +34,9 @@ pub use config::{Emission, Emit, Existing, Explanations};
 pub const MAX_ITEMS: usize = 100;
 /// Longest explanation, in bytes: enough for a rationale and its quote.
 pub const MAX_EXPLANATION: usize = 1024;
+
+/// Bytes that the log record of a passing measurement takes.
+const RECORD: usize = 224;
 
 /// What is said of the trace beside its verdicts.
 #[derive(Clone, Copy, Debug)]
@@ -150,25 +153,44 @@ pub fn log_events(
 ) -> Vec<Piece> {
     // Records come under our own scope and the resource of the span that they speak of.
     let mut envelopes: HashMap<&[u8], Arc<Envelope>> = HashMap::new();
-    let mut records: Vec<(Arc<Envelope>, Vec<u8>)> = Vec::new();
-    let mut push = |at: Idx, record: Vec<u8>| {
-        let resource = &scene.tree.spans[at].envelope.resource;
-        let envelope = envelopes
-            .entry(resource)
-            .or_insert_with(|| Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() }));
-        records.push((Arc::clone(envelope), record));
+    // Neighbours mostly share one, and a resource takes long to hash.
+    let mut last: Option<(&Arc<Envelope>, Arc<Envelope>)> = None;
+    // All records, one behind the other, and where each ends.
+    let mut records = Vec::with_capacity(measurements.len() * RECORD);
+    let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
+    let mut push = |at: Idx, end: usize| {
+        let around = &scene.tree.spans[at].envelope;
+        let (_, envelope) = match last.take().filter(|(of, _)| Arc::ptr_eq(of, around)) {
+            Some(same) => last.insert(same),
+            None => {
+                let resource = &around.resource;
+                let ours = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
+                let envelope = envelopes.entry(resource).or_insert_with(ours);
+                last.insert((around, Arc::clone(envelope)))
+            }
+        };
+        ends.push((Arc::clone(envelope), end));
     };
     for m in measurements {
-        if let Some(record) = events::measurement(scene, m, note, emission) {
-            push(m.at, record);
+        let start = records.len();
+        events::measurement(&mut records, scene, m, note, emission);
+        if records.len() > start {
+            push(m.at, records.len());
         }
     }
     let said = note.changed && (note.passed.is_some() || emission.log_unmeasured);
     if let Some(root) = scene.tree.root().filter(|_| said) {
-        push(root, events::trace(scene, root, verdicts, note, emission));
+        events::trace(&mut records, scene, root, verdicts, note, emission);
+        push(root, records.len());
     }
-    let items: Vec<Item<'_>> =
-        records.iter().map(|(envelope, record)| Item { envelope, bytes: record, appended: &[] }).collect();
+    let mut start = 0;
+    let items: Vec<Item<'_>> = ends
+        .iter()
+        .map(|(envelope, end)| {
+            let bytes = records.get(std::mem::replace(&mut start, *end)..*end).unwrap_or_default();
+            Item { envelope, bytes, appended: &[] }
+        })
+        .collect();
     write::requests(&items, max_size)
 }
 

@@ -172,6 +172,7 @@ impl Assembler {
         now: Instant,
     ) -> Tally {
         let mut spans = spans.into_iter().peekable();
+        let count = spans.size_hint().0;
         let Some(first) = spans.peek() else { return Tally::default() };
         if let Some(&before) = self.closed.get(&trace) {
             return self.late(trace, spans.collect(), before);
@@ -181,7 +182,7 @@ impl Assembler {
         let open = self.open.entry(trace).or_insert_with(|| {
             // Most traces need no override, and reading a resource costs more than adding a span.
             let service = if close.by_service.is_empty() { None } else { service(first) };
-            Open::new(now, close.times(service.as_deref()))
+            Open::new(now, close.times(service.as_deref()), count)
         });
         let before = open.bytes;
         for span in spans {
@@ -205,7 +206,7 @@ impl Assembler {
         if self.closed.contains_key(&trace) {
             return;
         }
-        let open = self.open.entry(trace).or_insert_with(|| Open::new(now, self.close.times(None)));
+        let open = self.open.entry(trace).or_insert_with(|| Open::new(now, self.close.times(None), 0));
         self.bytes += log.record.len();
         open.attach(log, now);
         self.refile(trace);

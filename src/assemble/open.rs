@@ -15,6 +15,11 @@ use crate::trace::{Attached, ById, Envelope, Span, SpanId};
 /// further spans is counted with each.
 const ENVELOPES: usize = 8;
 
+/// A trace is expected to have this many times the spans of its first request, ...
+const EXPECTED: usize = 4;
+/// ... up to so many: room for more is made when they come.
+const AT_FIRST: usize = 64;
+
 /// What is known of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
@@ -57,9 +62,11 @@ pub(super) enum Added {
 }
 
 impl Open {
-    pub fn new(now: Instant, times: Times) -> Open {
+    /// With nothing in it; its first request brings `first` spans.
+    pub fn new(now: Instant, times: Times, first: usize) -> Open {
+        let room = first.saturating_mul(EXPECTED).min(AT_FIRST);
         Open {
-            spans: Vec::new(),
+            spans: Vec::with_capacity(room),
             logs: Vec::new(),
             bytes: 0,
             first: now,
@@ -67,7 +74,7 @@ impl Open {
             looked_at: 0,
             filed: now,
             times,
-            ids: ById::default(),
+            ids: ById::with_capacity_and_hasher(room, Default::default()),
             twins: HashSet::new(),
             envelopes: Vec::new(),
             awaited: 0,

@@ -2,7 +2,7 @@
 //!
 //! In: parcels with their receipts. Out: [`Load`]s of parcels of one signal, up to a size. What
 //! is being sent still counts: the bound is on memory, not on a list's length. Nothing waits for
-//! a timer while the exporter is idle; while a request is in flight, what comes meanwhile
+//! a timer while the exporter is idle; while requests are in flight, what comes meanwhile
 //! gathers, so that batches grow with load and only with load.
 
 use std::collections::VecDeque;
@@ -21,8 +21,16 @@ use crate::receive::Signal;
 /// lets one parcel be as large as 256 GiB.
 const UNIT: usize = 64;
 
-/// With a request in flight, a second consumer starts once so much has gathered: from here on
-/// what a request costs by itself is small against its bytes.
+/// Requests in flight beside which another begins whatever has gathered: one slow answer holds up
+/// nothing. Beyond them what comes gathers.
+const LINES: usize = 3;
+
+/// How far apart such requests begin, so that a busy line still makes batches: some five times what
+/// a request takes of a core by itself.
+const APART: Duration = Duration::from_micros(200);
+
+/// Otherwise a request begins once so much has gathered: from here on what it costs by itself is
+/// small against its bytes, ...
 const GATHER: usize = 128 << 10;
 
 /// ... or once the oldest has waited so long: a slow destination must not hold up the others.
@@ -86,6 +94,8 @@ struct State {
     next: u64,
     bytes: usize,
     active: usize,
+    /// When the last request began.
+    began: Option<Instant>,
     closed: bool,
 }
 
@@ -199,11 +209,9 @@ impl Queue {
                     None => None,
                     Some((lane, since)) => {
                         let ready_at = since + PATIENCE;
-                        if state.active == 0
-                            || state.closed
-                            || state.bytes >= GATHER
-                            || ready_at <= Instant::now()
-                        {
+                        let now = Instant::now();
+                        if state.has_line(now) || state.closed || state.bytes >= GATHER || ready_at <= now {
+                            state.began = Some(now);
                             return Some(self.load(&mut state, lane, max));
                         }
                         Some(ready_at)
@@ -256,6 +264,12 @@ impl Queue {
 }
 
 impl State {
+    /// A request may begin whatever has gathered.
+    fn has_line(&self, now: Instant) -> bool {
+        let apart = || self.began.is_none_or(|began| now.duration_since(began) >= APART);
+        self.active == 0 || self.active < LINES && apart()
+    }
+
     /// The lane of the oldest parcel, and since when it waits.
     fn oldest(&self) -> Option<(usize, Instant)> {
         let fronts = self.lanes.iter().enumerate();
@@ -359,6 +373,25 @@ mod tests {
         assert_eq!(now.elapsed(), Duration::ZERO);
         settle(third.jobs);
         settle(first.jobs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_slow_answer_holds_up_nothing() {
+        let queue = Queue::new(1 << 20);
+        let mut in_flight = Vec::new();
+        for _ in 0..LINES {
+            tokio::time::advance(APART).await;
+            let now = Instant::now();
+            push(&queue, Signal::Traces, 10).unwrap();
+            in_flight.push(queue.take(1 << 20).await.unwrap());
+            assert_eq!(now.elapsed(), Duration::ZERO);
+        }
+        tokio::time::advance(APART).await;
+        let now = Instant::now();
+        push(&queue, Signal::Traces, 10).unwrap();
+        in_flight.push(queue.take(1 << 20).await.unwrap());
+        assert!(now.elapsed() >= PATIENCE);
+        in_flight.into_iter().for_each(|load| drop(settle(load.jobs)));
     }
 
     #[tokio::test]

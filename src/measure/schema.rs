@@ -66,18 +66,8 @@ pub fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
 }
 
 /// Keywords that say nothing about validity.
-const SILENT: [&str; 10] = [
-    "nullable",
-    "title",
-    "description",
-    "default",
-    "$schema",
-    "examples",
-    "example",
-    "$id",
-    "deprecated",
-    "strict",
-];
+const SILENT: [&str; 9] =
+    ["title", "description", "default", "$schema", "examples", "example", "$id", "deprecated", "strict"];
 
 /// Checks in place; `None` as soon as the schema has a keyword that needs the full validator.
 fn check(schema: &Value, value: &Value, path: &str, depth: usize, found: &mut Vec<Problem>) -> Option<()> {
@@ -89,36 +79,33 @@ fn check(schema: &Value, value: &Value, path: &str, depth: usize, found: &mut Ve
     if depth > MAX_DEPTH {
         return None;
     }
-    // OpenAPI's way to say "or null", in use where schemas are made from signatures.
-    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+    let keywords = Keywords::read(schema);
+    if value.is_null() && keywords.nullable {
         return Some(());
     }
-    for key in schema.keys() {
-        let known = ["type", "properties", "required", "enum", "items", "anyOf", "additionalProperties"];
-        if !known.contains(&key.as_str()) && !SILENT.contains(&key.as_str()) {
-            return None;
-        }
+    if keywords.foreign {
+        return None;
     }
-    if let Some(wanted) = schema.get("type")
+    if let Some(wanted) = keywords.of_type
         && !of_type(wanted, value)?
     {
         found.push(ill_typed(path, &names(wanted), value));
         return Some(());
     }
-    if let Some(options) = schema.get("enum") {
+    if let Some(options) = keywords.options {
         let options = options.as_array()?;
         if !options.contains(value) {
             let listed = clip(&Value::Array(options.clone()).to_string(), QUOTE_BYTES / 2).to_owned();
             found.push(ill_typed(path, &format!("one of {listed}"), value));
         }
     }
-    if let Some(branches) = schema.get("anyOf") {
+    if let Some(branches) = keywords.branches {
         check_any(branches.as_array()?, value, path, depth, found)?;
     }
     match value {
-        Value::Object(given) => check_object(schema, given, path, depth, found)?,
+        Value::Object(given) => check_object(&keywords, given, path, depth, found)?,
         Value::Array(items) => {
-            if let Some(of_items) = schema.get("items") {
+            if let Some(of_items) = keywords.items {
                 for (i, item) in items.iter().enumerate() {
                     if found.len() >= MAX_PROBLEMS {
                         break;
@@ -130,6 +117,42 @@ fn check(schema: &Value, value: &Value, path: &str, depth: usize, found: &mut Ve
         _ => {}
     }
     Some(())
+}
+
+/// What a schema says, read in one pass: looking each keyword up would hash it each time.
+#[derive(Default)]
+struct Keywords<'s> {
+    of_type: Option<&'s Value>,
+    options: Option<&'s Value>,
+    branches: Option<&'s Value>,
+    items: Option<&'s Value>,
+    properties: Option<&'s Value>,
+    required: Option<&'s Value>,
+    additional: Option<&'s Value>,
+    /// OpenAPI's way to say "or null", in use where schemas are made from signatures.
+    nullable: bool,
+    /// There is a keyword that only the full validator knows.
+    foreign: bool,
+}
+
+impl<'s> Keywords<'s> {
+    fn read(schema: &'s Map<String, Value>) -> Keywords<'s> {
+        let mut all = Keywords::default();
+        for (key, says) in schema {
+            match key.as_str() {
+                "type" => all.of_type = Some(says),
+                "enum" => all.options = Some(says),
+                "anyOf" => all.branches = Some(says),
+                "items" => all.items = Some(says),
+                "properties" => all.properties = Some(says),
+                "required" => all.required = Some(says),
+                "additionalProperties" => all.additional = Some(says),
+                "nullable" => all.nullable = says == &Value::Bool(true),
+                silent => all.foreign |= !SILENT.contains(&silent),
+            }
+        }
+        all
+    }
 }
 
 fn check_any(
@@ -155,21 +178,21 @@ fn check_any(
 }
 
 fn check_object(
-    schema: &Map<String, Value>,
+    keywords: &Keywords<'_>,
     given: &Map<String, Value>,
     path: &str,
     depth: usize,
     found: &mut Vec<Problem>,
 ) -> Option<()> {
-    if let Some(required) = schema.get("required") {
+    if let Some(required) = keywords.required {
         for name in required.as_array()?.iter().filter_map(Value::as_str) {
             if !given.contains_key(name) {
                 found.push(missing(&join(path, name)));
             }
         }
     }
-    let properties = schema.get("properties").map(|p| p.as_object());
-    let closed = match schema.get("additionalProperties") {
+    let properties = keywords.properties.map(|p| p.as_object());
+    let closed = match keywords.additional {
         None | Some(Value::Bool(true)) => false,
         Some(Value::Bool(false)) => true,
         Some(_) => return None,
@@ -219,7 +242,15 @@ fn of_type(wanted: &Value, value: &Value) -> Option<bool> {
 
 /// Google writes types in capitals; Python tools say `any`.
 fn is_a(name: &str, value: &Value) -> Option<bool> {
-    Some(match name.to_ascii_lowercase().as_str() {
+    let lower;
+    let name = match name.bytes().any(|b| b.is_ascii_uppercase()) {
+        true => {
+            lower = name.to_ascii_lowercase();
+            lower.as_str()
+        }
+        false => name,
+    };
+    Some(match name {
         "string" => value.is_string(),
         "object" => value.is_object(),
         "array" => value.is_array(),

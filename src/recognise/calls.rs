@@ -155,9 +155,10 @@ fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for pass in [Pass::Id, Pass::Arguments, Pass::Name] {
         // Requests wait in order; of equal ones the first is carried out first.
-        let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::new();
+        let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::default();
+        let mut spelt = Spelt::default();
         for (i, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-            if let Some(key) = pass.key(ask.request) {
+            if let Some(key) = pass.key(ask.request, &mut spelt) {
                 waiting.entry(key).or_default().push_back(i);
             }
         }
@@ -166,7 +167,9 @@ fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx
         }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
             let Some(call) = readings[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
-            let Some(queue) = pass.key(call).and_then(|key| waiting.get_mut(&key)) else { continue };
+            let Some(queue) = pass.key(call, &mut spelt).and_then(|key| waiting.get_mut(&key)) else {
+                continue;
+            };
             let Some(ask) = queue.front().and_then(|&i| asked.get_mut(i)) else { continue };
             if pass == Pass::Id || tree.spans[ask.llm].start <= tree.spans[tool].start {
                 ask.tool = Some(tool);
@@ -185,17 +188,22 @@ enum Pass {
     Name,
 }
 
-type Key = (Text, Option<String>);
+type Key = (Text, Option<Text>);
+
+/// Arguments in one spelling, by how they were written: request and tool span mostly write the same.
+type Spelt = HashMap<Text, Text>;
 
 impl Pass {
-    fn key(self, request: &ToolRequest) -> Option<Key> {
+    fn key(self, request: &ToolRequest, spelt: &mut Spelt) -> Option<Key> {
         match self {
             Pass::Id => request.id.clone().map(|id| (id, None)),
             Pass::Arguments => {
                 let arguments = request.arguments.as_ref()?;
-                let same = serde_json::from_str::<serde_json::Value>(arguments)
-                    .map_or_else(|_| arguments.to_string(), |json| json.to_string());
-                Some((request.name.clone(), Some(same)))
+                let same = spelt.entry(arguments.clone()).or_insert_with(|| {
+                    let json = serde_json::from_str::<serde_json::Value>(arguments);
+                    json.map_or_else(|_| arguments.clone(), |json| Text::from(json.to_string().as_str()))
+                });
+                Some((request.name.clone(), Some(same.clone())))
             }
             Pass::Name => Some((request.name.clone(), None)),
         }

@@ -103,7 +103,13 @@ impl Interpreter<'_> {
 
     fn said(&mut self, value: Value<'_>, reading: &mut Reading) {
         let written = value.as_str().filter(|text| text.starts_with('{'));
-        let (text, failed) = tool::result(&Node::decoded(value), written);
+        let (text, failed) = match written.filter(|text| tool::is_bare(text)) {
+            Some(text) => (Cow::Borrowed(text), false),
+            None => {
+                let (text, failed) = tool::result(&Node::decoded(value), written);
+                (Cow::Owned(text), failed)
+            }
+        };
         reading.result = Some(self.texts.intern(&text));
         reading.output_content = Content::Present;
         if failed && reading.kind == Kind::Tool {

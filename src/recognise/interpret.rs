@@ -168,7 +168,7 @@ impl Interpreter<'_> {
         let mut best: Vec<ToolDefinition> = Vec::new();
         for (_, _, value) in found.candidates(Field::ToolDefinitions) {
             let read = match value {
-                Value::Str(s) => tool::cached(s, &mut self.texts).to_vec(),
+                Value::Str(s) => self.table.definitions.read(s).to_vec(),
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
             };
             // Names alone are the poorest form: a later candidate may have the schemas.
@@ -191,7 +191,7 @@ impl Interpreter<'_> {
         for tool in leaves.chunk_by(|a, b| (a.order, a.leaf.n) == (b.order, b.leaf.n)) {
             let of = |piece: Piece| tool.iter().find(|f| f.leaf.piece == piece).map(|f| f.value);
             if let Some(json) = of(Piece::Definition).and_then(|v| v.as_str()) {
-                out.extend(tool::cached(json, &mut self.texts).iter().cloned());
+                out.extend(self.table.definitions.read(json).iter().cloned());
             } else if let Some(name) = of(Piece::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),

@@ -4,7 +4,7 @@
 use super::overrides::{EventRule, Field, Meaning, Piece, Rank};
 use super::table::{EVENT_ORDER, Entry, KindSays, Leaf, Order, Table};
 use crate::trace::{Kind, Status};
-use crate::wire::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
+use crate::wire::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of};
 use crate::wire::{Attributes, Fields, Payload, Value};
 
 /// Attributes kept of one span: more is an attack, not an agent. A conversation of a thousand
@@ -57,6 +57,10 @@ pub(crate) struct Found<'a> {
     kind: Option<KindSays>,
     model_key: Option<KindSays>,
     used_tokens: bool,
+    /// Which fields have candidates, and which have leaves: of some forty that are asked for, a
+    /// span has ten. See [`bit`].
+    has_field: u64,
+    has_flat: u64,
 }
 
 impl<'a> Found<'a> {
@@ -68,11 +72,8 @@ impl<'a> Found<'a> {
             match field.number {
                 5 => found.name = text(b),
                 9 => {
-                    if let Some((key, value)) =
-                        Attributes::new(bytes.get(field.start..field.end).unwrap_or(&[]), 9).next()
-                    {
-                        found.attribute(table, key, value, 0);
-                    }
+                    let (key, value) = pair_of(b);
+                    found.attribute(table, key, || Value::read(value), 0);
                 }
                 11 => found.event(table, b),
                 15 => found.read_status(b),
@@ -112,7 +113,7 @@ impl<'a> Found<'a> {
         let Some(&rule) = table.events.get(name) else { return };
         if rule == EventRule::Attributes {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
-                self.attribute(table, key, value, EVENT_ORDER);
+                self.attribute(table, key, || value, EVENT_ORDER);
             }
         } else if self.events.len() < MAX_EVENTS {
             self.events.push(Event { rule, message, attributes, body });
@@ -130,24 +131,28 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn attribute(&mut self, table: &Table, key: &'a str, value: Value<'a>, later: Order) {
+    fn attribute(&mut self, table: &Table, key: &'a str, value: impl FnOnce() -> Value<'a>, later: Order) {
         if self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND {
             return;
         }
         if let Some(entry) = table.exact(key) {
+            let value = value();
             self.entry(entry, key, value);
             for (field, order) in &entry.fields {
                 self.fields.push((*field, order + later, value));
+                self.has_field |= bit(*field);
             }
         } else if let Some((group, tail)) = table.group(key) {
+            let value = value();
             self.entry(&group.entry, key, value);
             if let Some(leaf) = group.leaf(tail) {
                 for (field, order) in &group.entry.fields {
                     self.flat.push(Flat { field: *field, order: order + later, leaf, value });
+                    self.has_flat |= bit(*field);
                 }
             }
         } else if let Some((field, order, own)) = table.open(key) {
-            self.open.push((field, order + later, own, value));
+            self.open.push((field, order + later, own, value()));
         }
     }
 
@@ -207,6 +212,9 @@ impl<'a> Found<'a> {
 
     /// The candidates of a field, most telling first.
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
+        if self.has_field & bit(field) == 0 {
+            return &[];
+        }
         let from = self.fields.partition_point(|(f, _, _)| *f < field);
         let to = self.fields.partition_point(|(f, _, _)| *f <= field);
         self.fields.get(from..to).unwrap_or(&[])
@@ -214,6 +222,9 @@ impl<'a> Found<'a> {
 
     /// The flattened leaves of a field, by order, then index.
     pub(crate) fn leaves(&self, field: Field) -> &[Flat<'a>] {
+        if self.has_flat & bit(field) == 0 {
+            return &[];
+        }
         let from = self.flat.partition_point(|f| f.field < field);
         let to = self.flat.partition_point(|f| f.field <= field);
         self.flat.get(from..to).unwrap_or(&[])
@@ -233,6 +244,11 @@ fn better(best: &mut Option<KindSays>, says: KindSays) {
     if says.beats(*best) {
         *best = Some(says);
     }
+}
+
+/// The field's bit in a set of fields. Beyond 64 fields two would share one, which costs a search.
+fn bit(field: Field) -> u64 {
+    1 << (field as u32 % u64::BITS)
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -5,6 +5,7 @@
 //! nothing where the list is anything but maps that each name a role.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::message::Message;
 use super::node::{MAX_NODES, Node};
@@ -16,8 +17,55 @@ const MAX_DEPTH: usize = 100;
 /// second bracket beside it.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
 
-/// Elements by their text, with their message and whether a block of it was withheld.
-pub(crate) type Seen = HashMap<Box<str>, (Message, bool), foldhash::fast::RandomState>;
+/// What the prompts of a scene were made of so far.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    elements: Vec<Element>,
+    by_text: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
+    /// Those of the list before, in order: mostly the next one begins with them.
+    last: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Element {
+    text: Arc<str>,
+    message: Message,
+    /// A block of it was withheld.
+    withheld: bool,
+}
+
+impl Seen {
+    /// The element that `text` begins with, its message read by `read` where it is new; and the
+    /// rest of `text`.
+    fn element<'t>(
+        &mut self,
+        nth: usize,
+        text: &'t str,
+        read: impl FnOnce(&str) -> Option<(Message, bool)>,
+    ) -> Option<(&Element, &'t str)> {
+        // A map ends where its brackets do, so that what stood here before is what stands here now.
+        let before = self.last.get(nth).and_then(|&at| Some((at, self.elements.get(at)?)));
+        if let Some((at, rest)) = before.and_then(|(at, e)| Some((at, text.strip_prefix(&*e.text)?))) {
+            return Some((self.elements.get(at)?, rest));
+        }
+        let (element, rest) = text.split_at_checked(map_ends(text)?)?;
+        let at = match self.by_text.get(element) {
+            Some(&known) => known,
+            None => {
+                let (message, withheld) = read(element)?;
+                let text: Arc<str> = element.into();
+                self.by_text.insert(Arc::clone(&text), self.elements.len());
+                self.elements.push(Element { text, message, withheld });
+                self.elements.len() - 1
+            }
+        };
+        self.last.truncate(nth);
+        if self.last.len() == nth {
+            self.last.push(at);
+        }
+        Some((self.elements.get(at)?, rest))
+    }
+}
 
 /// The messages of `list`; nothing where it has to be read as a whole.
 pub(crate) fn messages(list: &str, seen: &mut Seen, shaper: &mut Shaper<'_>) -> Option<Vec<Message>> {
@@ -25,18 +73,12 @@ pub(crate) fn messages(list: &str, seen: &mut Seen, shaper: &mut Shaper<'_>) -> 
     let mut rest = list.trim_start_matches(BLANK).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = rest.trim_start_matches(BLANK);
-        let (element, after) = rest.split_at_checked(map_ends(rest)?)?;
-        let (message, withheld) = match seen.get(element) {
-            Some(known) => known.clone(),
-            None => {
-                let mut alone = Shaper { texts: shaper.texts, finish: Vec::new(), withheld: false };
-                let read = (alone.one(&Node::json(element)?)?, alone.withheld);
-                seen.insert(element.into(), read.clone());
-                read
-            }
-        };
-        shaper.withheld |= withheld;
-        out.push(message);
+        let (element, after) = seen.element(out.len(), rest, |element| {
+            let mut alone = Shaper { texts: shaper.texts, finish: Vec::new(), withheld: false };
+            Some((alone.one(&Node::json(element)?)?, alone.withheld))
+        })?;
+        shaper.withheld |= element.withheld;
+        out.push(element.message.clone());
         let after = after.trim_start_matches(BLANK);
         match after.strip_prefix(',') {
             Some(more) if out.len() < MAX_MESSAGES => rest = more,
@@ -125,7 +167,7 @@ mod tests {
             let list = format!(" [{}] ", ELEMENTS[..n].join(" ,\n"));
             let (fast, whole) = both(&list, &mut seen, &mut texts);
             assert_eq!(fast.as_ref(), Some(&whole));
-            assert_eq!((whole.len(), seen.len()), (n, n));
+            assert_eq!((whole.len(), seen.elements.len()), (n, n));
         }
     }
 

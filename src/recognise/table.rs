@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::overrides::{EventRule, Field, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+use super::tool;
 use crate::trace::Kind;
 
 /// The built-in conventions in their order of precedence for fields (conventions, sections 1-5).
@@ -170,6 +171,8 @@ pub(crate) struct Table {
     pub(crate) final_answer_tools: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
+    /// Not of the tables, but known as long as they are.
+    pub(crate) definitions: tool::Known,
 }
 
 /// Candidates that one convention can have for one field.
@@ -198,7 +201,12 @@ impl Table {
         }
         table.check()?;
         let markers = table.plan_markers.iter().map(|m| m.begins.as_str());
-        table.plan_finder = AhoCorasick::builder().ascii_case_insensitive(true).build(markers).ok();
+        // Every output is searched: a full automaton takes more memory and half the time.
+        let finder = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::DFA))
+            .ascii_case_insensitive(true)
+            .build(markers);
+        table.plan_finder = finder.ok();
         Ok(table)
     }
 

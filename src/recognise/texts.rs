@@ -1,22 +1,20 @@
 //! Interning: each distinct text of a scene is one allocation.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::message::{Text, ToolDefinition};
+use super::message::Text;
 
-/// What a scene under construction shares: texts, and tool definitions by the text they came in.
+/// The texts of a scene under construction.
 #[derive(Debug)]
 pub(crate) struct Texts {
     set: HashSet<Arc<str>>,
-    pub(crate) definitions: HashMap<Arc<str>, Arc<[ToolDefinition]>, foldhash::fast::RandomState>,
 }
 
 impl Texts {
     pub(crate) fn new() -> Texts {
-        Texts { set: HashSet::new(), definitions: HashMap::default() }
+        Texts { set: HashSet::new() }
     }
 
     /// The one allocation of `text`.

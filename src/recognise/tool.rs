@@ -1,7 +1,10 @@
 //! Tool arguments, results and definitions out of their wrappings (conventions, section 2).
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use aho_corasick::AhoCorasick;
 
 use super::message::{Text, ToolDefinition};
 use super::node::Node;
@@ -113,6 +116,42 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
             (text, failed || node.items().iter().any(part::failed))
         }
     }
+}
+
+/// Keys by which [`result`] and what it asks tell a wrapping, a block of content, or a failure.
+const FRAME: [&str; 24] = [
+    r#""is_error""#,
+    r#""isError""#,
+    r#""failed""#,
+    r#""status""#,
+    r#""type""#,
+    r#""data""#,
+    r#""kwargs""#,
+    r#""tool_call_id""#,
+    r#""content""#,
+    r#""result""#,
+    r#""output""#,
+    r#""outputs""#,
+    r#""toolResult""#,
+    r#""text""#,
+    r#""json""#,
+    r#""value""#,
+    r#""toolUse""#,
+    r#""functionCall""#,
+    r#""reasoningContent""#,
+    r#""blocks""#,
+    r#""message""#,
+    r#""response""#,
+    r#""results""#,
+    r#""error""#,
+];
+
+/// Whether a text that begins as a map is what the tool said, word for word: [`result`] would give
+/// it back as it stands, and no failure. Costs a tenth of parsing it.
+pub(crate) fn is_bare(text: &str) -> bool {
+    static FRAMES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(FRAME).ok());
+    let framed = || FRAMES.as_ref().is_none_or(|frames| frames.is_match(text));
+    text.starts_with('{') && is_compact(text) && !framed()
 }
 
 /// Whether JSON is written just as we would write it: no blanks, no escapes that are not needed,
@@ -267,15 +306,43 @@ pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
     properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// Definitions in `raw`, parsed once a scene: every prompt of a run repeats them.
-pub(crate) fn cached(raw: &str, texts: &mut Texts) -> Arc<[ToolDefinition]> {
-    if let Some(known) = texts.definitions.get(raw) {
-        return known.clone();
+/// Definitions by the text they came in, kept from scene to scene: every prompt of every run of an
+/// agent repeats them.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<ByText>);
+
+#[derive(Debug, Default)]
+struct ByText {
+    lists: HashMap<Arc<str>, Arc<[ToolDefinition]>, foldhash::fast::RandomState>,
+    bytes: usize,
+}
+
+impl Known {
+    /// Bytes of text remembered; all are forgotten once there are more. An agent's list has some
+    /// KiB, and parsed it takes about three times as much.
+    const BYTES: usize = 2 << 20;
+    /// A longer list is parsed each time.
+    const LONGEST: usize = 128 << 10;
+
+    /// Definitions in `raw`, parsed where they are new.
+    pub(crate) fn read(&self, raw: &str) -> Arc<[ToolDefinition]> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().lists.get(raw) {
+            return Arc::clone(known);
+        }
+        let read: Arc<[ToolDefinition]> =
+            definitions(&Node::Str(Cow::Borrowed(raw)), &mut Texts::new()).into();
+        if raw.len() <= Self::LONGEST {
+            let mut known = lock();
+            if known.bytes + raw.len() > Self::BYTES {
+                *known = ByText::default();
+            }
+            if known.lists.insert(raw.into(), Arc::clone(&read)).is_none() {
+                known.bytes += raw.len();
+            }
+        }
+        read
     }
-    let node = Node::Str(Cow::Borrowed(raw));
-    let read: Arc<[ToolDefinition]> = definitions(&node, texts).into();
-    texts.definitions.insert(Arc::from(raw), read.clone());
-    read
 }
 
 /// `arguments` as a JSON object: as they are, or under the tool's only parameter.
@@ -349,6 +416,23 @@ mod tests {
             let json = format!("{{\"x\":{}}}", pieces.concat());
             if let Some(node) = Node::json(&json).filter(|_| is_compact(&json)) {
                 prop_assert_eq!(node.to_json(), json);
+            }
+        }
+
+        #[test]
+        fn what_is_bare_is_what_the_tool_said(
+            keys in prop::collection::vec(prop::sample::select(vec![
+                "order", "status", "isError", "content", "tool_call_id", "kwargs", "toolResult", "json", "type", "text",
+            ]), 0..4),
+            values in prop::collection::vec(prop::sample::select(vec![
+                "1", "true", "\"error\"", "\"\\\"type\\\"\"", "{\"failed\":true}", "[{\"text\":\"x\"}]", "nul", "}",
+            ]), 4),
+        ) {
+            let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
+            let json = format!("{{{}}}", members.join(","));
+            if is_bare(&json) {
+                let read = result(&Node::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
+                prop_assert_eq!(read, (json, false));
             }
         }
     }

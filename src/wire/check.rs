@@ -25,7 +25,7 @@ const LINK: Defined = 0b111_1110;
 const STATUS: Defined = 0b1100;
 
 /// What is left of a message. Reads panic on no bytes, and every one moves forward.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scan<'a> {
     rest: &'a [u8],
 }
@@ -156,15 +156,19 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<(), Malformed> {
     simdutf8::basic::from_utf8(bytes).map(drop).map_err(|_| Malformed::Utf8)
 }
 
-/// True for ASCII of up to 32 bytes: two words, overlapping or not, from start and end cover it.
+/// True for ASCII of up to 64 bytes: words, overlapping or not, from start and end cover it.
 #[inline]
 fn is_short_ascii(bytes: &[u8]) -> bool {
     const HIGH: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
-    if bytes.len() > 32 {
+    if bytes.len() > 64 {
         return false;
     }
-    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        return (u128::from_le_bytes(*start) | u128::from_le_bytes(*end)) & HIGH == 0;
+    if let (Some((a, rest)), Some((before, d))) = (bytes.split_first_chunk(), bytes.split_last_chunk()) {
+        let mut all = u128::from_le_bytes(*a) | u128::from_le_bytes(*d);
+        if let (true, Some(b), Some(c)) = (bytes.len() > 32, rest.first_chunk(), before.last_chunk()) {
+            all |= u128::from_le_bytes(*b) | u128::from_le_bytes(*c);
+        }
+        return all & HIGH == 0;
     }
     if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
         return (u64::from_le_bytes(*start) | u64::from_le_bytes(*end)) & HIGH as u64 == 0;

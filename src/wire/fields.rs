@@ -1,5 +1,7 @@
 //! A cursor over the fields of one encoded protobuf message.
 
+use super::check::Scan;
+
 /// The bytes are not a protobuf message (or not a valid OTLP one).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
@@ -61,65 +63,31 @@ pub struct Field<'a> {
 /// Walks the fields of a message in order; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
-    buf: &'a [u8],
-    at: usize,
+    scan: Scan<'a>,
+    len: usize,
 }
 
 impl<'a> Fields<'a> {
     /// Over an encoded message.
     pub fn new(buf: &'a [u8]) -> Fields<'a> {
-        Fields { buf, at: 0 }
+        Fields { scan: Scan::new(buf), len: buf.len() }
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Malformed> {
-        let rest = &self.buf[self.at..];
-        if let Some(&first) = rest.first()
-            && first < 0x80
-        {
-            self.at += 1;
-            return Ok(u64::from(first));
+    fn step(&mut self) -> Result<Option<Field<'a>>, Malformed> {
+        let start = self.len - self.scan.left();
+        let Some(tag) = self.scan.tag()? else { return Ok(None) };
+        if tag >> 3 == 0 {
+            return Err(Malformed::Tag);
         }
-        let mut value = 0u64;
-        for (i, &byte) in rest.iter().take(10).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if byte < 0x80 {
-                self.at += i + 1;
-                return Ok(value);
-            }
-        }
-        Err(Malformed::Varint)
-    }
-
-    #[inline]
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let end = self.at.checked_add(len).ok_or(Malformed::CutOff)?;
-        let taken = self.buf.get(self.at..end).ok_or(Malformed::CutOff)?;
-        self.at = end;
-        Ok(taken)
-    }
-
-    #[inline]
-    fn step(&mut self) -> Result<Field<'a>, Malformed> {
-        let start = self.at;
-        let tag = self.varint()?;
-        let number =
-            u32::try_from(tag >> 3).ok().filter(|n| (1..=0x1fff_ffff).contains(n)).ok_or(Malformed::Tag)?;
         let payload = match tag & 7 {
-            0 => Payload::Varint(self.varint()?),
-            1 => {
-                Payload::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Malformed::CutOff)?))
-            }
-            2 => {
-                let len = usize::try_from(self.varint()?).map_err(|_| Malformed::CutOff)?;
-                Payload::Bytes(self.take(len)?)
-            }
-            5 => {
-                Payload::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().map_err(|_| Malformed::CutOff)?))
-            }
+            2 => Payload::Bytes(self.scan.bytes()?),
+            0 => Payload::Varint(self.scan.varint()?),
+            1 => Payload::Fixed64(self.scan.fixed64()?),
+            5 => Payload::Fixed32(self.scan.fixed32()?),
             _ => return Err(Malformed::Tag),
         };
-        Ok(Field { number, payload, start, end: self.at })
+        Ok(Some(Field { number: tag >> 3, payload, start, end: self.len - self.scan.left() }))
     }
 }
 
@@ -128,13 +96,10 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at >= self.buf.len() {
-            return None;
-        }
         let step = self.step();
         if step.is_err() {
-            self.at = self.buf.len();
+            self.scan = Scan::new(&[]);
         }
-        Some(step)
+        step.transpose()
     }
 }

@@ -4,11 +4,11 @@
 //! has not been met of late. An SDK sends the same resource with every request, so a buffered
 //! span costs a pointer to it.
 
-use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 
 use crate::trace::Envelope;
 
@@ -30,7 +30,7 @@ pub struct Interner {
 
 impl Default for Interner {
     fn default() -> Interner {
-        Interner { sets: Mutex::new(vec![[const { None }; WAYS]; SETS]), hasher: RandomState::new() }
+        Interner { sets: Mutex::new(vec![[const { None }; WAYS]; SETS]), hasher: RandomState::default() }
     }
 }
 

@@ -24,6 +24,11 @@ const SPAN: u32 = 0x1_fffe;
 /// Fields 1-3 of `ResourceSpans` and `ScopeSpans`.
 const AROUND: u32 = 0b1110;
 
+/// Spans for which there is room from the start: SDKs and Collectors send batches of 64 to 8,192.
+const USUAL: usize = 64;
+/// No useful span is smaller: its ids and times alone take as much.
+const SMALLEST: usize = 64;
+
 /// A request taken apart.
 #[derive(Debug, Default)]
 pub struct Split {
@@ -118,7 +123,7 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
     let mut splitter = Splitter {
         prefix: verdict_prefix.as_bytes(),
         envelopes,
-        pending: Vec::new(),
+        pending: Vec::with_capacity((body.len() / SMALLEST).min(USUAL)),
         traces: Traces::default(),
         rejected: Rejected::default(),
     };

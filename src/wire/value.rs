@@ -1,6 +1,7 @@
 //! `AnyValue` and attributes, read where asked for. Malformed parts read as [`Value::Empty`]:
 //! what reaches this has been validated at the door.
 
+use super::check::Scan;
 use super::fields::{Fields, Payload};
 
 /// Field number of `attributes` in `Span`.
@@ -38,17 +39,22 @@ impl<'a> Value<'a> {
     /// Reads an encoded `AnyValue`. The last set member wins, as protobuf has it for a oneof.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
-        for field in Fields::new(encoded).map_while(Result::ok) {
-            value = match (field.number, field.payload) {
-                (1, Payload::Bytes(b)) => simdutf8::basic::from_utf8(b).map_or(Value::Empty, Value::Str),
-                (2, Payload::Varint(v)) => Value::Bool(v != 0),
-                (3, Payload::Varint(v)) => Value::Int(v as i64),
-                (4, Payload::Fixed64(v)) => Value::Double(f64::from_bits(v)),
-                (5, Payload::Bytes(b)) => Value::Array(b),
-                (6, Payload::Bytes(b)) => Value::Map(b),
-                (7, Payload::Bytes(b)) => Value::Bytes(b),
-                _ => value,
+        let mut scan = Scan::new(encoded);
+        while let Ok(Some(tag)) = scan.tag() {
+            let read = match tag {
+                0x0a => scan.bytes().map(|b| simdutf8::basic::from_utf8(b).map_or(Value::Empty, Value::Str)),
+                0x10 => scan.varint().map(|v| Value::Bool(v != 0)),
+                0x18 => scan.varint().map(|v| Value::Int(v as i64)),
+                0x21 => scan.fixed64().map(|v| Value::Double(f64::from_bits(v))),
+                0x2a => scan.bytes().map(Value::Array),
+                0x32 => scan.bytes().map(Value::Map),
+                0x3a => scan.bytes().map(Value::Bytes),
+                _ => scan.skip(tag, 0).map(|()| value),
             };
+            match read {
+                Ok(read) => value = read,
+                Err(_) => break,
+            }
         }
         value
     }
@@ -99,21 +105,27 @@ impl<'a> Iterator for Attributes<'a> {
             if let (n, Payload::Bytes(pair)) = (field.number, field.payload)
                 && n == self.number
             {
-                return Some(key_value(pair));
+                let (key, value) = pair_of(pair);
+                return Some((key, Value::read(value)));
             }
         }
     }
 }
 
-fn key_value(pair: &[u8]) -> (&str, Value<'_>) {
-    let mut key = "";
-    let mut value = Value::Empty;
-    for field in Fields::new(pair).map_while(Result::ok) {
-        match (field.number, field.payload) {
-            (1, Payload::Bytes(b)) => key = simdutf8::basic::from_utf8(b).unwrap_or(""),
-            (2, Payload::Bytes(b)) => value = Value::read(b),
-            _ => {}
+/// The key of an encoded `KeyValue`, and its value still encoded: most keys say whether the value
+/// is worth reading.
+pub fn pair_of(pair: &[u8]) -> (&str, &[u8]) {
+    let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
+    let mut scan = Scan::new(pair);
+    while let Ok(Some(tag)) = scan.tag() {
+        let read = match tag {
+            0x0a => scan.bytes().map(|b| key = b),
+            0x12 => scan.bytes().map(|b| value = b),
+            _ => scan.skip(tag, 0),
+        };
+        if read.is_err() {
+            break;
         }
     }
-    (key, value)
+    (simdutf8::basic::from_utf8(key).unwrap_or(""), value)
 }

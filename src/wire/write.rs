@@ -4,10 +4,10 @@
 //! envelopes. Out: legal requests in allocations of their exact size. Nothing is re-encoded: a
 //! span is written as it came, followed by what was appended, which protobuf reads as one message.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
 
 use super::check::Scan;
 use super::fields::{Fields, Payload};

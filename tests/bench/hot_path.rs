@@ -17,6 +17,10 @@ use corpus::{Corpus, TRACES};
 use criterion::{Criterion, Throughput};
 use paths::{PATHS, Path};
 
+/// The binary's, for every path alike.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the others are held against.
 const BASE: &str = "prost";
 

@@ -25,6 +25,10 @@ use relay::Client;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+/// The binary's, for the pass-through alike.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Requests in flight at once.
 const IN_FLIGHT: usize = 8;
 /// Share of its throughput at which a processor's latency is measured.

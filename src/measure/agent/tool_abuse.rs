@@ -168,14 +168,17 @@ impl<'a> Run<'a> {
     /// The same call with the same result, again and again, nothing having changed in between.
     fn same_results(&self, findings: &mut Findings) {
         let mut seen: HashMap<Rc<str>, (usize, Vec<usize>)> = HashMap::new();
+        let mut does: HashMap<&str, (bool, bool)> = HashMap::new();
         let mut changes = 0;
         for &i in self.steps {
             let (Some(attempt), Some(call)) = (self.attempt(i), self.scene.calls.get(i)) else { continue };
-            let name = self.name(i).to_ascii_lowercase();
-            let changing = has_word(&name, &CHANGING);
+            let &mut (changing, moving) = does.entry(self.name(i)).or_insert_with_key(|name| {
+                let name = name.to_ascii_lowercase();
+                (has_word(&name, &CHANGING), has_word(&name, &MOVING))
+            });
             if attempt.outcome == Outcome::Gave
                 && !changing
-                && !has_word(&name, &MOVING)
+                && !moving
                 && let Some(key) = &attempt.key
             {
                 let (when, calls) = seen.entry(key.clone()).or_default();

@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use regex::{Captures, Regex};
 
 use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
@@ -120,7 +121,7 @@ type Cues = &'static [&'static [&'static str]];
 struct Pattern {
     regex: Regex,
     make: Make,
-    cues: Cues,
+    cues: Vec<Vec<Finder<'static>>>,
 }
 
 /// A quoted marker or a tag, in the group `mark`.
@@ -228,7 +229,9 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             &[&["tool", "function", "agent", "team member", "memory", "knowledge"]],
         ),
     ];
-    let build = |(source, make, cues): (String, _, _)| {
+    let finders = |any: &&[&'static str]| any.iter().map(|cue| Finder::new(*cue)).collect();
+    let build = |(source, make, cues): (String, _, Cues)| {
+        let cues = cues.iter().map(finders).collect();
         pattern(&format!("(?i){source}")).map(|regex| Pattern { regex, make, cues })
     };
     sources.into_iter().filter_map(build).collect()
@@ -293,7 +296,7 @@ fn read(text: &str) -> Vec<Instruction> {
     let lower = text.to_ascii_lowercase();
     let mut found: Vec<Instruction> = Vec::new();
     for pattern in PATTERNS.iter() {
-        let holds = |cue: &&str| memchr::memmem::find(lower.as_bytes(), cue.as_bytes()).is_some();
+        let holds = |cue: &Finder<'_>| cue.find(lower.as_bytes()).is_some();
         if !pattern.cues.iter().all(|any| any.iter().any(holds)) {
             continue;
         }
