@@ -7,6 +7,7 @@
 mod demo;
 mod eval;
 mod input;
+mod plan;
 mod replay;
 mod report;
 mod run;
@@ -71,6 +72,10 @@ enum Command {
     /// Hold the verdicts against what people found
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
     Score(score::Score),
+
+    /// Check, score and improve plans that are in files
+    #[command(long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
+    Plan(plan::Plan),
 
     /// Send recorded requests to an OTLP endpoint, as they came
     #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
@@ -168,6 +173,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),
         Command::Score(args) => score::score(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),
         Command::Validate(files) => settings::validate(&files),

@@ -93,6 +93,7 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading)
             Part::Call(call) if table.planning_tools.iter().any(|t| t.eq_ignore_ascii_case(&call.name)) => {
                 found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
             }
+            Part::Text(text) if is_structured(text) => found.extend(plan(unfenced(text), false, texts)),
             Part::Text(text) => {
                 let whole = asked.and_then(|end| unmarked(text.split(end).next().unwrap_or(""), texts));
                 found.extend(marked(table, text, texts).or(whole));
@@ -101,6 +102,45 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading)
         }
     }
     reading.plans.extend(found);
+}
+
+/// Whether a text is, as a whole, a plan of steps that say what they depend on: an object of numbered
+/// steps, or a list. Named members ("db": {"depends_on": ...}) are some other file. One that is
+/// broken is a plan too: that it is broken is for `measure` to say.
+fn is_structured(text: &str) -> bool {
+    if !text.contains(DEPENDS_ON) {
+        return false;
+    }
+    let text = unfenced(text);
+    let inner = text.trim_start_matches(['{', '[']);
+    if inner.len() == text.len() {
+        return false;
+    }
+    let node = Node::Str(Cow::Borrowed(text)).unfold();
+    if matches!(node, Node::Str(_)) {
+        let digits = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+        return digits.starts_with('1');
+    }
+    let list = LISTS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
+    let depends = |step: &Node<'_>| step.has(DEPENDS_ON);
+    is_numbered(list) && list.entries().iter().any(|(_, step)| depends(step))
+        || list.items().iter().any(depends)
+}
+
+const DEPENDS_ON: &str = "depends_on";
+
+/// The text inside the code fence that is all of it, or the text itself.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let fenced = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
+    fenced.and_then(|t| t.split_once('\n')).map_or(text, |(_, inner)| inner.trim())
+}
+
+/// An object whose keys are the numbers of steps.
+fn is_numbered(node: &Node<'_>) -> bool {
+    let number = |key: &str| !key.is_empty() && key.len() < 4 && key.bytes().all(|b| b.is_ascii_digit());
+    let entries = node.entries();
+    !entries.is_empty() && entries.iter().all(|(key, _)| number(key))
 }
 
 /// The word by which the last message of the prompt asks for a plan.
@@ -192,6 +232,21 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
             })
             .filter(|s| !s.is_empty())
             .collect(),
+        Node::Map(_) if is_numbered(node) => {
+            // In such a plan the instruction may be called a query.
+            let said = |step: &Node<'_>| match step {
+                Node::Map(_) => {
+                    step.any(&SAYS).or_else(|| step.get("query")).map(|s| s.text().trim().to_owned())
+                }
+                step => step.as_str().map(|s| s.trim().to_owned()),
+            };
+            node.entries()
+                .iter()
+                .take(MAX_STEPS)
+                .filter_map(|(_, step)| said(step))
+                .filter(|s| !s.is_empty())
+                .collect()
+        }
         Node::Map(_) => LISTS
             .iter()
             .filter_map(|key| node.get(key))
@@ -267,10 +322,33 @@ mod tests {
             r#"[{"id": 1, "tool": "s", "prompt": "Search", "depends_on": []}, {"prompt": "Open the page"}, {"prompt": "Compute"}]"#,
             r#"{"todos": [{"content": "Search", "status": "pending"}, {"content": "Open the page"}, {"content": "Compute"}]}"#,
             "**1)** Search\n**2)** Open the page\n**3)** Compute",
+            r#"{"1": {"step": "Search", "depends_on": []}, "2": {"query": "Open the page", "depends_on": [1]}, "3": "Compute"}"#,
         ] {
             assert_eq!(steps(text), ["Search", "Open the page", "Compute"], "{text}");
         }
         assert!(steps("The year 1999 was warm.\n5642 metres").is_empty());
+    }
+
+    #[test]
+    fn a_text_that_is_a_structured_plan_is_one_even_if_broken() {
+        for text in [
+            r#"{"1": {"step": "T2S([], 'ids')", "depends_on": []}}"#,
+            "```json\n{\"plan\": [{\"tool\": \"s\", \"prompt\": \"x\", \"depends_on\": []}]}\n```",
+            r#"{1: {"step": T2S([], "ids"), "depends_on": []}}"#,
+            r#"{"1": {"step": "T2S([], "ids")", "depends_on": [}"#,
+        ] {
+            assert!(is_structured(text), "{text}");
+        }
+        for text in [
+            r#"{"services": {"web": {"depends_on": ["db"]}}}"#,
+            r#"{"web": {"depends_on": ["db"]}}"#,
+            "services:\n  web:\n    depends_on: [db]",
+            "The plan has depends_on in it.",
+            "{\"web\": {\"depends_on\": [}",
+            "{}",
+        ] {
+            assert!(!is_structured(text), "{text}");
+        }
     }
 
     #[test]

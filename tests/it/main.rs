@@ -13,6 +13,7 @@ mod frameworks;
 mod fuzz;
 mod order;
 mod overload;
+mod plans;
 mod processes;
 mod purity;
 mod reload;

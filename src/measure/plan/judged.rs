@@ -10,12 +10,13 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
+use super::examine::Examined;
 use super::part::Part;
 use super::prompt::{DATA, FORM, fence, tools};
 use super::rules;
 use super::schema::{Fault, Issue, Plan};
 use super::tools::Toolbox;
-use crate::measure::{Form, Prompt, Question, ScoreField};
+use crate::measure::{Form, Opinion, Prompt, Question, ScoreField};
 
 /// The metrics that are asked.
 pub const ASKED: [Part; 3] = [Part::ToolPromptAlignment, Part::StepExecutability, Part::QueryAdherence];
@@ -109,6 +110,12 @@ pub fn question(
     Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
 }
 
+/// Everything that is asked of a plan, each with its metric's name as key.
+pub fn questions(query: &str, examined: &Examined) -> Vec<Question> {
+    let Examined { plan, tools, reference, .. } = examined;
+    ASKED.into_iter().filter_map(|part| question(part, query, plan, tools, reference.as_ref())).collect()
+}
+
 /// What an answer to [`question`] says.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Judged {
@@ -139,6 +146,16 @@ pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> O
         }
     }
     Some(Judged { value: rules::share(plan, issues.len()), issues, rationale })
+}
+
+/// The opinion in the middle, and who said so; of an even number the lower one.
+pub fn middle(part: Part, plan: &Plan, opinions: &[Opinion]) -> Option<(Judged, String)> {
+    let mut all: Vec<(Judged, &Opinion)> =
+        opinions.iter().filter_map(|o| Some((read(part, plan, &o.value, o.weighted)?, o))).collect();
+    all.sort_by(|a, b| a.0.value.total_cmp(&b.0.value));
+    let middle = all.len().saturating_sub(1) / 2;
+    let (judged, opinion) = all.into_iter().nth(middle)?;
+    Some((judged, opinion.judge.to_string()))
 }
 
 #[cfg(test)]

@@ -10,17 +10,18 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::judged::{self, ASKED, Judged};
-use super::part::{self, Part, Values};
-use super::reference::{self, Comparison};
+use super::examine::Examined;
+use super::judged::{self, ASKED};
+use super::part::Part;
+use super::reference::Comparison;
 use super::schema::{Issue, Plan};
 use super::tools::Toolbox;
-use super::{read, rules, shape};
+use super::{read, shape};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{MAX_FINDINGS, QUOTE_BYTES, RULES, clip};
 use crate::measure::{
-    Answer, Category, Detail, Finding, Measured, Measurement, Metric, Need, Opinion, Plain, Reason, Severity,
-    Step, Value, View,
+    Answer, Category, Detail, Finding, Measured, Measurement, Metric, Need, Plain, Reason, Severity, Step,
+    Value, View,
 };
 use crate::trace::Idx;
 
@@ -29,15 +30,10 @@ pub const SCORE: &str = "plan.score";
 /// The rating's attribute key.
 pub const RATING: &str = "plan.rating";
 
-/// A plan of the scene, with everything that rules say of it.
+/// A plan of the scene, and what its agent was asked.
 struct Read {
-    plan: Plan,
     query: Option<String>,
-    tools: Toolbox,
-    reference: Option<Plan>,
-    issues: Vec<Issue>,
-    values: Values,
-    beside: Option<Comparison>,
+    examined: Examined,
 }
 
 struct Plans(HashMap<Idx, Rc<Read>>);
@@ -65,10 +61,7 @@ fn examine(view: &View<'_>, agent: usize, plan: Plan) -> Read {
     let shown = view.scene.agents.get(agent).map_or(&[][..], |a| &a.tools);
     let tools = Toolbox::with_definitions(&settings.tools, shown);
     let reference = query.as_deref().and_then(|q| settings.reference(q));
-    let issues = rules::issues(&plan, &tools, reference.as_ref());
-    let values = rules::values(&plan, &tools, &issues, reference.as_ref());
-    let beside = reference.as_ref().map(|r| reference::compare(&plan, r, &issues));
-    Read { plan, query, tools, reference, issues, values, beside }
+    Read { query, examined: Examined::new(plan, tools, reference) }
 }
 
 /// What rules can tell.
@@ -89,15 +82,15 @@ impl Metric for PlanRules {
         let mut out: Vec<Measurement> = Part::ALL
             .into_iter()
             .map(|part| {
-                let value = read.values.get(part.place()).copied().flatten();
+                let value = read.examined.value(part);
                 let outcome = value
-                    .map(|value| of_part(view, &read, part, value, &read.issues, ""))
+                    .map(|value| of_part(view, &read.examined, part, value, ""))
                     .ok_or(Reason::NotApplicable);
                 one(view, part.metric(), outcome, judge.clone())
             })
             .collect();
-        out.push(score(view, &read, &read.values, judge.clone()));
-        out.push(rating(view, read.beside.as_ref()));
+        out.push(score(view, &read.examined, judge));
+        out.push(rating(view, read.examined.beside.as_ref()));
         Step::Done(out)
     }
 }
@@ -116,40 +109,34 @@ impl Metric for PlanJudged {
 
     fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
         let Some(read) = at_span(view) else { return Step::Done(Vec::new()) };
-        let Some(query) = read.query.as_deref().filter(|_| !shape::rejected(&read.plan)) else {
+        let Read { query, examined } = &*read;
+        let Some(query) = query.as_deref().filter(|_| !examined.is_settled()) else {
             // A rejected plan has nothing left to ask about; without a query nothing can be held
             // against it.
             return Step::Done(Vec::new());
         };
         if answers.is_empty() {
-            let ask = |part| judged::question(part, query, &read.plan, &read.tools, read.reference.as_ref());
-            return Step::Ask(ASKED.into_iter().filter_map(ask).collect());
+            return Step::Ask(judged::questions(query, examined));
         }
-        Step::Done(answered(view, &read, answers))
+        Step::Done(answered(view, examined.clone(), answers))
     }
 }
 
-fn answered(view: &View<'_>, read: &Read, answers: &[Answer]) -> Vec<Measurement> {
-    let mut values = read.values;
+fn answered(view: &View<'_>, mut examined: Examined, answers: &[Answer]) -> Vec<Measurement> {
     let mut out = Vec::new();
     let mut judge: Cow<'static, str> = Cow::Borrowed(RULES);
     let mut failed = None;
     for part in ASKED {
-        let opinions = answers
+        let said = answers
             .iter()
             .find(|a| a.key == part.metric())
             .map_or(Err(Reason::JudgeError), |a| a.opinions.as_deref().map_err(|reason| *reason))
-            .and_then(|opinions| middle(part, &read.plan, opinions).ok_or(Reason::JudgeError));
-        let outcome = match opinions {
+            .and_then(|opinions| judged::middle(part, &examined.plan, opinions).ok_or(Reason::JudgeError));
+        let outcome = match said {
             Ok((found, by)) => {
-                // The rules' own word on a tool that there is not stands beside the judge's.
-                let value = found.value.min(by_rules(read, part));
-                if let Some(slot) = values.get_mut(part.place()) {
-                    *slot = Some(value);
-                }
+                let value = examined.take(part, &found);
                 judge = Cow::Owned(by);
-                let issues: Vec<Issue> = read.issues.iter().chain(&found.issues).cloned().collect();
-                Ok(of_part(view, read, part, value, &issues, &found.rationale))
+                Ok(of_part(view, &examined, part, value, &found.rationale))
             }
             Err(reason) => {
                 failed = Some(reason);
@@ -162,57 +149,52 @@ fn answered(view: &View<'_>, read: &Read, answers: &[Answer]) -> Vec<Measurement
     // rules then stands, with its own list of what it rests on.
     out.push(match failed {
         Some(reason) => one(view, SCORE, Err(reason), judge),
-        None => score(view, read, &values, judge),
+        None => score(view, &examined, judge),
     });
     out
 }
 
-/// The most that what rules found wrong leaves of `part`.
-fn by_rules(read: &Read, part: Part) -> f64 {
-    rules::share(&read.plan, rules::violations(&read.issues, part))
-}
-
-/// The opinion in the middle, and who said so. A judge that saw a reference is named so.
-fn middle(part: Part, plan: &Plan, opinions: &[Opinion]) -> Option<(Judged, String)> {
-    let mut all: Vec<(Judged, &Opinion)> =
-        opinions.iter().filter_map(|o| Some((judged::read(part, plan, &o.value, o.weighted)?, o))).collect();
-    all.sort_by(|a, b| a.0.value.total_cmp(&b.0.value));
-    let (judged, opinion) = all.into_iter().nth(opinions.len().saturating_sub(1) / 2)?;
-    Some((judged, opinion.judge.to_string()))
-}
-
-fn of_part(view: &View<'_>, read: &Read, part: Part, value: f64, issues: &[Issue], said: &str) -> Measured {
+fn of_part(view: &View<'_>, examined: &Examined, part: Part, value: f64, said: &str) -> Measured {
     let passed = value >= view.settings.plan.threshold;
     let of_part = |issue: &&Issue| Part::of(issue.fault) == Some(part);
-    let mut findings: Vec<Finding> =
-        issues.iter().filter(of_part).take(MAX_FINDINGS).map(|i| finding(read, part, value, i)).collect();
+    let mut findings: Vec<Finding> = examined
+        .issues
+        .iter()
+        .filter(of_part)
+        .take(MAX_FINDINGS)
+        .map(|i| finding(examined, part, value, i))
+        .collect();
     if findings.is_empty() && value < 1.0 && !said.is_empty() {
-        let whole = Issue { step: None, fault: super::schema::Fault::Unreadable, said: said.to_owned() };
-        findings.push(Finding { fact: false, ..finding(read, part, value, &whole) });
+        findings
+            .extend(whole(false, said.to_owned(), value).map(|f| Finding { category: category(part), ..f }));
     }
     Measured { value: Value::Score(value), passed, findings }
 }
 
-fn finding(read: &Read, part: Part, value: f64, issue: &Issue) -> Finding {
-    let step = issue.step.and_then(|n| read.plan.position(n)).and_then(|at| read.plan.steps.get(at));
-    let quote = step.map(|s| s.instruction()).unwrap_or_default();
-    let category = match part {
+fn category(part: Part) -> Option<Category> {
+    Some(match part {
         Part::Format => Category::FormattingErrors,
         Part::ToolPromptAlignment | Part::ToolUsageCompleteness => Category::ToolSelectionErrors,
         Part::QueryAdherence => Category::GoalDeviation,
         _ => Category::TaskOrchestration,
-    };
+    })
+}
+
+fn finding(examined: &Examined, part: Part, value: f64, issue: &Issue) -> Finding {
+    let plan = &examined.plan;
+    let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
+    let quote = step.map(|s| s.instruction()).unwrap_or_default();
     // On the findings' common scale of 1 to 5.
     let score = 1.0 + 4.0 * value;
     Finding {
         rationale: issue.to_string(),
         quote: clip(&quote, QUOTE_BYTES).to_owned(),
         cited: Vec::new(),
-        category: Some(category),
+        category: category(part),
         severity: Severity::of_score(score),
         score,
         origin: None,
-        fact: shape::rejected(&read.plan),
+        fact: shape::rejected(plan),
     }
 }
 
@@ -226,23 +208,27 @@ fn one(
 }
 
 /// The score of what was measured, with a list of that, and how the plan is laid out.
-fn score(view: &View<'_>, read: &Read, values: &Values, judge: Cow<'static, str>) -> Measurement {
+fn score(view: &View<'_>, examined: &Examined, judge: Cow<'static, str>) -> Measurement {
     let settings = &view.settings.plan;
-    let of = |part: &Part| values.get(part.place()).copied().flatten();
+    let of = |part: &Part| examined.value(*part);
     let measured: Vec<String> =
         Part::ALL.iter().filter(|p| of(p).is_some()).map(|p| p.name().to_owned()).collect();
-    let outcome = part::score(values, &settings.weights).ok_or(Reason::NotApplicable).map(|score| {
+    let outcome = examined.score(&settings.weights).ok_or(Reason::NotApplicable).map(|score| {
         let passed = score >= settings.score_threshold;
         let shown: Vec<String> =
             Part::ALL.iter().filter_map(|p| Some(format!("{} {:.2}", p.name(), of(p)?))).collect();
         let said = format!("{score:.1} of 100 from {}", shown.join(", "));
-        Measured { value: Value::Score(score), passed, findings: whole(passed, said, score / 100.0) }
+        Measured {
+            value: Value::Score(score),
+            passed,
+            findings: whole(passed, said, score / 100.0).into_iter().collect(),
+        }
     });
-    let shape = shape::shape(&read.plan);
+    let shape = shape::shape(&examined.plan);
     let count = |key, n: usize| Detail { key, value: Plain::Count(n as u64) };
     let details = vec![
         Detail { key: "plan.score.measured", value: Plain::Texts(measured) },
-        Detail { key: "plan.score.reference", value: Plain::Flag(read.reference.is_some()) },
+        Detail { key: "plan.score.reference", value: Plain::Flag(examined.reference.is_some()) },
         count("plan.steps", shape.steps),
         count("plan.hops", shape.hops),
         count("plan.width", shape.width),
@@ -263,13 +249,13 @@ fn rating(view: &View<'_>, beside: Option<&Comparison>) -> Measurement {
         beside.f1
     );
     let value = Value::Label(beside.rating.as_str());
-    let measured = Measured { value, passed, findings: whole(passed, said, beside.f1) };
+    let measured = Measured { value, passed, findings: whole(passed, said, beside.f1).into_iter().collect() };
     let details = vec![Detail { key: "plan.rating.f1", value: Plain::Number(beside.f1) }];
     Measurement { details, ..one(view, RATING, Ok(measured), Cow::Borrowed(RULES)) }
 }
 
 /// A finding about the plan as a whole, where it failed.
-fn whole(passed: bool, rationale: String, value: f64) -> Vec<Finding> {
+fn whole(passed: bool, rationale: String, value: f64) -> Option<Finding> {
     let score = 1.0 + 4.0 * value;
     let finding = Finding {
         rationale,
@@ -281,7 +267,7 @@ fn whole(passed: bool, rationale: String, value: f64) -> Vec<Finding> {
         origin: None,
         fact: false,
     };
-    if passed { Vec::new() } else { vec![finding] }
+    (!passed).then_some(finding)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! | [`reference`] | step matching, F1 and the seven tiers |
 //! | [`tools`] | what is known of the tools |
 //! | [`judged`] | metrics that a judge answers: questions, and what answers mean |
+//! | [`examine`] | all of that for one plan |
 //! | [`learn`], [`rank`] | weights from plans in order |
 //! | [`improve`], [`lineage`] | the evaluator and optimizer loop, and statistics of its results |
 //! | [`execution`] | which planned step each call of a run carried out |
@@ -20,6 +21,7 @@
 pub mod assignment;
 pub mod call;
 pub mod compare;
+pub mod examine;
 pub mod execution;
 pub mod improve;
 pub mod judged;

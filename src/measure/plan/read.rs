@@ -57,6 +57,20 @@ pub fn read(text: &str) -> Plan {
     nested(text, MAX_NESTED)
 }
 
+/// The query that stands beside a plan in its file: `{"query": ..., "plan": ...}`, or a line
+/// `# Query: ...` before it.
+pub fn query_beside(text: &str) -> Option<String> {
+    let text = clip(text, MAX_BYTES);
+    let heading =
+        |line: &str| Some(line.trim().strip_prefix('#')?.trim().strip_prefix("Query:")?.trim().to_owned());
+    if let Some(query) = text.lines().take(MAX_BEGINNINGS).find_map(heading) {
+        return Some(query);
+    }
+    let whole = relaxed::read(text.get(text.find('{')?..)?)?.value;
+    let has_plan = STEPS.iter().any(|key| whole.get(key).is_some());
+    whole.get("query").and_then(Raw::text).filter(|_| has_plan).map(str::to_owned)
+}
+
 fn nested(text: &str, depth: usize) -> Plan {
     let text = clip(text, MAX_BYTES).trim_start_matches('\u{feff}').trim();
     let candidates = text

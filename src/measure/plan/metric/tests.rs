@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::measure::testing::Script;
-use crate::measure::{Memo, Settings, Usage};
+use crate::measure::{Memo, Opinion, Settings, Usage};
 use crate::recognise::{Scene, Text};
 use serde_json::{Value as Json, json};
 

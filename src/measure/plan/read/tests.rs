@@ -65,6 +65,9 @@ fn lists_with_fields_and_names_are_read() {
     let plan = read(text);
     assert_eq!(faults(&plan), [(None, Fault::Surrounded)]);
     assert!(plan.structured);
+    assert_eq!(query_beside(text), Some("q".to_owned()));
+    assert_eq!(query_beside("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
+    assert_eq!(query_beside(LISTING_1), None);
     assert_eq!(depends(&plan), [&[][..], &[1]]);
     assert_eq!(plan.steps[1].instruction(), r#"visit("Read (1)")"#);
 }

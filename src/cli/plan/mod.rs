@@ -1,0 +1,77 @@
+//! `plan`: plans in files, checked, scored, improved; weights learnt from plans in order.
+//!
+//! In: plans in any form that is read, tools and references, and a judge where one is named. Out:
+//! tables or JSON. Everything is worked out in [`crate::measure::plan`]; here files are read and
+//! results printed.
+
+mod files;
+mod learn;
+mod look;
+mod show;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Failure;
+
+pub(super) const LONG: &str = "\
+Check, score and improve plans that are in files.
+
+A plan is an object of numbered steps, each with a call of a tool and the steps that it depends on:
+
+  {\"1\": {\"step\": \"T2S([], 'Fetch ids of long calls')\", \"depends_on\": []},
+   \"2\": {\"step\": \"RAG((1), 'Why did they take so long?')\", \"depends_on\": [1]}}
+
+Lists of steps with tool, prompt and depends_on are read as well, and so are todo lists and numbered
+prose, of which less can be said. A file may hold {\"query\": ..., \"plan\": ...}; '-' is standard input.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict plan check plan.json --tools config/tools/contact-centre.yaml
+  otel-verdict plan score plan.json --reference best.json --output json
+  otel-verdict plan learn-weights ordered.jsonl
+  otel-verdict plan stats lineages/*.json
+
+Exit codes:
+  0  done
+  1  'check' found something wrong
+  2  unreadable input, wrong configuration or usage";
+
+#[derive(Args, Debug)]
+pub(super) struct Plan {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Say what is wrong with a plan, and how it is laid out
+    #[command(long_about = look::CHECK)]
+    Check(look::Look),
+    /// Measure a plan: seven metrics, a score, and a rating beside a reference
+    #[command(long_about = look::SCORE)]
+    Score(look::Score),
+    /// Fit the score's weights to plans that people have put in order
+    #[command(long_about = learn::LONG)]
+    LearnWeights(learn::Learn),
+    /// Count what lineages of improved plans have in common
+    #[command(long_about = learn::STATS)]
+    Stats(learn::Stats),
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// One JSON object
+    Json,
+}
+
+pub(super) fn plan(args: &Plan) -> Result<(), Failure> {
+    match &args.what {
+        What::Check(args) => look::check(args),
+        What::Score(args) => look::score(args),
+        What::LearnWeights(args) => learn::learn(args),
+        What::Stats(args) => learn::stats(args),
+    }
+}

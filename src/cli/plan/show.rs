@@ -1,0 +1,91 @@
+//! What is known of a plan, printed.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{Failure, put};
+use super::Output;
+use crate::measure::plan::examine::Examined;
+use crate::measure::plan::part::{Part, Weights};
+use crate::measure::plan::reference::Comparison;
+use crate::measure::plan::shape;
+
+/// Prints the plan's issues and layout; with `scored` its metrics as well.
+pub(super) fn plan(
+    examined: &Examined,
+    weights: &Weights,
+    output: Output,
+    scored: bool,
+) -> Result<(), Failure> {
+    let text = match output {
+        Output::Json => format!("{:#}\n", object(examined, weights)),
+        Output::Table => table(examined, weights, scored),
+    };
+    put(text.as_bytes())
+}
+
+fn object(examined: &Examined, weights: &Weights) -> Value {
+    let metrics: Map<String, Value> =
+        Part::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
+    let issues: Vec<Value> = examined
+        .issues
+        .iter()
+        .map(|i| json!({ "step": i.step, "metric": Part::of(i.fault).map(Part::name), "said": i.said }))
+        .collect();
+    json!({
+        "shape": shape::shape(&examined.plan),
+        "structured": examined.plan.structured,
+        "rejected": shape::rejected(&examined.plan),
+        "issues": issues,
+        "metrics": metrics,
+        "score": examined.score(weights),
+        "weights": weights,
+        "with_reference": examined.reference.is_some(),
+        "comparison": examined.beside,
+        "plan": examined.plan.to_json(),
+    })
+}
+
+fn table(examined: &Examined, weights: &Weights, scored: bool) -> String {
+    let shape = shape::shape(&examined.plan);
+    let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
+    if shape::rejected(&examined.plan) {
+        out.push_str("rejected: it cannot be carried out\n");
+    } else if !examined.plan.structured {
+        out.push_str("a list without tools or dependencies: format and wiring are not measured\n");
+    }
+    for issue in &examined.issues {
+        let counts = Part::of(issue.fault).map_or("noted", Part::name);
+        out.push_str(&format!("  {issue} [{counts}]\n"));
+    }
+    if scored {
+        metrics(&mut out, examined, weights);
+        if let Some(beside) = &examined.beside {
+            rating(&mut out, beside);
+        }
+    }
+    out
+}
+
+fn metrics(out: &mut String, examined: &Examined, weights: &Weights) {
+    for (part, weight) in Part::ALL.iter().zip(weights.to_array()) {
+        let value = examined.value(*part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
+        out.push_str(&format!("{:<26} {value:>12}  of weight {weight:.1}\n", part.name()));
+    }
+    let score = examined.score(weights).map_or("not measured".to_owned(), |s| format!("{s:.1}"));
+    out.push_str(&format!("{:<26} {score:>12}\n", "score"));
+}
+
+fn rating(out: &mut String, beside: &Comparison) {
+    out.push_str(&format!("{:<26} {:>12}\n", "rating", beside.rating.as_str().replace('_', " ")));
+    let shares = [
+        ("precision", beside.precision),
+        ("recall", beside.recall),
+        ("F1", beside.f1),
+        ("steps of right format", beside.format),
+        ("right dependencies", beside.dependencies),
+        ("right placeholders", beside.placeholders),
+    ];
+    for (name, share) in shares {
+        out.push_str(&format!("  {name:<24} {share:>12.3}\n"));
+    }
+}
