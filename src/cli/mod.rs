@@ -4,9 +4,11 @@
 //! error. Exit codes are the same everywhere: 0 done, 1 it did not go well (or `--fail-on` was
 //! met), 2 wrong usage, wrong configuration or unreadable input.
 
+mod compare;
 mod demo;
 mod eval;
 mod input;
+mod judge;
 mod plan;
 mod replay;
 mod report;
@@ -72,6 +74,10 @@ enum Command {
     /// Hold the verdicts against what people found
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
     Score(score::Score),
+
+    /// Compare two or three answers to one query, with a judge
+    #[command(long_about = compare::LONG, after_long_help = compare::EXAMPLES)]
+    Compare(compare::Compare),
 
     /// Check, score and improve plans that are in files
     #[command(long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
@@ -173,6 +179,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),
         Command::Score(args) => score::score(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),

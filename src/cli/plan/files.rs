@@ -35,7 +35,7 @@ impl Given {
 }
 
 /// The text of a file; `-` is standard input.
-pub(super) fn text(path: &Path) -> Result<String, Failure> {
+pub(in crate::cli) fn text(path: &Path) -> Result<String, Failure> {
     let fault = |e: std::io::Error| Failure::Usage(format!("{}: {e}", path.display()));
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::Failure;
+use super::super::judge::Bench;
+use super::super::{Failure, tell};
 use super::files::{self, Given};
 use super::{Output, show};
+use crate::config::Config;
+use crate::measure::Reason;
 use crate::measure::plan::examine::Examined;
+use crate::measure::plan::judged::{self, ASKED};
 use crate::measure::plan::part::Part;
 use crate::measure::plan::tools::Toolbox;
 
@@ -24,8 +28,8 @@ Measure a plan: seven metrics from 0 to 1, and a score from 0 to 100.
 
 Effectiveness (tool-prompt alignment, format, step executability, query adherence) makes 70 points of
 the score, efficiency (dependencies, redundancy, tool-usage completeness) 30. What is not measured
-gives its weight to the rest of its group, and is named. With a reference the plan is also rated, by
-how many of its steps match.";
+gives its weight to the rest of its group, and is named. Alignment and adherence are a judge's to tell:
+name one with --judge. With a reference the plan is also rated, by how many of its steps match.";
 
 #[derive(Args, Debug)]
 pub(super) struct Look {
@@ -48,27 +52,49 @@ pub(super) struct Score {
     /// What the plan is to answer, where its file does not say
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
+    /// Who is asked what rules cannot tell, by its name under 'judges' of the configuration
+    #[arg(long, value_name = "NAME")]
+    judge: Option<String>,
 }
 
-fn examined(args: &Look, query: Option<&str>) -> Result<(Examined, crate::config::Config), Failure> {
+/// The plan as rules see it, the query that it is to answer, and the configuration.
+fn examined(args: &Look, query: Option<&str>) -> Result<(Examined, Option<String>, Config), Failure> {
     let config = args.given.load()?;
     let (plan, beside) = files::plan(&args.file)?;
+    let query = query.map(str::to_owned).or(beside);
     let settings = &config.verdict.metrics.plan;
     let reference = match &args.reference {
         Some(path) => Some(files::reference(path)?),
-        None => query.or(beside.as_deref()).and_then(|query| settings.reference(query)),
+        None => query.as_deref().and_then(|query| settings.reference(query)),
     };
-    Ok((Examined::new(plan, Toolbox::new(&settings.tools), reference), config))
+    Ok((Examined::new(plan, Toolbox::new(&settings.tools), reference), query, config))
 }
 
 pub(super) fn check(args: &Look) -> Result<(), Failure> {
-    let (examined, config) = examined(args, None)?;
+    let (examined, _, config) = examined(args, None)?;
     show::plan(&examined, &config.verdict.metrics.plan.weights, args.output, false)?;
     let wrong = examined.issues.iter().any(|i| Part::of(i.fault).is_some());
     if wrong { Err(Failure::Met) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
-    let (examined, config) = examined(&args.look, args.query.as_deref())?;
+    let (mut examined, query, config) = examined(&args.look, args.query.as_deref())?;
+    if let Some(judge) = args.judge.as_ref().filter(|_| !examined.is_settled()) {
+        ask(&mut examined, &super::query(None, query)?, &Bench::new(&config, judge)?);
+    }
     show::plan(&examined, &config.verdict.metrics.plan.weights, args.look.output, true)
+}
+
+/// Asks the judge; a question without an answer leaves its metric unmeasured, and is told.
+fn ask(examined: &mut Examined, query: &str, bench: &Bench) {
+    for answer in bench.ask("plan.score", judged::questions(query, examined)) {
+        let Some(part) = ASKED.into_iter().find(|part| part.metric() == answer.key) else { continue };
+        let said = answer
+            .opinions
+            .and_then(|opinions| judged::middle(part, &examined.plan, &opinions).ok_or(Reason::JudgeError));
+        match said {
+            Ok((judged, _)) => drop(examined.take(part, &judged)),
+            Err(why) => tell(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
+        }
+    }
 }

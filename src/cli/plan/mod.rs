@@ -4,7 +4,8 @@
 //! tables or JSON. Everything is worked out in [`crate::measure::plan`]; here files are read and
 //! results printed.
 
-mod files;
+pub(super) mod files;
+mod improve;
 mod learn;
 mod look;
 mod show;
@@ -28,6 +29,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict plan check plan.json --tools config/tools/contact-centre.yaml
   otel-verdict plan score plan.json --reference best.json --output json
+  otel-verdict plan score plan.json --query 'Why do calls take long?' --judge main -c judges.yaml
+  otel-verdict plan improve plan.json --judge main -c judges.yaml --lineage lineage.json
   otel-verdict plan learn-weights ordered.jsonl
   otel-verdict plan stats lineages/*.json
 
@@ -50,6 +53,9 @@ enum What {
     /// Measure a plan: seven metrics, a score, and a rating beside a reference
     #[command(long_about = look::SCORE)]
     Score(look::Score),
+    /// Improve a plan with a judge, step by step
+    #[command(long_about = improve::LONG)]
+    Improve(improve::Loop),
     /// Fit the score's weights to plans that people have put in order
     #[command(long_about = learn::LONG)]
     LearnWeights(learn::Learn),
@@ -59,7 +65,7 @@ enum What {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-enum Output {
+pub(super) enum Output {
     /// For people
     #[default]
     Table,
@@ -71,7 +77,14 @@ pub(super) fn plan(args: &Plan) -> Result<(), Failure> {
     match &args.what {
         What::Check(args) => look::check(args),
         What::Score(args) => look::score(args),
+        What::Improve(args) => improve::improve(args),
         What::LearnWeights(args) => learn::learn(args),
         What::Stats(args) => learn::stats(args),
     }
+}
+
+/// What the plan is to answer: as given, else as its file says.
+fn query(given: Option<&String>, beside: Option<String>) -> Result<String, Failure> {
+    let query = given.cloned().or(beside).filter(|q| !q.trim().is_empty());
+    query.ok_or_else(|| Failure::Usage("what is the plan to answer? Give it with --query".to_owned()))
 }

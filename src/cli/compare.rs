@@ -1,0 +1,85 @@
+//! `compare`: two or three answers to one query, judged beside each other.
+//!
+//! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
+//! table 34 ([`crate::measure::plan::compare`]).
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::judge::Bench;
+use super::plan::{Output, files};
+use super::{ConfigFiles, Failure, put};
+use crate::measure::plan::compare::{self, Compared, NAMES};
+
+pub(super) const LONG: &str = "\
+Compare two or three answers to one query.
+
+A judge scores each for validity and consistency (0 or 1), completeness and freedom from redundancy (1
+to 7). The decision follows from the scores: answers that are refusals, errors or beside the query are
+out; the others are compared by completeness, then redundancy; equals share the place. With none left
+it is 'Neither', with three equals 'All'. Right figures are not checked: there is nothing to check them
+against.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict compare --query 'How many calls were escalated?' r1.txt r2.txt --judge main -c judges.yaml
+  otel-verdict compare --query \"$QUERY\" without.txt best.txt with.txt --judge main -c judges.yaml -o json
+
+Exit codes:
+  0  compared
+  1  the judge did not answer
+  2  unreadable input, wrong configuration or usage";
+
+#[derive(Args, Debug)]
+pub(super) struct Compare {
+    /// What was asked
+    #[arg(long, value_name = "TEXT")]
+    query: String,
+    /// Files of answers, R1 to R3; '-' is standard input
+    #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
+    answers: Vec<PathBuf>,
+    /// Who is asked, by its name under 'judges' of the configuration
+    #[arg(long, value_name = "NAME")]
+    judge: String,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
+    let config = args.config.load()?;
+    let answers: Vec<String> = args.answers.iter().map(|path| files::text(path)).collect::<Result<_, _>>()?;
+    let question = compare::question(&args.query, &answers)
+        .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
+    let bench = Bench::new(&config, &args.judge)?;
+    let answer = bench.ask("compare", vec![question]).pop();
+    let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
+    let opinions =
+        opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
+    let compared = opinions
+        .first()
+        .and_then(|opinion| compare::read(answers.len(), &opinion.value))
+        .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
+    let text = match args.output {
+        Output::Json => {
+            serde_json::to_string_pretty(&compared).map_err(|e| Failure::Run(e.to_string()))? + "\n"
+        }
+        Output::Table => table(&compared),
+    };
+    put(text.as_bytes())
+}
+
+fn table(compared: &Compared) -> String {
+    let mut out = String::from("    validity  consistency  completeness  redundancy\n");
+    for (name, s) in NAMES.iter().zip(&compared.scores) {
+        out.push_str(&format!(
+            "{name}  {:>8}  {:>11}  {:>12}  {:>10}\n",
+            s.validity, s.consistency, s.completeness, s.redundancy
+        ));
+    }
+    out.push_str(&format!("{}\n{}\n", compared.decision, compared.rationale));
+    out
+}

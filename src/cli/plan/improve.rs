@@ -1,0 +1,85 @@
+//! `plan improve`: the evaluator and optimizer loop with a judge.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::judge::Bench;
+use super::super::{Failure, put, tell};
+use super::Output;
+use super::files::{self, Given};
+use crate::measure::plan::improve::{Improve, MAX_PASSES};
+use crate::measure::plan::tools::Toolbox;
+use crate::measure::{Answer, Reason};
+
+pub(super) const LONG: &str = "\
+Improve a plan with a judge, step by step, without carrying it out.
+
+Each pass visits each step once. The judge tags what is wrong with it (incorrect prompt, complex prompt,
+incorrect tool, repeated detail, multi-tool prompt, or no change), then rewrites the plan accordingly.
+The loop ends when a pass changes nothing, after the last pass, or when a plan comes that was there
+before. What is printed is the last plan, or with -o json its lineage: every distinct plan, and why it
+came.";
+
+#[derive(Args, Debug)]
+pub(super) struct Loop {
+    /// The plan; '-' is standard input
+    file: PathBuf,
+    /// What the plan is to answer, where its file does not say
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+    /// Who is asked, by its name under 'judges' of the configuration
+    #[arg(long, value_name = "NAME")]
+    judge: String,
+    /// Passes over all steps at most
+    #[arg(long, value_name = "N", default_value_t = MAX_PASSES)]
+    max_passes: usize,
+    /// Write the lineage here
+    #[arg(long, value_name = "FILE")]
+    lineage: Option<PathBuf>,
+    /// What to print: the last plan, or the lineage as JSON
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    given: Given,
+}
+
+pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
+    let config = args.given.load()?;
+    let (plan, beside) = files::plan(&args.file)?;
+    if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {
+        return Err(Failure::Usage(format!("{}: {issue}", args.file.display())));
+    }
+    let query = super::query(args.query.as_ref(), beside)?;
+    let bench = Bench::new(&config, &args.judge)?;
+    let tools = Toolbox::new(&config.verdict.metrics.plan.tools);
+    let mut improve = Improve::new(&query, plan, tools, args.max_passes);
+    while let Some(question) = improve.question() {
+        let answer = bench.ask("plan.improve", vec![question]).pop();
+        improve.answer(only(answer));
+    }
+    let text = improve.plan().to_text();
+    let lineage = improve.finish();
+    tell(&format!(
+        "{} distinct plans in {} passes; {:?}; {} questions not answered, {} answers that were no plan",
+        lineage.revisions.len(),
+        lineage.passes,
+        lineage.end,
+        lineage.unanswered,
+        lineage.invalid
+    ));
+    let json = serde_json::to_string_pretty(&lineage).map_err(|e| Failure::Run(e.to_string()))? + "\n";
+    if let Some(path) = &args.lineage {
+        std::fs::write(path, &json).map_err(|e| Failure::Run(format!("{}: {e}", path.display())))?;
+    }
+    match args.output {
+        Output::Json => put(json.as_bytes()),
+        Output::Table => put(format!("{text}\n").as_bytes()),
+    }
+}
+
+/// The first opinion: the loop follows one judge.
+fn only(answer: Option<Answer>) -> Result<serde_json::Value, Reason> {
+    let opinions = answer.map_or(Err(Reason::JudgeError), |a| a.opinions)?;
+    opinions.into_iter().next().map(|o| o.value).ok_or(Reason::JudgeError)
+}
