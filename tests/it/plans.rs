@@ -1,5 +1,6 @@
 //! `plan` by what it prints and how it exits, on the plans of paper 004.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -96,4 +97,155 @@ fn weights_are_learnt_from_metrics_and_from_plans() {
     assert_eq!(run(&["validate", "--config", &config]).status.code(), Some(0), "{}", out(&table));
     let nothing = file(&folder, "nothing.jsonl", "{\"plans\": []}\n");
     assert_eq!(run(&["plan", "learn-weights", &nothing]).status.code(), Some(2));
+}
+
+const QUERY: &str = "What are customers most unhappy about in refund-related calls longer than 30 minutes?";
+const REFUND: &str = r#"{
+1: {"step": T2S([], "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes."), "depends_on": []},
+2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
+}"#;
+
+/// What the model says, by the form that is asked for. Step 2 alone is found wanting, once.
+fn said(form: &str, prompt: &str) -> Value {
+    let ask = |tool: &str| json!({ "tool": tool, "inputs": [1], "prompt": "What are customers most unhappy about?", "depends_on": [1] });
+    match form {
+        "plan_step_check" => {
+            let alone = prompt.contains("step 2: RAG") && !prompt.contains("Combine");
+            let tag = if alone { "MULTI_TOOL_PROMPT" } else { "NO_CHANGE" };
+            json!({ "findings": [{ "reason": "call drivers tell it too", "tag": tag }] })
+        }
+        "plan_revision" => json!({
+            "change_0": "asks T2S the same",
+            "change_1": "puts both together",
+            "steps": [
+                { "tool": "T2S", "inputs": [], "prompt": "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.", "depends_on": [] },
+                ask("RAG"),
+                ask("T2S"),
+                { "tool": "LLM", "inputs": [], "prompt": "Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)", "depends_on": [2, 3] },
+            ],
+        }),
+        "plan_steps" => json!({ "rationale": "fine", "wrong": [] }),
+        "plan_adherence" => json!({ "rationale": "one source of two", "score": 1 }),
+        "compared_responses" => json!({
+            "rationale": "the second is beside the point",
+            "R1": { "validity": 1, "consistency": 1, "completeness": 6, "redundancy": 7 },
+            "R2": { "validity": 1, "consistency": 0, "completeness": 7, "redundancy": 7 },
+            "R3": { "validity": 1, "consistency": 1, "completeness": 6, "redundancy": 7 },
+        }),
+        other => panic!("asked for {other}"),
+    }
+}
+
+/// A model on loopback that answers chat completions one at a time; ends with the test process.
+fn model() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut length, mut line) = (0, String::new());
+            while stream.read_line(&mut line).unwrap() > 2 {
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let asked: Value = serde_json::from_slice(&body).unwrap();
+            let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
+            let prompt = asked["messages"][1]["content"].as_str().unwrap();
+            let content = said(form, prompt).to_string();
+            let answer = json!({ "choices": [{ "message": { "role": "assistant", "content": content }, "finish_reason": "stop" }], "usage": { "prompt_tokens": 1, "completion_tokens": 1 } }).to_string();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                answer.len()
+            );
+            stream.get_mut().write_all(format!("{head}{answer}").as_bytes()).unwrap();
+        }
+    });
+    format!("http://{address}/v1")
+}
+
+/// Configurations that ask the model and record, and that replay what was recorded.
+fn asking_and_replaying(folder: &tempfile::TempDir) -> (String, String) {
+    let record = folder.path().join("answers.jsonl");
+    let record = record.to_str().unwrap();
+    let asking = json!({ "judges": { "main": { "endpoint": model(), "model": "m", "record": record } } });
+    let replaying = json!({ "judges": { "main": { "replay": record } } });
+    (file(folder, "asking.yaml", &asking.to_string()), file(folder, "replaying.yaml", &replaying.to_string()))
+}
+
+#[test]
+fn a_plan_is_improved_and_its_lineage_can_be_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = file(&folder, "plan.txt", &format!("# Query: {QUERY}\n{REFUND}"));
+    let (asking, replaying) = asking_and_replaying(&folder);
+    let lineage = folder.path().join("lineage.json");
+    let lineage = lineage.to_str().unwrap();
+    let args = ["plan", "improve", &plan, "--judge", "main", "--tools", &triad(), "--lineage", lineage, "-c"];
+    let asked = run(&[&args[..], &[&asking]].concat());
+    assert_eq!(asked.status.code(), Some(0), "{}", String::from_utf8_lossy(&asked.stderr));
+    let better = file(&folder, "better.json", out(&asked));
+    let checked = run(&["plan", "check", &better, "--tools", &triad()]);
+    assert!(out(&checked).starts_with("4 steps, 2 hops, 2 wide\n"), "{}", out(&checked));
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(lineage).unwrap()).unwrap();
+    assert_eq!((&written["end"], &written["revisions_per_pass"]), (&json!("unchanged"), &json!([1, 0])));
+    assert_eq!(written["revisions"][0]["shape"]["hops"], 1);
+    assert_eq!(written["revisions"][1]["tags"][0]["tag"], "MULTI_TOOL_PROMPT");
+    let replayed = run(&[&args[..], &[&replaying]].concat());
+    assert_eq!(out(&replayed), out(&asked), "{}", String::from_utf8_lossy(&replayed.stderr));
+    let stats = run(&["plan", "stats", lineage, lineage]);
+    let stats: Value = serde_json::from_str(out(&stats)).unwrap();
+    assert_eq!((&stats["lineages"], &stats["hops"]), (&json!(2), &json!({ "2": 2 })));
+}
+
+#[test]
+fn a_score_with_a_judge_rests_on_all_but_what_needs_a_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = file(&folder, "plan.txt", REFUND);
+    let (asking, _) = asking_and_replaying(&folder);
+    let args = ["plan", "score", &plan, "--judge", "main", "-c", &asking, "-o", "json"];
+    assert_eq!(run(&args).status.code(), Some(2), "which query?");
+    let output = run(&[&args[..], &["--query", QUERY]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!(found["metrics"]["query_adherence"], 0.5);
+    assert_eq!(found["metrics"]["tool_usage_completeness"], Value::Null);
+    assert_eq!(found["score"], json!(20.0 + 20.0 + 15.0 + 7.5 + 30.0));
+    let unknown = run(&["plan", "score", &plan, "--judge", "other", "--query", QUERY, "-c", &asking]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there are main"));
+}
+
+#[test]
+fn answers_are_compared_by_the_tables_rule_and_a_silent_judge_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = ["Waiting.", "The weather.", "Waiting times."]
+        .map(|text| file(&folder, &format!("{}.txt", text.len()), text));
+    let (asking, replaying) = asking_and_replaying(&folder);
+    let mut args = vec!["compare", "--query", QUERY, "--judge", "main"];
+    args.extend(answers.iter().map(String::as_str));
+    let output = run(&[&args[..], &["-c", &asking, "-o", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let compared: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!(compared["decision"], "R1,R3");
+    assert_eq!(
+        compared["scores"][1],
+        json!({ "validity": 1, "consistency": 0, "completeness": 1, "redundancy": 7 })
+    );
+    let other = run(&[
+        "compare",
+        "--query",
+        "Another?",
+        &answers[0],
+        &answers[1],
+        "--judge",
+        "main",
+        "-c",
+        &replaying,
+    ]);
+    assert_eq!(other.status.code(), Some(1), "nothing was recorded for it");
 }
