@@ -15,6 +15,12 @@ use crate::trace::{Attached, ById, Span, TraceId};
 
 mod config;
 mod open;
+fn as_if_closed(trace: TraceId, open: &Open) -> Closing {
+    let (spans, logs) = (open.spans.clone(), open.logs.clone());
+    let (_, reason) = open.deadline();
+    Closing { trace, spans, logs, reason, incomplete: open.incomplete(), before: None }
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -240,11 +246,19 @@ impl Assembler {
         fresh
             .map(|(&trace, open)| {
                 open.looked_at = open.spans.len();
-                let (spans, logs) = (open.spans.clone(), open.logs.clone());
-                let (_, reason) = open.deadline();
-                Closing { trace, spans, logs, reason, incomplete: open.incomplete(), before: None }
+                as_if_closed(trace, open)
             })
             .collect()
+    }
+
+    /// An open trace as if it closed now. It stays open.
+    pub fn glimpse(&self, trace: TraceId) -> Option<Closing> {
+        self.open.get(&trace).map(|open| as_if_closed(trace, open))
+    }
+
+    /// Spans of an open trace so far.
+    pub fn spans_of(&self, trace: TraceId) -> usize {
+        self.open.get(&trace).map_or(0, |open| open.spans.len())
     }
 
     /// What was kept of a closed trace.

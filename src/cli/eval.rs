@@ -134,7 +134,8 @@ pub(super) fn each(
 ) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation = Evaluation::new(config, nanos).map_err(Failure::Usage)?;
+    let mut evaluation =
+        Evaluation::new(config, nanos).map_err(|why| Failure::Usage(format!("verdict.{why}")))?;
     read_all(origins, &mut evaluation)?;
     let progress = Progress::new(evaluation.traces() as u64, "judging");
     evaluation.finish(|evaluated| {

@@ -10,6 +10,7 @@ mod eval;
 mod input;
 mod judge;
 mod plan;
+mod path;
 mod replay;
 mod report;
 mod run;
@@ -90,6 +91,10 @@ enum Command {
     /// Show everything in one process, on shipped traces
     #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
     Demo,
+
+    /// Hold the calls of agents against the paths that their task allows
+    #[command(subcommand, long_about = path::LONG, after_long_help = path::EXAMPLES)]
+    Path(path::PathCommand),
 
     /// Check a configuration and print everything that is wrong with it
     #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
@@ -183,6 +188,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),
+        Command::Path(command) => path::path(&command),
         Command::Validate(files) => settings::validate(&files),
         Command::PrintConfig(args) => settings::print(&args),
         Command::Completions { shell } => {

@@ -6,7 +6,7 @@ use super::node::{Mark, Step};
 
 /// One fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Issue {
+pub(crate) struct Issue {
     /// Where.
     pub at: Mark,
     /// The key, dotted.
@@ -35,7 +35,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    pub(super) fn new(files: &[String], mut issues: Vec<Issue>) -> Invalid {
+    pub(crate) fn new(files: &[String], mut issues: Vec<Issue>) -> Invalid {
         issues.sort_by(|a, b| (a.at, &a.key).cmp(&(b.at, &b.key)));
         issues.dedup();
         let lines = issues.iter().map(|issue| line(files, issue)).collect();
@@ -86,7 +86,7 @@ fn line(files: &[String], issue: &Issue) -> String {
 }
 
 /// A path as people write it: `exporters.otlp_grpc.endpoint`, `service.exporters[1]`.
-pub(super) fn dotted(path: &[Step]) -> String {
+pub(crate) fn dotted(path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
         match step {
@@ -103,7 +103,7 @@ pub(super) fn dotted(path: &[Step]) -> String {
 }
 
 /// The word among `known` that was probably meant, if any is near enough.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     // A hostile key of a megabyte must not cost a quadratic comparison.
     if word.len() > 64 {
         return None;

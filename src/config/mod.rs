@@ -29,8 +29,11 @@ mod verdict;
 mod tests;
 
 pub use issue::Invalid;
+pub(crate) use issue::{Issue, dotted, nearest};
 pub(crate) use load::read_bounded;
 pub use load::{Lookup, Source, check, from_sources, load};
+pub(crate) use node::{Mark, Node, Step, Value, parse_within};
+pub(crate) use read::{read, read_or_skip};
 pub use service::{Memory, Service};
 pub use units::{MemoryBudget, Period, Secret, Size};
 pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};

@@ -8,7 +8,7 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
 /// Where a value stands: file (index into the loader's list), line and column from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     pub file: usize,
     pub line: usize,
     pub column: usize,
@@ -16,7 +16,7 @@ pub(super) struct Mark {
 
 /// How a scalar was written, which decides whether it may be read as anything but text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Style {
+pub(crate) enum Style {
     /// Bare: may be a number, a truth value, or nothing at all.
     Plain,
     /// In quotes or a block: text.
@@ -27,40 +27,40 @@ pub(super) enum Style {
 
 /// A value and its place.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub value: Value,
     pub at: Mark,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Scalar(String, Style),
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Key {
+pub(crate) struct Key {
     pub text: String,
     pub at: Mark,
 }
 
 /// A fault in the text itself.
 #[derive(Debug, PartialEq)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     pub at: Mark,
     pub message: String,
 }
 
 /// One step from a node to a node in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Item(usize),
 }
 
 /// Where a scalar is, for a message about it.
-pub(super) struct Place<'p> {
+pub(crate) struct Place<'p> {
     pub at: Mark,
     pub path: &'p [Step],
 }
@@ -202,11 +202,16 @@ impl Node {
 }
 
 /// Reads one YAML document; an empty one is an empty map.
-pub(super) fn parse(file: usize, text: &str) -> Result<Node, Fault> {
+pub(crate) fn parse(file: usize, text: &str) -> Result<Node, Fault> {
+    parse_within(file, text, MAX_NODES)
+}
+
+/// As [`parse`], for texts that may hold more values than a configuration does.
+pub(crate) fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Fault> {
     // Comments would be buffered, up to a limit that a well commented file exceeds.
     let mut options = Options::default();
     options.set_emit_comments(false);
-    let mut builder = Builder { file, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
+    let mut builder = Builder { file, most, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|e| {
             let line = e.marker().line().max(1);
@@ -233,6 +238,7 @@ struct Open {
 
 struct Builder {
     file: usize,
+    most: usize,
     nodes: usize,
     anchors: Vec<(usize, Node)>,
     open: Vec<Open>,
@@ -280,7 +286,7 @@ impl Builder {
 
     fn put(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         self.nodes += 1;
-        if self.nodes > MAX_NODES {
+        if self.nodes > self.most {
             return Err(fault(node.at, "too many values"));
         }
         if anchor > 0 {

@@ -20,23 +20,38 @@ const MAX_ROUNDS: usize = 100;
 /// Reads `node` as a `T`; `prefix` is where the node stands in the whole configuration.
 ///
 /// `None` only where the section as a whole is not readable; the issues then say why.
-pub(super) fn read<T: de::DeserializeOwned>(
+pub(crate) fn read<T: de::DeserializeOwned>(
     node: &Node,
     prefix: &[Step],
     issues: &mut Vec<Issue>,
 ) -> Option<T> {
+    read_or_skip(node, prefix, false, issues)
+}
+
+/// As [`read`]; keys that `T` does not know are no fault where `skip` says so.
+pub(crate) fn read_or_skip<T: de::DeserializeOwned>(
+    node: &Node,
+    prefix: &[Step],
+    skip: bool,
+    issues: &mut Vec<Issue>,
+) -> Option<T> {
+    let note_unknown = |unknown: Vec<Unknown>, issues: &mut Vec<Issue>| {
+        if !skip {
+            note_unknown(unknown, prefix, issues);
+        }
+    };
     let mut node = node.clone();
     let mut pruned: Vec<Vec<Step>> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let mut notes = Notes { path: Vec::new(), unknown: Vec::new() };
         let error = match T::deserialize(Reader { node: &node, notes: &mut notes }) {
             Ok(value) => {
-                note_unknown(notes.unknown, prefix, issues);
+                note_unknown(notes.unknown, issues);
                 return Some(value);
             }
             Err(error) => error.placed(&node, &[]),
         };
-        note_unknown(notes.unknown, prefix, issues);
+        note_unknown(notes.unknown, issues);
         let (at, path) = error.place.unwrap_or((node.at, Vec::new()));
         // What is missing because it was taken out for its own fault is not a second fault.
         let consequence = matches!(&error.kind, Kind::Missing(key) if {

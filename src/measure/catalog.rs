@@ -25,6 +25,7 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
         Box::new(super::agent::tool_abuse::ToolAbuse),
         Box::new(super::agent::completeness::Completeness),
         Box::new(super::plan::metric::PlanRules),
+        Box::new(super::path::metric::Paths),
     ]
 }
 
@@ -34,9 +35,14 @@ pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
     all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
 }
 
-/// Names of [`rules`], as in attribute keys.
+/// Names of [`rules`], as in the configuration and, but for `path`, in attribute keys.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules().into_iter().map(|metric| metric.name())
+}
+
+/// Names of measurements that rules may make, and of the rules themselves.
+pub fn written() -> impl Iterator<Item = &'static str> {
+    names().chain(super::path::metric::NAMES)
 }
 
 /// Runs every rule over every span that may be judged.

@@ -306,6 +306,7 @@ pub mod error_text;
 pub mod instruction_following;
 pub mod latency;
 pub mod memo;
+pub mod path;
 pub mod pattern;
 pub mod plan;
 pub mod question;

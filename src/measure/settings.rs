@@ -207,6 +207,8 @@ pub struct Settings {
     pub completeness: Scored,
     /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
     pub plan: plan::Settings,
+    /// An agent's calls held against the paths that its task allows (0-1): `path.*`.
+    pub path: super::path::Settings,
 }
 
 impl Default for Settings {
@@ -225,6 +227,7 @@ impl Default for Settings {
             tool_abuse: Scored::default(),
             completeness: Scored::default(),
             plan: plan::Settings::default(),
+            path: super::path::Settings::default(),
         }
     }
 }
@@ -307,6 +310,7 @@ impl Settings {
             "latency" => self.latency.enabled,
             "tokens" => self.tokens.enabled,
             plan::metric::SCORE => self.plan.enabled,
+            "path" => self.path.is_on(),
             _ => self.scored(metric).is_some_and(|s| s.enabled),
         }
     }
@@ -384,6 +388,7 @@ impl Settings {
             }
         }
         out.extend(self.plan.problems().into_iter().map(|(key, why)| (format!("plan.{key}"), why)));
+        out.extend(self.path.problems().into_iter().map(|(key, message)| (format!("path.{key}"), message)));
         let limits = &self.latency;
         let of_kinds = limits.by_agent.values().flat_map(BTreeMap::values);
         for ms in limits.max_ms.values().chain(limits.by_model.values()).chain(of_kinds) {

@@ -13,7 +13,7 @@ use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{Recogniser, Scene};
 #[cfg(test)]
 use crate::trace::TraceId;
-use crate::trace::{Attached, Tree};
+use crate::trace::{Attached, SpanId, Tree};
 use crate::wire::logs::LogView;
 
 /// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
@@ -64,12 +64,17 @@ pub struct Judged {
 impl Engine {
     /// From the `verdict` section.
     ///
+    /// Reads the task files that it names.
+    ///
     /// # Errors
-    /// The user's additions to the map of conventions do not fit together; says where.
+    /// The user's additions to the map of conventions do not fit together, or a task file cannot be
+    /// used; says where.
     pub fn new(config: &Verdict, annotates: bool) -> Result<Engine, String> {
+        let mut settings = config.metrics.clone();
+        settings.path.loaded = super::tasks::read(&settings.path)?;
         Ok(Engine {
-            recogniser: Recogniser::new(&config.recognise).map_err(|e| e.to_string())?,
-            settings: config.metrics.clone(),
+            recogniser: Recogniser::new(&config.recognise).map_err(|e| format!("recognise: {e}"))?,
+            settings,
             policies: config.propagation.clone(),
             emission: config.emission(),
             annotates,
@@ -125,6 +130,25 @@ impl Engine {
             since = done;
         });
         Weighed { scene, rules, before: closing.before, reason: closing.reason }
+    }
+
+    /// Whether there are tasks whose paths calls are held against.
+    pub fn has_tasks(&self) -> bool {
+        !self.settings.path.loaded.tasks().is_empty()
+    }
+
+    /// The harmful calls of a trace as far as it has come: span, reason, and both in words.
+    pub fn harmful(&self, glimpse: Closing) -> Vec<(SpanId, &'static str, String)> {
+        let tree = Tree::new(glimpse.trace, glimpse.spans);
+        let scene = self.recogniser.scene(tree, &in_order(glimpse.logs), true);
+        let told = measure::path::metric::harmful_calls(&scene, &self.settings.path);
+        let of = |m: Measurement| {
+            let id = scene.tree.spans.get(m.at)?.id;
+            let measured = m.outcome.ok()?;
+            let measure::Value::Label(reason) = measured.value else { return None };
+            Some((id, reason, measured.findings.into_iter().next()?.rationale))
+        };
+        told.into_iter().filter_map(of).collect()
     }
 
     /// What questions to judges rest on.

@@ -18,7 +18,8 @@ pub(super) struct Meter {
 
 impl Meter {
     pub fn new(telemetry: Arc<Telemetry>) -> Meter {
-        let metrics = measure::catalog::names().map(|name| (name, telemetry.verdicts.metric(name))).collect();
+        let metrics =
+            measure::catalog::written().map(|name| (name, telemetry.verdicts.metric(name))).collect();
         Meter { telemetry, metrics }
     }
 
@@ -78,6 +79,10 @@ impl Meter {
         }
         self.telemetry.traces.closed(judged.note.reason);
         self.telemetry.traces.attributes_replaced.inc_by(existing as u64);
+    }
+
+    pub fn harmful_call(&self) {
+        self.telemetry.traces.harmful_calls.inc();
     }
 
     pub fn unjudged(&self) {

@@ -27,6 +27,7 @@ use crate::wire::metrics;
 use crate::wire::request::{self, Group, Interner};
 use crate::wire::write::{self, Item};
 
+mod alarm;
 mod asking;
 mod conclude;
 mod durable;
@@ -37,6 +38,7 @@ mod memory;
 mod meter;
 pub mod offline;
 mod select;
+mod tasks;
 pub mod service;
 mod shard;
 mod underway;

@@ -2,8 +2,8 @@
 
 use crate::config::Select;
 use crate::trace::{Envelope, Span};
-use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use crate::wire::{Attributes, Fields, Payload, Value};
+use crate::wire::stated::{inner, resource_attributes, stated};
+use crate::wire::{Fields, Payload};
 
 /// `service.name` of the resource that a span came under.
 pub fn service(envelope: &Envelope) -> Option<&str> {
@@ -19,11 +19,7 @@ pub fn selects(select: &Select, span: &Span) -> bool {
     };
     any(&select.service, service(&span.envelope))
         && any(&select.scope, scope(&span.envelope))
-        && select.attribute.iter().all(|(key, wanted)| {
-            Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
-                .chain(resource_attributes(&span.envelope))
-                .any(|(k, value)| k == key && text(&value).is_some_and(|v| matches(wanted, &v)))
-        })
+        && select.attribute.iter().all(|(key, wanted)| stated(span, key).any(|value| matches(wanted, &value)))
 }
 
 /// `*` at the end of an entry stands for any rest.
@@ -32,28 +28,6 @@ fn matches(entry: &str, value: &str) -> bool {
         Some(start) => value.starts_with(start),
         None => entry == value,
     }
-}
-
-fn text(value: &Value<'_>) -> Option<String> {
-    match value {
-        Value::Str(s) => Some((*s).to_owned()),
-        Value::Bool(b) => Some(b.to_string()),
-        Value::Int(i) => Some(i.to_string()),
-        Value::Double(d) => Some(d.to_string()),
-        _ => None,
-    }
-}
-
-/// The message in field 1 of the bytes around a span: `Resource`, or `InstrumentationScope`.
-fn inner(around: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Fields::new(around).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
-        (1, Payload::Bytes(b)) => Some(b),
-        _ => None,
-    })
-}
-
-fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, Value<'_>)> {
-    inner(&envelope.resource).flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))
 }
 
 /// The scope's name.
@@ -71,6 +45,7 @@ mod tests {
 
     use super::*;
     use crate::trace::{SpanId, Status};
+    use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
     use crate::wire::write::{self, Plain};
 
     fn span() -> Span {

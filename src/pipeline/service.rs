@@ -42,9 +42,9 @@ pub enum Error {
         /// What is wrong.
         source: StartError,
     },
-    /// `verdict.recognise`.
-    #[error("verdict.recognise: {0}")]
-    Recognise(String),
+    /// `verdict.recognise`, or a task file that `verdict.metrics.path.tasks` names.
+    #[error("verdict.{0}")]
+    Verdict(String),
     /// `storage.directory`.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
@@ -134,7 +134,7 @@ impl Service {
             journal.clone(),
             judges.clone(),
         )
-        .map_err(Error::Recognise)?;
+        .map_err(Error::Verdict)?;
         if let Some((journal, recovered)) = journal.as_ref().zip(recovered) {
             pipeline.take_up(journal, recovered).await;
         }
@@ -176,7 +176,8 @@ impl Service {
     /// now on are judged by the new settings, and those that open now close by them.
     ///
     /// # Errors
-    /// `verdict.recognise` does not fit together, or a judge cannot be used; nothing changes then.
+    /// `verdict.recognise` does not fit together, or a task file or a judge cannot be used; nothing
+    /// changes then.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
         let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = config.taking(new);
@@ -184,6 +185,7 @@ impl Service {
         let taking = self.take(&taken, judges.as_ref());
         self.telemetry.reloaded(taking.is_ok());
         *judges = taking?;
+        taking.map_err(Error::Verdict)?;
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
         *config = taken;
         Ok(reloaded)
@@ -191,7 +193,7 @@ impl Service {
 
     fn take(&self, taken: &Config, before: Option<&Judges>) -> Result<Option<Judges>, Error> {
         let judges = judges(taken, before, &self.telemetry)?;
-        self.pipeline.take(&taken.verdict, judges.clone()).map_err(Error::Recognise)?;
+        self.pipeline.take(&taken.verdict, judges.clone()).map_err(Error::Verdict)?;
         Ok(judges)
     }
 
@@ -280,7 +282,7 @@ fn open_journal(
 
 fn exporters(config: &Config) -> Result<Exporters, Error> {
     let recogniser =
-        Recogniser::new(&config.verdict.recognise).map_err(|e| Error::Recognise(e.to_string()))?;
+        Recogniser::new(&config.verdict.recognise).map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
     let look = Look {
         kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
         prefix: config.verdict.prefix.clone(),

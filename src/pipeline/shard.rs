@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
+use super::alarm::Alarm;
 use super::conclude::{Case, Leaving, Waiting, conclude, is_large, judge_to_keep, weight};
 use super::durable;
 use super::early::Early;
@@ -95,6 +96,7 @@ pub(super) struct Shard {
     underway: Underway,
     /// What is asked of traces that are open.
     early: Early,
+    alarm: Alarm,
     /// Records of the journal that hold open traces.
     kept: HashMap<TraceId, Vec<Seq>>,
     /// Judged traces on their way into the journal and to the exporters.
@@ -113,6 +115,7 @@ impl Shard {
             live,
             underway: Underway::default(),
             early: Early::default(),
+            alarm: Alarm::default(),
             kept: HashMap::new(),
             leaving: JoinSet::new(),
             gauged: (0, 0, 0),
@@ -127,7 +130,7 @@ impl Shard {
         tokio::pin!(timer);
         loop {
             let latest = Instant::now() + IDLE;
-            let next = [self.assembler.next_deadline(), self.early.next(&self.live)];
+            let next = [self.assembler.next_deadline(), self.early.next(&self.live), self.alarm.next()];
             let due = next.into_iter().flatten().fold(latest, Instant::min);
             if timer.deadline().into_std() != due {
                 timer.as_mut().reset(due.into());
@@ -148,6 +151,7 @@ impl Shard {
             }
             self.close_due().await;
             self.early.look(&mut self.assembler, &self.live, Instant::now());
+            self.alarm.look(&self.assembler, &self.live, &self.shared.meter, Instant::now());
             self.gauge();
             self.relieve().await;
             self.give_up_unused();
@@ -180,6 +184,7 @@ impl Shard {
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
+                    self.alarm.grown(group.trace, &self.live);
                     // What closes now is of the records up to this one, not of those behind it.
                     if kept.is_some() {
                         self.close_due().await;

@@ -168,6 +168,8 @@ declare! {
         "Verdict attributes that came in on a span and were taken off before ours were written";
     TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
         "Traces sent on unjudged: judging them went wrong, or shutdown left no time";
+    HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
+        "Harmful calls told while their trace was open, by the spans that had come";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Results of each metric: pass, fail or unmeasured";

@@ -15,6 +15,7 @@ pub mod logs;
 pub mod messages;
 pub mod metrics;
 pub mod request;
+pub mod stated;
 pub mod value;
 pub mod write;
 

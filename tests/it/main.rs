@@ -14,6 +14,7 @@ mod fuzz;
 mod order;
 mod overload;
 mod plans;
+mod paths;
 mod processes;
 mod purity;
 mod reload;

@@ -1,0 +1,48 @@
+//! `path check`: task files as text, and everything that is wrong with them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::{Failure, tell};
+
+pub(super) const LONG: &str = "\
+Check task files and print everything that is wrong with them.
+
+Every fault is printed at once, one a line, as FILE:LINE:COLUMN: KEY: WHAT. A task is refused for
+symbols or states that are not defined or stand twice, an edge under a state that it does not
+leave, two ways for one symbol out of one state, states that are never reached or lead nowhere, no
+golden path, and progress in a circle. Patterns that one call may fit both are warned of: the first
+wins.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict path check config/tasks/*.yaml
+  otel-verdict path check tasks.json && echo good
+
+Exit codes:
+  0  the tasks can be used
+  2  they cannot";
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Check {
+    /// Task files (YAML or JSON)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(super) fn check(args: &Check) -> Result<(), Failure> {
+    let loaded = super::tasks(&args.files)?;
+    for warning in &loaded.warnings {
+        tell(&format!("warning: {warning}"));
+    }
+    let automata = loaded.tasks.iter().map(|task| &task.automaton);
+    let states: usize = automata.clone().map(|a| a.states().len()).sum();
+    let golden = automata.map(|a| a.golden_paths()).fold(0, u64::saturating_add);
+    tell(&format!(
+        "{} tasks can be used: {states} states, {golden} golden paths, {} warnings",
+        loaded.tasks.len(),
+        loaded.warnings.len()
+    ));
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! DOT, for Graphviz: `dot -Tsvg`.
+
+use std::fmt::Write as _;
+
+use super::super::picture::Picture;
+use super::joined;
+
+/// The picture as DOT. The walk is green where it was allowed, red where it was not.
+pub(in super::super) fn dot(picture: &Picture) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut out, picture);
+    out
+}
+
+fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
+    writeln!(out, "digraph {} {{", quoted(&picture.title))?;
+    writeln!(
+        out,
+        "  rankdir=LR; node [shape=circle, fontname=\"sans-serif\"]; edge [fontname=\"sans-serif\"];"
+    )?;
+    writeln!(out, "  begin [shape=point]; begin -> s0;")?;
+    for (i, place) in picture.places.iter().enumerate() {
+        let shape = if place.is_final { "doublecircle" } else { "circle" };
+        let fill = match (place.ended, place.visited) {
+            (true, _) => ", style=filled, fillcolor=\"#b7e1c0\"",
+            (false, true) => ", style=filled, fillcolor=\"#e6f4ea\"",
+            (false, false) => "",
+        };
+        writeln!(out, "  s{i} [label={}, shape={shape}{fill}];", quoted(&place.name))?;
+        if !place.loops.is_empty() {
+            writeln!(
+                out,
+                "  s{i} -> s{i} [label={}, color=gray, fontcolor=gray];",
+                quoted(&joined(&place.loops))
+            )?;
+        }
+        for (harmful, color, style) in [(false, "#1a7f37", "solid"), (true, "#cf222e", "dashed")] {
+            let stays: Vec<String> =
+                place.stays.iter().filter(|(_, h)| *h == harmful).map(|(name, _)| name.clone()).collect();
+            if !stays.is_empty() {
+                writeln!(
+                    out,
+                    "  s{i} -> s{i} [label={}, color=\"{color}\", fontcolor=\"{color}\", style={style}];",
+                    quoted(&joined(&stays))
+                )?;
+            }
+        }
+    }
+    for way in &picture.ways {
+        let (label, look) = match way.walked.is_empty() {
+            true => (joined(&way.symbols), ""),
+            false => (joined(&way.walked), ", color=\"#1a7f37\", fontcolor=\"#1a7f37\", penwidth=2"),
+        };
+        writeln!(out, "  s{} -> s{} [label={}{look}];", way.from, way.to, quoted(&label))?;
+    }
+    writeln!(out, "}}")
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' | '\r' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,105 @@
+//! `path learn`: recorded runs that passed, as a draft of a task file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::{ConfigFiles, Failure, put, tell};
+use crate::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
+use crate::recognise::{Agent, Call, Scene};
+
+pub(super) const LONG: &str = "\
+Infer a task from recorded runs that passed, for a person to review.
+
+Judges the traces as 'eval' would and takes the runs of agents in those that pass. Calls become
+symbols with patterns that cover what was seen, functions that by their name only read become loops,
+and what remains becomes an automaton that accepts these runs and no other order. What to look at,
+such as calls that undo each other and the same write twice, goes to standard error.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict path learn recordings/ > draft.yaml
+  otel-verdict path learn --agent shop-agent --task refund good.jsonl > refund.yaml
+  otel-verdict path learn --all hand-picked/ > draft.yaml && otel-verdict path show draft.yaml > draft.svg
+
+Exit codes:
+  0  a draft was written
+  2  unreadable input, or no run to learn from";
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Learn {
+    /// Recorded traces: files and folders, as for 'eval'; '-' is standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The name of the task
+    #[arg(short, long, value_name = "NAME", default_value = "learnt")]
+    task: String,
+    /// Only runs of this agent; otherwise those of each trace's outermost one
+    #[arg(short, long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Take every trace, whether or not it passes
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+/// Runs, and who made them.
+#[derive(Default)]
+struct Runs {
+    calls: Vec<Vec<Observed>>,
+    agents: Vec<Option<String>>,
+    services: Vec<Option<String>>,
+    /// Traces that did not pass.
+    left_out: usize,
+}
+
+pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
+    let mut runs = Runs::default();
+    super::traces(&args.paths, &args.config, &mut |evaluated| {
+        let judged = &evaluated.judged;
+        match args.all || judged.note.passed == Some(true) {
+            true => runs.take(&judged.scene, args.agent.as_deref()),
+            false => runs.left_out += 1,
+        }
+    })?;
+    let same = |names: &[Option<String>]| match names {
+        [Some(first), rest @ ..] if rest.iter().all(|name| name.as_ref() == Some(first)) => {
+            Some(first.clone())
+        }
+        _ => None,
+    };
+    let whose = Whose { task: args.task.clone(), agent: same(&runs.agents), service: same(&runs.services) };
+    let Some(learnt) = infer(&runs.calls, &whose) else {
+        let why = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
+        return Err(Failure::Usage(why));
+    };
+    tell(&format!("learnt from {} runs; {} traces did not pass", runs.calls.len(), runs.left_out));
+    learnt.notes.iter().for_each(|note| tell(&format!("to review: {note}")));
+    put(learnt.yaml.as_bytes())
+}
+
+impl Runs {
+    fn take(&mut self, scene: &Scene, wanted: Option<&str>) {
+        let named = |agent: &&Agent| match wanted {
+            Some(name) => agent.name.as_deref() == Some(name),
+            None => agent.parent.is_none(),
+        };
+        for agent in scene.agents.iter().filter(named) {
+            let calls: Vec<Observed> =
+                agent.calls.iter().filter_map(|i| scene.calls.get(*i)).map(observed).collect();
+            if calls.is_empty() || self.calls.len() >= MAX_RUNS {
+                continue;
+            }
+            let service = scene.readings.get(agent.at).and_then(|r| r.service.as_ref());
+            self.calls.push(calls);
+            self.agents.push(agent.name.as_ref().map(ToString::to_string));
+            self.services.push(service.map(ToString::to_string));
+        }
+    }
+}
+
+fn observed(call: &Call) -> Observed {
+    let arguments = call.parsed.as_deref().and_then(|parsed| parsed.as_object().cloned());
+    Observed { name: call.name.to_string(), arguments, failed: call.failed }
+}

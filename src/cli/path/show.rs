@@ -1,0 +1,130 @@
+//! `path show`: a task's automaton as DOT or SVG, with a walk on it.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::super::{ConfigFiles, Failure, put, tell};
+use super::draw;
+use super::picture::Picture;
+use crate::measure::path::matching::calls_of;
+use crate::measure::path::trail::Trail;
+use crate::measure::path::{Move, Task, Token, Walk};
+use crate::recognise::Scene;
+
+pub(super) const LONG: &str = "\
+Draw a task's automaton, and what a run did on it.
+
+Final states have two rings, calls that change nothing are grey loops. With --walk or --trace the
+steps of a run are numbered: green where they were allowed, red where they were harmful. Of a trace,
+the first agent is drawn that the task matches.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict path show config/tasks/rover.yaml > rover.svg
+  otel-verdict path show --format dot config/tasks/rover.yaml | dot -Tpng > rover.png
+  otel-verdict path show config/tasks/refund.yaml --trace recording.jsonl > run.svg
+  otel-verdict path show tasks.json --task crud_1 --walk A,B,B > run.svg
+
+Exit codes:
+  0  drawn
+  2  a task or an input that cannot be used, or no run that the task is for";
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Show {
+    /// A task file (YAML or JSON)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Which task, where the file has several
+    #[arg(short, long, value_name = "NAME")]
+    task: Option<String>,
+    /// What to write
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Format,
+    /// A walk to draw on it: symbols, separated by commas
+    #[arg(short, long, value_name = "SYMBOLS", value_delimiter = ',', conflicts_with = "trace")]
+    walk: Option<Vec<String>>,
+    /// Recorded traces to draw a run of: files and folders as for 'eval'
+    #[arg(long, value_name = "PATH")]
+    trace: Vec<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default)]
+enum Format {
+    /// A drawing
+    #[default]
+    Svg,
+    /// For Graphviz
+    Dot,
+}
+
+pub(super) fn show(args: &Show) -> Result<(), Failure> {
+    let loaded = super::tasks(std::slice::from_ref(&args.file))?;
+    let task = chosen(&loaded.tasks, args.task.as_deref())?;
+    let walk = match (&args.walk, args.trace.is_empty()) {
+        (Some(symbols), _) => Some(of_symbols(task, symbols)),
+        (None, false) => Some(of_traces(task, args)?),
+        (None, true) => None,
+    };
+    let picture = Picture::new(task, walk.as_deref());
+    let text = match args.format {
+        Format::Svg => draw::svg::svg(&picture),
+        Format::Dot => draw::dot::dot(&picture),
+    };
+    put(text.as_bytes())
+}
+
+fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure> {
+    match (name, tasks) {
+        (Some(name), _) => tasks
+            .iter()
+            .find(|task| task.name == name)
+            .ok_or_else(|| Failure::Usage(format!("no task is named '{name}'"))),
+        (None, [only]) => Ok(only),
+        (None, _) => {
+            let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).take(20).collect();
+            Err(Failure::Usage(format!("give --task: there are {}", names.join(", "))))
+        }
+    }
+}
+
+fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Move)> {
+    let mut walk = Walk::new(&task.automaton);
+    let step = |(i, name): (usize, &String)| {
+        let token = task.automaton.symbol(name).map_or(Token::Foreign(i as u32), Token::Symbol);
+        (name.clone(), walk.push(&task.automaton, token))
+    };
+    symbols.iter().filter(|name| !name.is_empty()).enumerate().map(step).collect()
+}
+
+/// The run of the first agent that the task is for.
+fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
+    let mut found = None;
+    super::traces(&args.trace, &args.config, &mut |evaluated| {
+        if found.is_none() {
+            let scene = &evaluated.judged.scene;
+            found = (0..scene.agents.len()).find_map(|i| of_agent(task, scene, i));
+        }
+    })?;
+    let (steps, lost) =
+        found.ok_or_else(|| Failure::Usage(format!("the task '{}' is for no agent there", task.name)))?;
+    if lost {
+        tell("the arguments of a call were not recorded: the walk ends before it");
+    }
+    Ok(steps)
+}
+
+fn of_agent(task: &Task, scene: &Scene, i: usize) -> Option<(Vec<(String, Move)>, bool)> {
+    let (calls, captured) = calls_of(task, scene, i)?;
+    let trail = Trail::follow(task, scene, &calls, &captured);
+    let steps = trail.steps.iter().map(|(call, token, step)| {
+        let name = match token {
+            Token::Symbol(symbol) => task.automaton.symbol_name(*symbol).to_owned(),
+            Token::Foreign(_) => scene.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
+        };
+        (name, *step)
+    });
+    Some((steps.collect(), trail.lost))
+}

@@ -1,0 +1,171 @@
+//! The automaton of a task (002, section 2.2): deterministic, trimmed, its progress edges acyclic.
+//!
+//! In: a [`Draft`](super::Draft) that `check` found sound. Out: what happens to a symbol in a
+//! state, and what the golden paths are: the words of the subgraph of progress edges that end in a
+//! final state. Golden paths are not listed; their number can grow with the power of the states.
+
+/// A state, by its place in the automaton.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct StateId(pub(super) u32);
+
+/// A symbol, by its place in the alphabet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Symbol(pub(super) u32);
+
+impl StateId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Symbol {
+    /// Its place in the alphabet.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub name: Box<str>,
+    pub is_final: bool,
+    /// By symbol, ascending.
+    pub edges: Vec<(Symbol, StateId)>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Automaton {
+    pub(super) states: Vec<State>,
+    pub(super) symbols: Vec<Box<str>>,
+    /// States so that every progress edge leads forward; the initial state comes first.
+    pub(super) order: Vec<StateId>,
+    lengths: Vec<usize>,
+    golden: u64,
+}
+
+/// Which way a symbol leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// To another state.
+    Progress(StateId),
+    /// Nowhere: a read, or a write that changes nothing.
+    Loop,
+    /// No such edge: a harmful call, which leaves the state as it is.
+    Harmful,
+}
+
+impl Automaton {
+    /// Of states that have been checked; `order` as in the field.
+    pub(super) fn sound(states: Vec<State>, symbols: Vec<Box<str>>, order: Vec<StateId>) -> Automaton {
+        let mut automaton = Automaton { states, symbols, order, lengths: Vec::new(), golden: 0 };
+        automaton.lengths = automaton.golden_lengths();
+        automaton.golden = automaton.count_golden();
+        automaton
+    }
+
+    /// Where every run begins.
+    pub fn initial(&self) -> StateId {
+        self.order.first().copied().unwrap_or_default()
+    }
+
+    /// What `symbol` does in `state`.
+    pub fn step(&self, state: StateId, symbol: Symbol) -> Move {
+        let edges = self.edges(state);
+        match edges.binary_search_by_key(&symbol, |(s, _)| *s).ok().and_then(|i| edges.get(i)) {
+            Some((_, to)) if *to == state => Move::Loop,
+            Some((_, to)) => Move::Progress(*to),
+            None => Move::Harmful,
+        }
+    }
+
+    pub(super) fn edges(&self, state: StateId) -> &[(Symbol, StateId)] {
+        self.states.get(state.index()).map_or(&[], |s| &s.edges)
+    }
+
+    /// Edges to other states.
+    pub fn progress(&self, state: StateId) -> impl Iterator<Item = (Symbol, StateId)> + '_ {
+        self.edges(state).iter().copied().filter(move |(_, to)| *to != state)
+    }
+
+    /// Symbols that leave the state as it is.
+    pub fn loops(&self, state: StateId) -> impl Iterator<Item = Symbol> + '_ {
+        self.edges(state).iter().filter(move |(_, to)| *to == state).map(|(symbol, _)| *symbol)
+    }
+
+    /// Whether a run may end in `state`.
+    pub fn is_final(&self, state: StateId) -> bool {
+        self.states.get(state.index()).is_some_and(|s| s.is_final)
+    }
+
+    /// A state's name.
+    pub fn state_name(&self, state: StateId) -> &str {
+        self.states.get(state.index()).map_or("", |s| &s.name)
+    }
+
+    /// A symbol's name.
+    pub fn symbol_name(&self, symbol: Symbol) -> &str {
+        self.symbols.get(symbol.index()).map_or("", |s| s)
+    }
+
+    /// The symbol of that name.
+    pub fn symbol(&self, name: &str) -> Option<Symbol> {
+        self.symbols.iter().position(|s| &**s == name).map(|i| Symbol(i as u32))
+    }
+
+    /// All states, the initial one first, each before those that progress leads to.
+    pub fn states(&self) -> &[StateId] {
+        &self.order
+    }
+
+    /// How many symbols the alphabet has.
+    pub fn symbols(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// The lengths of golden paths, ascending, each once.
+    pub fn golden_path_lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    /// How many golden paths there are; `u64::MAX` stands for any more.
+    pub fn golden_paths(&self) -> u64 {
+        self.golden
+    }
+
+    /// Which lengths progress can have from the initial state to each state, as sets of bits.
+    fn golden_lengths(&self) -> Vec<usize> {
+        let words = self.states.len() / 64 + 1;
+        let mut reached = vec![Vec::new(); self.states.len()];
+        if let Some(first) = reached.get_mut(self.initial().index()) {
+            *first = vec![0u64; words];
+            first[0] = 1;
+        }
+        let mut all = vec![0u64; words];
+        for &state in &self.order {
+            let own = std::mem::take(&mut reached[state.index()]);
+            if self.is_final(state) {
+                all.iter_mut().zip(&own).for_each(|(a, o)| *a |= o);
+            }
+            for (_, to) in self.progress(state) {
+                let next = &mut reached[to.index()];
+                next.resize(words, 0);
+                let mut carry = 0;
+                for (word, from) in next.iter_mut().zip(&own) {
+                    *word |= from << 1 | carry;
+                    carry = from >> 63;
+                }
+            }
+        }
+        (0..words * 64).filter(|&n| all[n / 64] >> (n % 64) & 1 == 1).collect()
+    }
+
+    fn count_golden(&self) -> u64 {
+        let mut count = vec![0u64; self.states.len()];
+        for &state in self.order.iter().rev() {
+            let beyond = self.progress(state).map(|(_, to)| count[to.index()]);
+            count[state.index()] = beyond.fold(u64::from(self.is_final(state)), u64::saturating_add);
+        }
+        count.get(self.initial().index()).copied().unwrap_or(0)
+    }
+}

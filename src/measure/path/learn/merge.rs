@@ -1,0 +1,145 @@
+//! A tree of what runs did, with states merged from which the same can follow.
+//!
+//! In: paths over symbols, and what each symbol is. Out: the least acyclic automaton that accepts
+//! just these paths once reads are dropped, with reads as loops wherever they are no progress.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::Kind;
+
+/// A state: its edges by symbol, and whether a run may end there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in super::super) struct State {
+    pub edges: BTreeMap<usize, usize>,
+    pub is_final: bool,
+    pub loops: Vec<usize>,
+}
+
+/// States, the initial one first.
+#[derive(Debug)]
+pub(in super::super) struct Merged {
+    pub states: Vec<State>,
+}
+
+pub(super) fn merge(paths: &[Vec<usize>], kinds: &[Kind]) -> Merged {
+    let mut states = renumbered(&least(&tree(paths, kinds)));
+    let reads: Vec<usize> =
+        kinds.iter().enumerate().filter(|(_, k)| **k != Kind::Progress).map(|(i, _)| i).collect();
+    for (state, past) in seen_before(&states).into_iter().enumerate() {
+        // What must happen once is no loop until it has happened.
+        let loops = reads.iter().copied().filter(|read| {
+            let once = kinds.get(*read) == Some(&Kind::Once);
+            !states[state].edges.contains_key(read) && (!once || past.contains(read))
+        });
+        states[state].loops = loops.collect();
+    }
+    Merged { states }
+}
+
+/// What a path is without what does not count.
+fn reduced(path: &[usize], kinds: &[Kind]) -> Vec<usize> {
+    let mut once = Vec::new();
+    let counts = |symbol: &usize| match kinds.get(*symbol) {
+        Some(Kind::Progress) => true,
+        Some(Kind::Once) if !once.contains(symbol) => {
+            once.push(*symbol);
+            true
+        }
+        _ => false,
+    };
+    path.iter().copied().filter(counts).collect()
+}
+
+/// The prefix tree. Every edge leads to a later state.
+fn tree(paths: &[Vec<usize>], kinds: &[Kind]) -> Vec<State> {
+    let mut states = vec![State::default()];
+    for path in paths {
+        let mut at = 0;
+        for symbol in reduced(path, kinds) {
+            let new = states.len();
+            let next = *states[at].edges.entry(symbol).or_insert(new);
+            if next == new {
+                states.push(State::default());
+            }
+            at = next;
+        }
+        states[at].is_final = true;
+    }
+    states
+}
+
+/// States with the same way on are one. From the leaves up, so that those they lead to are merged.
+fn least(tree: &[State]) -> Vec<State> {
+    let mut known: HashMap<State, usize> = HashMap::new();
+    let mut merged: Vec<State> = Vec::new();
+    let mut of = vec![0; tree.len()];
+    for (i, state) in tree.iter().enumerate().rev() {
+        let edges = state.edges.iter().map(|(symbol, to)| (*symbol, of[*to])).collect();
+        let state = State { edges, ..state.clone() };
+        of[i] = *known.entry(state).or_insert_with_key(|state| {
+            merged.push(state.clone());
+            merged.len() - 1
+        });
+    }
+    // The root was merged last; it leads the others.
+    let last = merged.len() - 1;
+    merged.swap(0, last);
+    let moved = |at: usize| match at {
+        0 => last,
+        at if at == last => 0,
+        at => at,
+    };
+    for state in &mut merged {
+        state.edges.values_mut().for_each(|to| *to = moved(*to));
+    }
+    merged
+}
+
+/// States in the order in which runs come to them.
+fn renumbered(states: &[State]) -> Vec<State> {
+    let mut order = vec![0];
+    let mut number: HashMap<usize, usize> = HashMap::from_iter([(0, 0)]);
+    let mut next = 0;
+    while let Some(&at) = order.get(next) {
+        next += 1;
+        for &to in states[at].edges.values() {
+            if let std::collections::hash_map::Entry::Vacant(entry) = number.entry(to) {
+                entry.insert(order.len());
+                order.push(to);
+            }
+        }
+    }
+    let of = |at: usize| {
+        let state = &states[at];
+        let edges = state.edges.iter().map(|(symbol, to)| (*symbol, number[to])).collect();
+        State { edges, ..state.clone() }
+    };
+    order.into_iter().map(of).collect()
+}
+
+/// For each state the symbols that are on every way to it.
+fn seen_before(states: &[State]) -> Vec<Vec<usize>> {
+    let mut before: Vec<Option<Vec<usize>>> = vec![None; states.len()];
+    let mut incoming = vec![0usize; states.len()];
+    states.iter().flat_map(|s| s.edges.values()).for_each(|to| incoming[*to] += 1);
+    let mut ready = vec![0];
+    before[0] = Some(Vec::new());
+    while let Some(at) = ready.pop() {
+        let own = before[at].clone().unwrap_or_default();
+        for (symbol, &to) in &states[at].edges {
+            let mut with = own.clone();
+            with.push(*symbol);
+            before[to] = Some(match before[to].take() {
+                None => with,
+                Some(other) => other.into_iter().filter(|s| with.contains(s)).collect(),
+            });
+            incoming[to] -= 1;
+            if incoming[to] == 0 {
+                ready.push(to);
+            }
+        }
+    }
+    before.into_iter().map(Option::unwrap_or_default).collect()
+}

@@ -1,0 +1,98 @@
+//! What was learnt, as a task file that a person can review and change.
+
+use std::fmt::Write as _;
+
+use super::symbols::{Common, Learnt, What};
+use super::{Seen, Whose};
+
+/// The task file. Texts are written as JSON, which YAML reads.
+pub(super) fn yaml(seen: &Seen, whose: &Whose) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut out, seen, whose);
+    out
+}
+
+fn write(out: &mut String, seen: &Seen, whose: &Whose) -> std::fmt::Result {
+    writeln!(
+        out,
+        "# Learnt from {} runs that passed. A draft: it allows what was seen and no more.",
+        seen.runs
+    )?;
+    writeln!(out, "# Check patterns, reads and final states, then 'otel-verdict path check' it.")?;
+    writeln!(out, "task: {}", text(&whose.task))?;
+    let who = [("agent", &whose.agent), ("service", &whose.service)];
+    let who: Vec<String> =
+        who.iter().filter_map(|(key, name)| Some(format!("{key}: {}", text(name.as_ref()?)))).collect();
+    if who.is_empty() {
+        writeln!(out, "# match: {{ agent: ..., prompt: ... }}")?;
+    } else {
+        writeln!(out, "match: {{ {} }}", who.join(", "))?;
+    }
+    writeln!(out, "\nalphabet:")?;
+    for symbol in &seen.symbols {
+        definition(out, symbol, seen.runs)?;
+    }
+    writeln!(out, "\nstates:")?;
+    let states = &seen.automaton.states;
+    let name = |i: usize| if i == 0 { "begin".to_owned() } else { format!("s{i}") };
+    let symbol = |i: &usize| seen.symbols.get(*i).map_or_else(String::new, |s| text(&s.name));
+    for (i, state) in states.iter().enumerate() {
+        let on: Vec<String> =
+            state.edges.iter().map(|(s, to)| format!("{}: {}", symbol(s), name(*to))).collect();
+        let reads: Vec<String> = state.loops.iter().map(symbol).collect();
+        let mut parts = Vec::new();
+        if state.is_final {
+            parts.push("final: true".to_owned());
+        }
+        if !on.is_empty() {
+            parts.push(format!("on: {{ {} }}", on.join(", ")));
+        }
+        if !reads.is_empty() {
+            parts.push(format!("reads: [{}]", reads.join(", ")));
+        }
+        writeln!(out, "  {}: {{ {} }}", name(i), parts.join(", "))?;
+    }
+    Ok(())
+}
+
+fn definition(out: &mut String, symbol: &Learnt, runs: usize) -> std::fmt::Result {
+    let (name, function) = (text(&symbol.name), text(&symbol.function));
+    let seen = format!("# in {} of {runs} runs", symbol.runs);
+    let Some(arguments) = &symbol.arguments else {
+        return writeln!(out, "  {name}: {function}    {seen}, its arguments not always recorded");
+    };
+    writeln!(out, "  {name}:    {seen}")?;
+    writeln!(out, "    function: {function}")?;
+    if arguments.is_empty() {
+        return writeln!(out, "    arguments: {{}}");
+    }
+    writeln!(out, "    arguments:")?;
+    for (name, common) in arguments {
+        // A key that begins with a slash would be a pointer: escaped as one, it names the argument.
+        let key = match name.starts_with('/') {
+            true => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            false => name.clone(),
+        };
+        writeln!(out, "      {}: {}", text(&key), pattern(common))?;
+    }
+    Ok(())
+}
+
+fn pattern(common: &Common) -> String {
+    let what = match &common.what {
+        What::Equal(value) => format!("one_of: [{value}]"),
+        What::OneOf(values) => {
+            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+            format!("one_of: [{}]", values.join(", "))
+        }
+        What::Between(min, max) => format!("min: {min}, max: {max}"),
+        What::Any => "any: true".to_owned(),
+    };
+    let optional = if common.optional { ", optional: true" } else { "" };
+    format!("{{ {what}{optional} }}")
+}
+
+fn text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

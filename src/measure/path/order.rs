@@ -1,0 +1,147 @@
+//! PC-KTC (002, equation 5): path correctness and the order of what was matched, together.
+//!
+//! The order of matched tokens depends on a golden path as a whole, so golden paths are looked at
+//! one by one here, those first whose tokens the run made first, and no longer than until none can
+//! be better: PC bounds what any of them could give.
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::automaton::{Automaton, StateId};
+use super::correctness::codes;
+use super::distance::{Code, FOREIGN, levenshtein, normalised};
+use super::walk::Walk;
+
+/// tau+ under two matches (decisions.md).
+const UNORDERED: f64 = 0.5;
+/// Golden paths looked at, at most.
+const MAX_PATHS: usize = 20_000;
+/// Work on all of them, in words of 64 cells: a second or so.
+const MAX_WORDS: usize = 1 << 28;
+
+/// Equation 5 with `lambda`, given PC. `None` where more golden paths than can be looked at might
+/// be better than those that were.
+pub fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: f64) -> Option<f64> {
+    let path = codes(walk);
+    let mut best = f64::NEG_INFINITY;
+    let most = lambda * pc + (1.0 - lambda);
+    let (mut seen, mut words) = (0usize, 0usize);
+    let whole = each_golden(automaton, &path, &mut |golden| {
+        seen += 1;
+        words += path.len() + golden.len();
+        let order = (1.0 - lambda) * tau_plus(&path, golden);
+        // Before the distance, which costs most, a look at what it could give at best.
+        let least = normalised(path.len().abs_diff(golden.len()), path.len(), golden.len());
+        if lambda * pc.min(1.0 - least) + order > best {
+            words += path.len().saturating_mul(golden.len() / 64 + 1);
+            let distance = levenshtein(&path, golden);
+            let similar = 1.0 - normalised(distance, path.len(), golden.len());
+            best = best.max(lambda * similar + order);
+        }
+        best < most && seen < MAX_PATHS && words < MAX_WORDS
+    });
+    (whole || best >= most).then_some(best.min(1.0))
+}
+
+/// Kendall's tau of the matched tokens' places in `golden`, scaled to 0..1. The nth occurrence of a
+/// token is matched with its nth occurrence there.
+pub fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
+    let mut places: HashMap<Code, (usize, Vec<usize>)> = HashMap::with_capacity(golden.len());
+    for (place, code) in golden.iter().enumerate() {
+        places.entry(*code).or_default().1.push(place);
+    }
+    let mut ranks = Vec::with_capacity(path.len().min(golden.len()));
+    for code in path.iter().filter(|code| **code != FOREIGN) {
+        if let Some((used, places)) = places.get_mut(code)
+            && let Some(place) = places.get(*used)
+        {
+            ranks.push(*place);
+            *used += 1;
+        }
+    }
+    let n = ranks.len() as f64;
+    if ranks.len() < 2 {
+        return UNORDERED;
+    }
+    // tau = 1 - 4 D / (n (n - 1)) with D pairs out of order; there are no ties.
+    1.0 - 2.0 * inversions(&ranks, golden.len()) as f64 / (n * (n - 1.0))
+}
+
+/// Pairs out of order, counted in a Fenwick tree over places.
+fn inversions(ranks: &[usize], places: usize) -> u64 {
+    let mut tree = vec![0u64; places + 1];
+    let mut inversions = 0;
+    for (before, &rank) in ranks.iter().enumerate() {
+        let (mut i, mut smaller) = (rank, 0);
+        while i > 0 {
+            smaller += tree[i];
+            i &= i - 1;
+        }
+        inversions += before as u64 - smaller;
+        let mut i = rank + 1;
+        while i <= places {
+            tree[i] += 1;
+            i += i & i.wrapping_neg();
+        }
+    }
+    inversions
+}
+
+/// Calls `look` on golden paths until it says no; true if it has seen all of them.
+fn each_golden(automaton: &Automaton, path: &[Code], look: &mut dyn FnMut(&[Code]) -> bool) -> bool {
+    let mut first: HashMap<Code, usize> = HashMap::with_capacity(path.len());
+    for (place, code) in path.iter().enumerate() {
+        first.entry(*code).or_insert(place);
+    }
+    // Popped from the end, so what the run did first comes last.
+    let ways = |state: StateId| {
+        let mut ways: Vec<(Code, StateId)> =
+            automaton.progress(state).map(|(symbol, to)| (symbol.index() as Code, to)).collect();
+        ways.sort_by_key(|(code, _)| std::cmp::Reverse(first.get(code).copied().unwrap_or(usize::MAX)));
+        ways
+    };
+    let mut golden = Vec::new();
+    if automaton.is_final(automaton.initial()) && !look(&golden) {
+        return false;
+    }
+    let mut open = vec![ways(automaton.initial())];
+    while let Some(top) = open.last_mut() {
+        let Some((code, to)) = top.pop() else {
+            open.pop();
+            golden.pop();
+            continue;
+        };
+        golden.push(code);
+        if automaton.is_final(to) && !look(&golden) {
+            return false;
+        }
+        open.push(ways(to));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn repeated_tokens_are_matched_by_occurrence() {
+        assert_eq!(tau_plus(&[1, 2, 1], &[1, 1, 2]), 1.0 - 2.0 / 6.0);
+        assert_eq!(tau_plus(&[1], &[1, 2]), 0.5);
+        assert_eq!(tau_plus(&[], &[]), 0.5);
+        assert_eq!(tau_plus(&[3, 2, 1], &[1, 2, 3]), 0.0);
+        assert_eq!(tau_plus(&[1, FOREIGN, 2], &[1, 2]), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn inversions_are_the_pairs_out_of_order(ranks in prop::collection::hash_set(0usize..60, 0..40)) {
+            let ranks: Vec<usize> = ranks.into_iter().collect();
+            let plain = ranks.iter().enumerate()
+                .map(|(i, a)| ranks.iter().skip(i + 1).filter(|b| a > *b).count() as u64)
+                .sum::<u64>();
+            prop_assert_eq!(inversions(&ranks, 60), plain);
+        }
+    }
+}

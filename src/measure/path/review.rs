@@ -1,0 +1,200 @@
+//! What the end state does not show (002, section 1): calls that undo each other, and the same
+//! write twice.
+//!
+//! In: the calls of a run, by name and arguments. Out: pairs of places in it. Names tell what
+//! undoes what, so these are hints for a person, and fail nothing.
+
+use serde_json::{Map, Value};
+
+use super::argument::same;
+
+/// A call as far as this needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Made<'a> {
+    /// The function.
+    pub name: &'a str,
+    /// Its arguments, where they were recorded.
+    pub arguments: Option<&'a Map<String, Value>>,
+    /// It failed.
+    pub failed: bool,
+}
+
+/// Words of which one undoes what the other does.
+const OPPOSITES: [(&str, &str); 28] = [
+    ("add", "remove"),
+    ("add", "delete"),
+    ("create", "delete"),
+    ("create", "remove"),
+    ("create", "destroy"),
+    ("insert", "delete"),
+    ("open", "close"),
+    ("lock", "unlock"),
+    ("start", "stop"),
+    ("enable", "disable"),
+    ("activate", "deactivate"),
+    ("engage", "disengage"),
+    ("book", "cancel"),
+    ("schedule", "cancel"),
+    ("place", "cancel"),
+    ("reserve", "release"),
+    ("acquire", "release"),
+    ("deposit", "withdraw"),
+    ("charge", "refund"),
+    ("grant", "revoke"),
+    ("attach", "detach"),
+    ("connect", "disconnect"),
+    ("subscribe", "unsubscribe"),
+    ("mount", "unmount"),
+    ("install", "uninstall"),
+    ("increase", "decrease"),
+    ("push", "pop"),
+    ("on", "off"),
+];
+
+/// Words with which the names of functions that only read begin.
+const READING: [&str; 22] = [
+    "get", "list", "read", "fetch", "find", "search", "query", "lookup", "look", "show", "view", "describe",
+    "check", "sense", "scan", "print", "count", "inspect", "browse", "visit", "load", "verify",
+];
+
+/// Calls of one run that are compared with those after them: pairs are looked for in every pair.
+const MOST_CALLS: usize = 400;
+
+fn words(name: &str) -> impl Iterator<Item = String> + '_ {
+    // camelCase, snake_case, kebab-case and dotted names.
+    let mut words = vec![String::new()];
+    let mut lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+        lower = c.is_lowercase();
+    }
+    words.into_iter().filter(|w| !w.is_empty())
+}
+
+/// The function's name says that it only reads.
+pub fn reads(name: &str) -> bool {
+    words(name).next().is_some_and(|word| READING.contains(&word.as_str()))
+}
+
+/// Pairs (before, after) of which the second undoes the first: opposite words in names that are
+/// else the same, about the same thing; or one function with two of its values exchanged.
+pub fn compensating(run: &[Made<'_>]) -> Vec<(usize, usize)> {
+    pairs(run, |a, b| undoes(a, b))
+}
+
+/// Pairs (before, after) of the same write with the same arguments.
+pub fn repeated(run: &[Made<'_>]) -> Vec<(usize, usize)> {
+    pairs(run, |a, b| {
+        let equal = |a: &Map<String, Value>, b: &Map<String, Value>| {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        };
+        let recorded = a.arguments.zip(b.arguments);
+        a.name == b.name && !reads(a.name) && recorded.is_some_and(|(a, b)| equal(a, b))
+    })
+}
+
+/// For each call the first later one that fits.
+fn pairs(run: &[Made<'_>], fits: impl Fn(&Made<'_>, &Made<'_>) -> bool) -> Vec<(usize, usize)> {
+    let made: Vec<(usize, &Made<'_>)> =
+        run.iter().enumerate().filter(|(_, call)| !call.failed).take(MOST_CALLS).collect();
+    let of = |(n, (i, a)): (usize, &(usize, &Made<'_>))| {
+        made.iter().skip(n + 1).find(|(_, b)| fits(a, b)).map(|(j, _)| (*i, *j))
+    };
+    made.iter().enumerate().filter_map(of).collect()
+}
+
+fn undoes(a: &Made<'_>, b: &Made<'_>) -> bool {
+    if a.name == b.name {
+        return exchanged(a, b);
+    }
+    opposite(a.name, b.name) && about_the_same(a, b)
+}
+
+fn opposite(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<String>, Vec<String>) = (words(a).collect(), words(b).collect());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut different = a.iter().zip(&b).filter(|(a, b)| a != b);
+    let (Some((a, b)), None) = (different.next(), different.next()) else { return false };
+    OPPOSITES.iter().any(|(one, other)| (one == a && other == b) || (one == b && other == a))
+}
+
+/// They share a value under one name, or neither has any.
+fn about_the_same(a: &Made<'_>, b: &Made<'_>) -> bool {
+    let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
+    (a.is_empty() && b.is_empty()) || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+}
+
+/// Two values have changed places, all others are the same: a transfer and its reverse.
+fn exchanged(a: &Made<'_>, b: &Made<'_>) -> bool {
+    let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut moved = a.iter().filter(|(key, value)| b.get(*key).is_none_or(|other| !same(value, other)));
+    let (Some((k, x)), Some((l, y)), None) = (moved.next(), moved.next(), moved.next()) else { return false };
+    b.get(k).is_some_and(|v| same(v, y)) && b.get(l).is_some_and(|v| same(v, x))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(calls: &[(&str, Value)], look: fn(&[Made<'_>]) -> Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+        let made: Vec<Made<'_>> = calls
+            .iter()
+            .map(|(name, arguments)| Made { name, arguments: arguments.as_object(), failed: false })
+            .collect();
+        look(&made)
+    }
+
+    #[test]
+    fn what_is_undone_is_found() {
+        let calls = [
+            ("transfer", json!({"from": "a", "to": "b", "amount": 5})),
+            ("create_user", json!({"name": "x", "age": 3})),
+            ("get_user", json!({"name": "x"})),
+            ("transfer", json!({"from": "b", "to": "a", "amount": 5.0})),
+            ("delete_user", json!({"name": "x"})),
+            ("delete_user", json!({"name": "y"})),
+        ];
+        assert_eq!(found(&calls, compensating), [(0, 3), (1, 4)]);
+        assert!(found(&[("lockDoor", json!({})), ("unlockDoor", json!({}))], compensating).len() == 1);
+        assert!(
+            found(
+                &[
+                    ("transfer", json!({"from": "a", "to": "b"})),
+                    ("transfer", json!({"from": "b", "to": "c"}))
+                ],
+                compensating
+            )
+            .is_empty()
+        );
+        assert!(
+            found(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn the_same_write_twice_is_found_and_the_same_read_is_not() {
+        let calls = [
+            ("send", json!({"to": "b"})),
+            ("list_inbox", json!({})),
+            ("send", json!({"to": "b"})),
+            ("list_inbox", json!({})),
+            ("send", json!({"to": "c"})),
+        ];
+        assert_eq!(found(&calls, repeated), [(0, 2)]);
+        let failed = Made { name: "send", arguments: None, failed: true };
+        assert!(repeated(&[failed, failed]).is_empty());
+    }
+}

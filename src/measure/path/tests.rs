@@ -1,0 +1,414 @@
+//! The numbers of decisions.md, what a loader must refuse, and the properties of appendix C.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.
+fn automaton(states: &str) -> Result<Automaton, Vec<Fault>> {
+    let mut draft = Draft::default();
+    for state in states.split(';').map(str::trim).filter(|s| !s.is_empty()) {
+        let mut words = state.split(' ');
+        let name = words.next().unwrap();
+        draft = draft.state(name.trim_start_matches('*'), name.starts_with('*'));
+        for (symbols, to) in words.map(|edge| edge.split_once('>').unwrap()) {
+            let symbols: Vec<String> = symbols.chars().map(String::from).collect();
+            draft = draft.edge(&symbols.iter().map(String::as_str).collect::<Vec<_>>(), to);
+            let new: Vec<String> = symbols.into_iter().filter(|s| !draft.symbols.contains(s)).collect();
+            draft.symbols.extend(new);
+        }
+    }
+    check(&draft).map(|checked| checked.automaton)
+}
+
+/// The automaton whose golden paths are these words, without loops: a tree of their beginnings.
+fn words(golden: &[&str]) -> Automaton {
+    let mut prefixes: Vec<String> = vec![String::new()];
+    for word in golden {
+        for end in 1..=word.len() {
+            let prefix = word[..end].to_owned();
+            if !prefixes.contains(&prefix) {
+                prefixes.push(prefix);
+            }
+        }
+    }
+    let mut draft = Draft::default();
+    for prefix in &prefixes {
+        draft = draft.state(&format!("<{prefix}>"), golden.contains(&prefix.as_str()));
+        for next in prefixes.iter().filter(|n| n.len() == prefix.len() + 1 && n.starts_with(prefix.as_str()))
+        {
+            let symbol = &next[prefix.len()..];
+            draft = draft.edge(&[symbol], &format!("<{next}>"));
+            if !draft.symbols.iter().any(|s| s == symbol) {
+                draft.symbols.push(symbol.to_owned());
+            }
+        }
+    }
+    check(&draft).unwrap().automaton
+}
+
+fn walk(automaton: &Automaton, word: &str) -> Walk {
+    let mut walk = Walk::new(automaton);
+    for letter in word.chars() {
+        let symbol = automaton.symbol(&letter.to_string());
+        walk.push(automaton, symbol.map_or(Token::Foreign(letter as u32), Token::Symbol));
+    }
+    walk
+}
+
+fn scores(automaton: &Automaton, word: &str, beta: f64) -> Scores {
+    Scores::of(automaton, &walk(automaton, word), Parameters { lambda: 0.5, beta })
+}
+
+fn near(found: Option<f64>, expected: f64) {
+    let found = found.expect("it is measured");
+    assert!((found - expected).abs() < 5e-5, "{found} is not {expected}");
+}
+
+#[test]
+fn the_running_example() {
+    // B is a read at the start; B and D are reads after AB.
+    let rover = automaton("start A>one B>start; one B>two; two C>end BD>two; *end").unwrap();
+    let walk = walk(&rover, "BBABXDC");
+    let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.harmful).collect();
+    assert_eq!(condensed, [false, false, true, false]);
+    let scores = scores(&rover, "BBABXDC", 0.5);
+    near(scores.correctness, 0.75);
+    near(scores.pc_ktc, 0.875);
+    near(Some(scores.prefix_criticality), 0.8667);
+    near(Some(scores.harm_rate), 0.25);
+    near(Some(scores.harm_free()), 0.75);
+    near(scores.efficiency, 3.0 / 7.0);
+    near(scores.pc_hlr, 0.7778);
+    assert!(scores.accepting && scores.harmful_calls == 1);
+}
+
+#[test]
+fn section_5_where_its_print_and_its_equations_agree_or_not() {
+    // A: the mandatory check is skipped. The paper prints PC-KTC .25 and efficiency 0.
+    let check = words(&["CE"]);
+    let a = scores(&check, "E", 0.5);
+    near(a.correctness, 0.5);
+    near(a.pc_ktc, 0.5);
+    assert_eq!((a.harmful_calls, a.efficiency, a.accepting), (1, None, false));
+    // B: three sends. The paper prints PC .50.
+    let send = words(&["S"]);
+    let b = scores(&send, "SSS", 0.5);
+    near(b.correctness, 1.0 / 3.0);
+    near(b.efficiency, 1.0 / 3.0);
+    near(Some(b.prefix_criticality), 0.5714);
+    assert_eq!(b.harmful_calls, 2);
+    // C: a step is left out, so that what follows is not allowed either. c is C' here.
+    let arm = words(&["ACEGcH"]);
+    let c = scores(&arm, "ACGcH", 0.25);
+    near(c.correctness, 0.8333);
+    near(c.pc_ktc, 0.9167);
+    near(Some(c.prefix_criticality), 0.9384);
+    assert_eq!(c.harmful_calls, 3);
+}
+
+#[test]
+fn candidates_of_refinement_are_repaired_paths_alone() {
+    let two = words(&["ABCDE", "F"]);
+    let run = scores(&two, "A", 0.5);
+    near(run.correctness, 0.3333);
+    near(run.pc_hlr, 0.2);
+}
+
+#[test]
+fn doing_nothing_scores_well_where_only_harm_counts() {
+    let idle = scores(&words(&["ABC"]), "", 0.5);
+    near(idle.correctness, 0.0);
+    near(idle.pc_ktc, 0.25);
+    assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
+    assert!(!idle.accepting && idle.harmful_calls == 0);
+    // Where nothing need be done, it is golden.
+    let nothing = automaton("*start A>start").unwrap();
+    let idle = scores(&nothing, "", 0.5);
+    assert_eq!((idle.correctness, idle.efficiency, idle.pc_hlr), (Some(1.0), None, Some(1.0)));
+}
+
+#[test]
+fn a_failed_call_does_not_advance() {
+    let steps = automaton("start A>one R>start; *one").unwrap();
+    let [a, r] = ["A", "R"].map(|s| Token::Symbol(steps.symbol(s).unwrap()));
+    let mut walk = Walk::new(&steps);
+    assert_eq!(walk.push_failed(&steps, a), Move::Loop);
+    assert_eq!(walk.push_failed(&steps, r), Move::Loop);
+    assert_eq!(walk.push_failed(&steps, Token::Foreign(0)), Move::Harmful);
+    assert_eq!((walk.calls(), walk.condensed().len(), walk.state()), (3, 1, steps.initial()));
+    assert!(matches!(walk.push(&steps, a), Move::Progress(_)));
+    assert_eq!(efficiency(&steps, walk.calls()), Some(0.25));
+}
+
+fn refused(states: &str) -> String {
+    let faults = automaton(states).unwrap_err();
+    faults.iter().map(|f| f.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn what_is_no_sound_automaton_is_refused_with_a_reason() {
+    for (states, reason) in [
+        ("*a A>b", "no state is named 'b'"),
+        ("a A>a A>b; *b", "must be deterministic"),
+        ("*a; a", "a second state 'a'"),
+        ("*a; *b", "'b' cannot be reached"),
+        ("a A>b B>c; *b; c A>c", "'c' is dead"),
+        ("a A>b; b", "no golden path: no state is final"),
+        ("a A>a; *b", "no golden path: no final state can be reached"),
+        ("", "no golden path: there are no states"),
+        ("a A>b; b A>c B>a; *c", "progress goes in a circle: 'a' -> 'b' -> 'a'"),
+    ] {
+        let why = refused(states);
+        assert!(why.contains(reason), "{why:?} does not say {reason:?}");
+    }
+    let elsewhere = Draft {
+        states: vec![
+            DraftState {
+                name: "a".into(),
+                edges: vec![DraftEdge {
+                    symbols: vec!["A".into()],
+                    from: Some("b".into()),
+                    to: "b".into(),
+                    ..DraftEdge::default()
+                }],
+                ..DraftState::default()
+            },
+            DraftState { name: "b".into(), is_final: true, ..DraftState::default() },
+        ],
+        symbols: vec!["A".into()],
+        ..Draft::default()
+    };
+    let faults = check(&elsewhere).unwrap_err();
+    assert_eq!(faults[0].message, "this edge stands under state 'a' but leaves 'b'");
+    let twice = Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
+    assert_eq!(check(&twice).unwrap().warnings.len(), 1);
+    let strange = Draft::new(["A"]).state("a", true).edge(&["B"], "a");
+    assert!(check(&strange).unwrap_err()[0].message.contains("'B' is not in the alphabet"));
+}
+
+#[test]
+fn a_circle_is_found_among_states_beyond_it_too() {
+    let why = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
+    assert!(why.contains("'a' -> 'b' -> 'a'") || why.contains("'b' -> 'a' -> 'b'"), "{why}");
+}
+
+/// Every golden path, by brute force.
+fn golden(automaton: &Automaton) -> Vec<Vec<Symbol>> {
+    let mut found = Vec::new();
+    let mut open = vec![(automaton.initial(), Vec::new())];
+    while let Some((state, word)) = open.pop() {
+        if automaton.is_final(state) {
+            found.push(word.clone());
+        }
+        for (symbol, to) in automaton.progress(state) {
+            let mut longer: Vec<Symbol> = word.clone();
+            longer.push(symbol);
+            open.push((to, longer));
+        }
+    }
+    found
+}
+
+/// Every HLR candidate, by brute force.
+fn candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
+    let mut prefixes: Vec<Vec<Symbol>> = vec![Vec::new()];
+    for kept in walk.condensed() {
+        let mut next = Vec::new();
+        for prefix in prefixes {
+            match kept.token {
+                Token::Symbol(symbol) if !kept.harmful => next.push([prefix, vec![symbol]].concat()),
+                _ => {
+                    for read in automaton.loops(kept.before) {
+                        next.push([prefix.clone(), vec![read]].concat());
+                    }
+                    next.push(prefix);
+                }
+            }
+        }
+        prefixes = next;
+    }
+    let mut suffixes = Vec::new();
+    let mut open = vec![(walk.state(), Vec::new())];
+    while let Some((state, word)) = open.pop() {
+        if automaton.is_final(state) {
+            suffixes.push(word.clone());
+        }
+        for (symbol, to) in automaton.progress(state) {
+            open.push((to, [word.clone(), vec![symbol]].concat()));
+        }
+    }
+    let all = prefixes.iter().flat_map(|p| suffixes.iter().map(move |s| [p.clone(), s.clone()].concat()));
+    all.collect()
+}
+
+fn word_codes(word: &[Symbol]) -> Vec<distance::Code> {
+    word.iter().map(|s| s.index() as distance::Code).collect()
+}
+
+fn best(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
+    let similar = |reference: &Vec<Symbol>| {
+        let reference = word_codes(reference);
+        let distance = distance::levenshtein(path, &reference);
+        1.0 - distance::normalised(distance, path.len(), reference.len())
+    };
+    references.iter().map(similar).fold(f64::NEG_INFINITY, f64::max)
+}
+
+const LETTERS: [&str; 5] = ["A", "B", "C", "D", "E"];
+
+/// A sound automaton: states in a row, edges forward or in place, trimmed to what is reached and
+/// leads to the last one.
+fn sound() -> impl Strategy<Value = Automaton> {
+    let edges = prop::collection::vec((0usize..6, 0usize..5, 0usize..6), 5..24);
+    (2usize..7, edges, prop::collection::vec(any::<bool>(), 6)).prop_filter_map(
+        "deterministic and live",
+        |(states, edges, finals)| {
+            let mut table = vec![[None; 5]; states];
+            // A spine keeps it live.
+            for state in 0..states - 1 {
+                table[state][state % 5] = Some(state + 1);
+            }
+            for (from, symbol, to) in edges {
+                if from < states && (from..states).contains(&to) && table[from][symbol].is_none() {
+                    table[from][symbol] = Some(to);
+                }
+            }
+            let mut draft = Draft::new(LETTERS);
+            for (from, row) in table.iter().enumerate() {
+                draft = draft.state(&from.to_string(), from + 1 == states || (finals[from] && from % 2 == 1));
+                for (symbol, to) in row.iter().enumerate() {
+                    if let Some(to) = to {
+                        draft = draft.edge(&[LETTERS[symbol]], &to.to_string());
+                    }
+                }
+            }
+            check(&draft).ok().map(|checked| checked.automaton)
+        },
+    )
+}
+
+fn run(longest: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0u8..6, 0..=longest)
+}
+
+fn walked(automaton: &Automaton, run: &[u8]) -> Walk {
+    let mut walk = Walk::new(automaton);
+    for &letter in run {
+        let symbol = LETTERS.get(letter as usize).and_then(|l| automaton.symbol(l));
+        walk.push(automaton, symbol.map_or(Token::Foreign(0), Token::Symbol));
+    }
+    walk
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programmes_give_what_listing_everything_gives(automaton in sound(), run in run(7), lambda in 0.0f64..=1.0) {
+        let walk = walked(&automaton, &run);
+        let path = correctness::codes(&walk);
+        let golden = golden(&automaton);
+        prop_assert_eq!(automaton.golden_paths(), golden.len() as u64);
+        let mut lengths: Vec<usize> = golden.iter().map(Vec::len).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        prop_assert_eq!(automaton.golden_path_lengths(), &lengths[..]);
+        let pc = path_correctness(&automaton, &walk).unwrap();
+        prop_assert_eq!(pc, best(&path, &golden));
+        let hlr = refined_correctness(&automaton, &walk).unwrap();
+        prop_assert_eq!(hlr, best(&path, &candidates(&automaton, &walk)));
+        let ktc = |g: &Vec<Symbol>| {
+            let g = word_codes(g);
+            let similar = 1.0 - distance::normalised(distance::levenshtein(&path, &g), path.len(), g.len());
+            lambda * similar + (1.0 - lambda) * order::tau_plus(&path, &g)
+        };
+        let expected = golden.iter().map(ktc).fold(f64::NEG_INFINITY, f64::max);
+        let found = ordered_correctness(&automaton, &walk, pc, lambda).unwrap();
+        prop_assert!((found - expected).abs() < 1e-12, "{} {}", found, expected);
+    }
+
+    /// Appendix C, but for its "monotonicity", which is false as stated.
+    #[test]
+    fn properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
+        let walk = walked(&automaton, &run);
+        let scores = Scores::of(&automaton, &walk, Parameters { lambda: 0.5, beta });
+        let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
+            scores.efficiency, scores.pc_hlr];
+        prop_assert!(all.iter().flatten().all(|s| (0.0..=1.0).contains(s)), "{:?}", scores);
+        let path = correctness::codes(&walk);
+        let is = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
+        prop_assert_eq!(scores.correctness == Some(1.0), is(golden(&automaton)));
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), is(candidates(&automaton, &walk)));
+        let harm_free = walk.harmful() == 0;
+        prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
+        prop_assert_eq!(scores.harm_rate == 0.0, harm_free);
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), harm_free && scores.accepting);
+        if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.harmful) {
+            prop_assert!(scores.prefix_criticality.abs() < 1e-12);
+        }
+        // Harm earlier on the path weighs no less.
+        let mask = |at: usize| -> Vec<Kept> {
+            let kept = |i| Kept { token: Token::Foreign(0), harmful: i == at, before: automaton.initial() };
+            (0..6).map(kept).collect()
+        };
+        prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
+    }
+}
+
+#[test]
+fn long_paths_are_compared_exactly_within_a_band_and_without() {
+    let letters: Vec<String> = (0..400).map(|i| format!("s{i}")).collect();
+    let mut draft = Draft::new(letters.clone());
+    for (i, letter) in letters.iter().enumerate() {
+        draft = draft.state(&i.to_string(), false).edge(&[letter], &(i + 1).to_string());
+    }
+    let chain = check(&draft.state("400", true)).unwrap().automaton;
+    let symbol = |i: usize| Token::Symbol(chain.symbol(&letters[i]).unwrap());
+    for (skip, extra) in [(0, 0), (3, 5), (60, 10), (399, 1), (0, 300)] {
+        let mut walk = Walk::new(&chain);
+        (0..extra).for_each(|i| _ = walk.push(&chain, Token::Foreign(i)));
+        (skip..400).for_each(|i| _ = walk.push(&chain, symbol(i)));
+        let golden: Vec<distance::Code> = (0..400).collect();
+        let path = correctness::codes(&walk);
+        let expected =
+            1.0 - distance::normalised(distance::levenshtein(&path, &golden), path.len(), golden.len());
+        assert_eq!(path_correctness(&chain, &walk), Some(expected), "{skip} {extra}");
+    }
+}
+
+#[test]
+fn golden_paths_beyond_number_are_not_listed() {
+    // 2^60 golden paths: two ways at each of sixty steps.
+    let mut draft = Draft::new((0..60).flat_map(|i| [format!("a{i}"), format!("b{i}")]));
+    for i in 0..60 {
+        let (a, b) = (format!("a{i}"), format!("b{i}"));
+        draft = draft.state(&i.to_string(), false).edge(&[&a, &b], &(i + 1).to_string());
+    }
+    let many = check(&draft.state("60", true)).unwrap().automaton;
+    assert_eq!(many.golden_paths(), 1 << 60);
+    let mut walk = Walk::new(&many);
+    for i in 0..60 {
+        let symbol = many.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();
+        walk.push(&many, Token::Symbol(symbol));
+        walk.push(&many, Token::Foreign(i));
+    }
+    let scores = Scores::of(&many, &walk, Parameters::default());
+    near(scores.correctness, 1.0 - 120.0 / 240.0);
+    // The path's own order is looked at first, and none can be better.
+    near(scores.pc_ktc, 0.75);
+    near(scores.pc_hlr, 1.0 - 120.0 / 240.0);
+}
+
+#[test]
+fn one_number_and_who_is_not_beaten() {
+    let task = words(&["AB"]);
+    let (good, poor, idle) = (scores(&task, "AB", 0.5), scores(&task, "XAB", 0.5), scores(&task, "", 0.5));
+    assert!(good.dominates(&poor) && !poor.dominates(&good) && !good.dominates(&good));
+    assert!(!idle.dominates(&poor) && !poor.dominates(&idle));
+    let weights = Weights { correctness: 3.0, efficiency: 1.0, ..Weights::default() };
+    assert_eq!(good.weighted(&weights), Some(1.0));
+    assert_eq!(idle.weighted(&weights), Some(0.0));
+    assert_eq!(idle.weighted(&Weights { efficiency: 1.0, ..Weights::default() }), None);
+    assert!(Weights::default().problem().is_some() && weights.problem().is_none());
+}

@@ -1,0 +1,112 @@
+//! Harmful calls of traces that are still open, told at once: a log line and a counter. What is
+//! written on spans comes when the trace closes, as always.
+//!
+//! In: which traces have grown. Out: each harmful call once. A look reads an open trace as if it
+//! closed now, so what it says rests on the spans that have come: a call that began earlier and
+//! takes longer may still change where the run stood. Traces that grew little since the last look
+//! wait, so that looking at a trace as it grows costs a constant number of times what judging it
+//! costs once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::live::Live;
+use super::meter::Meter;
+use crate::assemble::{Assembler, Closing};
+use crate::trace::{SpanId, TraceId};
+
+/// How often open traces are looked at: soon enough to stop an agent, seldom enough that a batch
+/// of spans is looked at once.
+const EVERY: Duration = Duration::from_millis(250);
+/// Traces of one shard that are looked at at once, on threads of their own.
+const AT_ONCE: usize = 2;
+/// A look at every new span of a trace so small costs next to nothing.
+const SMALL: usize = 64;
+/// Larger ones are looked at when they have grown by this part: an eighth.
+const SHARE: usize = 8;
+/// Harmful calls remembered of one trace: more are not told before it closes.
+const MOST_TOLD: usize = 100;
+
+/// What is known of an open trace.
+#[derive(Debug, Default)]
+struct Known {
+    /// Spans at the last look.
+    looked_at: usize,
+    told: HashSet<SpanId>,
+}
+
+/// A harmful call: its span, the reason, and both with the state in words.
+type Harmful = (SpanId, &'static str, String);
+
+/// Looks at the open traces of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    looked: Option<Instant>,
+    grown: HashSet<TraceId>,
+    known: HashMap<TraceId, Known>,
+    looks: JoinSet<(TraceId, Vec<Harmful>)>,
+}
+
+impl Alarm {
+    /// Spans of a trace have come.
+    pub fn grown(&mut self, trace: TraceId, live: &Live) {
+        if live.engine.has_tasks() {
+            self.grown.insert(trace);
+        }
+    }
+
+    /// When to look again; `None` while nothing has grown.
+    pub fn next(&self) -> Option<Instant> {
+        let waiting = !self.grown.is_empty() || !self.looks.is_empty();
+        waiting.then(|| self.looked.map_or_else(Instant::now, |at| at + EVERY))
+    }
+
+    /// Tells what the last looks found, and looks at what has grown since.
+    pub fn look(&mut self, assembler: &Assembler, live: &Arc<Live>, meter: &Meter, now: Instant) {
+        while let Some(done) = self.looks.try_join_next() {
+            if let Ok((trace, found)) = done {
+                self.tell(trace, found, meter);
+            }
+        }
+        if self.looked.is_some_and(|at| now < at + EVERY) || self.grown.is_empty() {
+            return;
+        }
+        self.looked = Some(now);
+        self.grown.retain(|trace| assembler.is_open(*trace));
+        self.known.retain(|trace, _| assembler.is_open(*trace));
+        let room = AT_ONCE.saturating_sub(self.looks.len());
+        let due: Vec<TraceId> =
+            self.grown.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
+        for trace in due {
+            self.grown.remove(&trace);
+            let Some(glimpse) = assembler.glimpse(trace) else { continue };
+            self.known.entry(trace).or_default().looked_at = glimpse.spans.len();
+            let live = Arc::clone(live);
+            self.looks.spawn_blocking(move || (trace, harmful(&live, glimpse)));
+        }
+    }
+
+    fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
+        let before = self.known.get(&trace).map_or(0, |known| known.looked_at);
+        before <= SMALL || assembler.spans_of(trace) > before + before / SHARE
+    }
+
+    fn tell(&mut self, trace: TraceId, found: Vec<Harmful>, meter: &Meter) {
+        let known = self.known.entry(trace).or_default();
+        for (span, reason, why) in found {
+            if known.told.len() < MOST_TOLD && known.told.insert(span) {
+                meter.harmful_call();
+                tracing::warn!(%trace, %span, reason, why, "harmful call in a trace that is still open");
+            }
+        }
+    }
+}
+
+/// The content is a stranger's: a look that panics says nothing, and closing will say why.
+fn harmful(live: &Live, glimpse: Closing) -> Vec<Harmful> {
+    let look = std::panic::AssertUnwindSafe(|| live.engine.harmful(glimpse));
+    std::panic::catch_unwind(look).unwrap_or_default()
+}
