@@ -8,7 +8,7 @@
 //! asked for it, since people mark either (001, appendix B.1); for an agent or a step all spans
 //! beneath it that belong to the same agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::agreement::{Agreement, Scale};
 use super::bootstrap::{self, Interval};
@@ -16,7 +16,7 @@ use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
 use crate::measure::{Measurement, Value, scale};
-use crate::recognise::Scene;
+use crate::recognise::{Reading, Scene};
 use crate::trace::{Idx, Kind};
 
 /// One measurement, away from its scene.
@@ -45,6 +45,8 @@ pub struct Trace {
     pub said: Vec<Said>,
     /// What was found, as annotations.
     pub errors: Vec<Annotation>,
+    /// Every model and tool call, in hex, with the score of the worst finding that counts there.
+    pub calls: Vec<(String, Option<f64>)>,
 }
 
 impl Trace {
@@ -74,11 +76,17 @@ impl Trace {
                 },
             })
         });
+        let found = find::found(scene, measurements);
+        let call = |(i, reading): (Idx, &Reading)| {
+            let own = found.iter().filter(|f| f.at == i).map(|f| f.finding.score);
+            matches!(reading.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
+        };
         Trace {
             id: scene.tree.id.to_string(),
             passed,
             said: said.collect(),
-            errors: find::found(scene, measurements).iter().map(|f| f.annotation(scene)).collect(),
+            errors: found.iter().map(|f| f.annotation(scene)).collect(),
+            calls: scene.readings.iter().enumerate().filter_map(call).collect(),
         }
     }
 }
@@ -105,6 +113,22 @@ pub fn points(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Po
             let Some(fails) = labels.fails(said.metric, reach) else { continue };
             let point = Point { trace, failed: !said.passed, score: said.score, fails };
             out.entry(said.metric).or_default().push(point);
+        }
+    }
+    out
+}
+
+/// A call without a finding: on a metric's scale, the best.
+const FLAWLESS: f64 = 5.0;
+
+/// Every model and tool call as a point, whatever metric found something there.
+pub fn located(pairs: &[(&Trace, &TraceLabels)]) -> Vec<Point> {
+    let mut out = Vec::new();
+    for (trace, (judged, labels)) in pairs.iter().enumerate() {
+        let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
+        for (span, score) in judged.calls.iter().filter(|_| !labels.partial) {
+            let (failed, score) = (score.is_some(), Some(score.unwrap_or(FLAWLESS)));
+            out.push(Point { trace, failed, score, fails: wrong.contains(span) });
         }
     }
     out

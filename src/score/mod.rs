@@ -15,6 +15,7 @@
 //! | [`labels`] | what people say of traces |
 //! | [`metrics`] | each metric against it |
 //! | [`thresholds`] | where to cut a metric's scores |
+//! | [`report`] | one page of all of it |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
 
 pub mod agreement;
@@ -25,6 +26,7 @@ pub mod correlation;
 pub mod counts;
 pub mod labels;
 pub mod metrics;
+pub mod report;
 pub mod similarity;
 pub mod thresholds;
 pub mod trail;

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
+use super::report::{self, Gathered};
 use super::table::{Table, figure, maybe};
 use super::tables::{self, interval};
 use super::{Output, files};
@@ -17,7 +18,8 @@ use crate::score::agreement::Agreement;
 use crate::score::bootstrap::Interval;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
-use crate::score::metrics::{self, Point, Trace};
+use crate::score::metrics::{self, Point};
+use crate::score::report::draw::Row;
 use crate::score::trail::benchmark::Intervals;
 use crate::score::trail::{Benchmark, Case};
 
@@ -49,6 +51,9 @@ pub(super) struct Against {
     /// A file of labels, or a folder of files of labels or of TRAIL annotations
     #[arg(long, value_name = "PATH")]
     labels: PathBuf,
+    /// Write a page for people here: figures, heat map, curves, trees; no network needed
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
@@ -58,23 +63,34 @@ pub(super) struct Against {
 
 impl Against {
     /// Every labelled trace, judged. A label whose trace is missing is told of.
-    pub(super) fn judge(&self) -> Result<Vec<(Trace, TraceLabels)>, Failure> {
+    pub(super) fn judge(&self) -> Result<Gathered, Failure> {
         let mut labels = read(&self.labels)?;
         let config = self.config.load()?;
-        let mut judged = Vec::new();
+        let mut gathered = Gathered::default();
         eval::each(&config, &input::find(&self.traces)?, |evaluated| {
-            let of = &evaluated.judged;
-            if let Some(labels) = labels.remove(&of.scene.tree.id.to_string()) {
-                judged.push((Trace::of(&of.scene, &of.measurements, of.note.passed), labels));
+            if let Some(labels) = labels.remove(&evaluated.judged.scene.tree.id.to_string()) {
+                let marks = labels.annotations();
+                gathered.add(&evaluated, labels, &marks);
             }
         })?;
         if let Some(first) = labels.keys().next() {
             tell(&format!("{} labelled traces are not in the input, first {first}", labels.len()));
         }
-        if judged.is_empty() {
+        if gathered.judged.is_empty() {
             return Err(Failure::Usage("no trace of the input has labels".to_owned()));
         }
-        Ok(judged)
+        Ok(gathered)
+    }
+
+    /// Writes the page, where one is wanted.
+    pub(super) fn report(
+        &self,
+        gathered: Gathered,
+        tables: Vec<String>,
+        rows: Vec<Row>,
+    ) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        report::write(path, &gathered.report("otel-verdict: labels".to_owned(), tables, rows))
     }
 }
 
@@ -111,8 +127,8 @@ struct Scored {
 }
 
 pub(super) fn labels(args: &Against) -> Result<(), Failure> {
-    let judged = args.judge()?;
-    let pairs: Vec<(&Trace, &TraceLabels)> = judged.iter().map(|(t, l)| (t, l)).collect();
+    let gathered = args.judge()?;
+    let pairs = gathered.pairs();
     let cases: Vec<Case> = pairs.iter().map(|(t, l)| Case::new(&l.annotations(), &t.errors)).collect();
     let mut traces = Confusion::default();
     for (trace, labels) in &pairs {
@@ -130,13 +146,15 @@ pub(super) fn labels(args: &Against) -> Result<(), Failure> {
         traces,
         agreements: metrics::agreements(&pairs),
     };
+    let text = tables(&result);
+    args.report(gathered, text.clone(), vec![report::row("this run", &result.figures)])?;
     match args.output {
-        Output::Table => put(table(&result).as_bytes()),
+        Output::Table => put(text.join("\n").as_bytes()),
         Output::Json => put(format!("{:#}\n", json(&result)).as_bytes()),
     }
 }
 
-fn table(s: &Scored) -> String {
+fn tables(s: &Scored) -> Vec<String> {
     let mut parts = tables::figures(&s.figures, &s.intervals);
     let mut t = Table::new(["metric: failing", "cases", "should", "P", "R", "F1", "F2", "accuracy"]);
     let traces = ("trace verdict", s.traces, [None; 3]);
@@ -151,7 +169,7 @@ fn table(s: &Scored) -> String {
     if !s.agreements.is_empty() {
         parts.push(agreements(&s.agreements));
     }
-    parts.join("\n")
+    parts
 }
 
 fn agreements(of: &BTreeMap<String, Agreement>) -> String {

@@ -5,6 +5,7 @@
 
 mod files;
 mod labels;
+mod report;
 mod table;
 mod tables;
 mod thresholds;

@@ -11,12 +11,13 @@ use crate::score::trail::annotation::RATINGS;
 use crate::score::trail::benchmark::{IMPACTS, ImpactRow, Intervals};
 use crate::score::trail::ratings::Correlated;
 
-/// Everything as text.
-pub(super) fn table(s: &Scored) -> String {
+/// Everything as tables.
+pub(super) fn all(s: &Scored) -> Vec<String> {
     let mut parts = figures(&s.figures, &s.intervals);
     parts.push(ratings(&s.ratings));
     parts.extend(s.roots.as_ref().map(|by_policy| roots(by_policy)));
-    parts.join("\n")
+    parts.extend((!s.beside.is_empty()).then(|| beside(s)));
+    parts
 }
 
 /// The benchmark's own tables.
@@ -94,6 +95,17 @@ fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
         let (said, is) = (c.tp + c.fp, c.tp + c.fn_);
         let figures = [figure(c.accuracy(), None), maybe(c.kappa()), said.to_string(), is.to_string()];
         t.row([(*policy).to_owned(), c.total().to_string()].into_iter().chain(figures));
+    }
+    t.render()
+}
+
+fn beside(s: &Scored) -> String {
+    let mut t = Table::new(["beside", "location P", "R", "F1", "joint P", "R", "F1", "category F1"]);
+    let ours = ("this run", &s.figures);
+    for (name, b) in std::iter::once(ours).chain(s.beside.iter().map(|(name, b)| (name.as_str(), b))) {
+        let of = |x: &Tally| [x.precision(), x.recall(), x.f1()];
+        let figures = of(&b.location).into_iter().chain(of(&b.joint)).chain([b.category_f1]);
+        t.row([name.to_owned()].into_iter().chain(figures.map(|f| figure(f, None))));
     }
     t.render()
 }

@@ -11,8 +11,7 @@ use super::super::{Failure, put};
 use super::Output;
 use super::labels::{Against, confusion};
 use super::table::{Table, figure};
-use crate::score::labels::TraceLabels;
-use crate::score::metrics::{self, Trace};
+use crate::score::metrics;
 use crate::score::thresholds::{Cut, Fit};
 
 pub(super) const LONG: &str = "\
@@ -31,12 +30,15 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 pub(super) fn thresholds(args: &Against) -> Result<(), Failure> {
-    let judged = args.judge()?;
-    let pairs: Vec<(&Trace, &TraceLabels)> = judged.iter().map(|(t, l)| (t, l)).collect();
-    let fits: BTreeMap<&str, Option<Fit>> =
-        metrics::points(&pairs).into_iter().map(|(metric, points)| (metric, Fit::of(&points))).collect();
+    let gathered = args.judge()?;
+    let fits: BTreeMap<&str, Option<Fit>> = metrics::points(&gathered.pairs())
+        .into_iter()
+        .map(|(metric, points)| (metric, Fit::of(&points)))
+        .collect();
+    let text = table(&fits);
+    args.report(gathered, vec![text.clone()], Vec::new())?;
     match args.output {
-        Output::Table => put(table(&fits).as_bytes()),
+        Output::Table => put(text.as_bytes()),
         Output::Json => put(format!("{:#}\n", json(&fits)).as_bytes()),
     }
 }

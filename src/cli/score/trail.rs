@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
-use super::{Output, files, tables};
+use super::{Output, files, report, tables};
 use crate::score::counts::Confusion;
+use crate::score::labels::TraceLabels;
 use crate::score::trail::benchmark::Intervals;
 use crate::score::trail::ratings::{Correlated, Roots};
 use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, ratings};
@@ -30,6 +31,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict score trail --traces gaia/traces --gold gaia/gold
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --predictions out/
+  otel-verdict score trail --traces gaia/traces --gold gaia/gold --report report.html
   otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json";
 
 #[derive(Args, Debug)]
@@ -46,6 +48,12 @@ pub(super) struct Trail {
     /// Score the predictions in this folder instead of judging
     #[arg(long, value_name = "DIR", conflicts_with = "traces")]
     from: Option<PathBuf>,
+    /// Others' predictions, set beside ours in the report's heat map; may be given several times
+    #[arg(long, value_name = "DIR")]
+    beside: Vec<PathBuf>,
+    /// Write a page for people here: figures, heat map, curves, annotated trees; no network needed
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -53,39 +61,7 @@ pub(super) struct Trail {
     config: ConfigFiles,
 }
 
-pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
-    let gold = files::read(&args.gold)?;
-    if gold.is_empty() {
-        return Err(Failure::Usage(format!("{}: no annotations (*.json) here", args.gold.display())));
-    }
-    let (predicted, roots) = match &args.from {
-        Some(folder) => (files::read(folder)?, BTreeMap::new()),
-        None => judge(args, &gold)?,
-    };
-    if let Some(folder) = &args.predictions {
-        files::write(folder, &predicted)?;
-    }
-    let none = Annotations::default();
-    let of = |name: &String| predicted.get(name).unwrap_or(&none);
-    let cases: Vec<Case> =
-        gold.iter().map(|(name, gold)| Case::new(&gold.errors, &of(name).errors)).collect();
-    let rated: Vec<(Ratings, Ratings)> =
-        gold.iter().map(|(name, gold)| (of(name).ratings, gold.ratings)).collect();
-    let missing = gold.keys().filter(|name| !predicted.contains_key(*name)).count();
-    if missing > 0 {
-        tell(&format!("{missing} of {} annotated traces have no prediction; counted as empty", gold.len()));
-    }
-    let result = Scored {
-        figures: Benchmark::of(&cases),
-        intervals: Intervals::of(&cases),
-        ratings: ratings::correlate(&rated),
-        roots: (!roots.is_empty()).then(|| compare(&roots, &gold)),
-    };
-    match args.output {
-        Output::Table => put(tables::table(&result).as_bytes()),
-        Output::Json => put(format!("{:#}\n", tables::json(&result)).as_bytes()),
-    }
-}
+type Files = BTreeMap<String, Annotations>;
 
 /// All that is told of a run.
 pub(super) struct Scored {
@@ -94,39 +70,90 @@ pub(super) struct Scored {
     pub(super) ratings: [Correlated; 5],
     /// By policy; `None` for somebody else's predictions, which carry no verdict.
     pub(super) roots: Option<[(&'static str, Confusion); 2]>,
+    /// Others' figures, by name.
+    pub(super) beside: Vec<(String, Benchmark)>,
 }
 
-fn compare(
-    roots: &BTreeMap<String, Roots>,
-    gold: &BTreeMap<String, Annotations>,
-) -> [(&'static str, Confusion); 2] {
+pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
+    let gold = files::read(&args.gold)?;
+    if gold.is_empty() {
+        return Err(Failure::Usage(format!("{}: no annotations (*.json) here", args.gold.display())));
+    }
+    let others = report::beside(&args.beside)?;
+    let run = match &args.from {
+        Some(folder) => Run { predicted: files::read(folder)?, ..Run::default() },
+        None => judge(args, &gold)?,
+    };
+    if let Some(folder) = &args.predictions {
+        files::write(folder, &run.predicted)?;
+    }
+    let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name)).count();
+    if missing > 0 {
+        tell(&format!("{missing} of {} annotated traces have no prediction; counted as empty", gold.len()));
+    }
+    let scored = score(&gold, &run, &others);
+    if let Some(path) = &args.report {
+        report::write(path, &report::trail(run.gathered, &scored, tables::all(&scored)))?;
+    }
+    match args.output {
+        Output::Table => put(tables::all(&scored).join("\n").as_bytes()),
+        Output::Json => put(format!("{:#}\n", tables::json(&scored)).as_bytes()),
+    }
+}
+
+/// What judging brought, by the gold file's name.
+#[derive(Default)]
+struct Run {
+    predicted: Files,
+    roots: BTreeMap<String, Roots>,
+    gathered: report::Gathered,
+}
+
+fn score(gold: &Files, run: &Run, others: &[(String, Files)]) -> Scored {
+    let cases = cases(gold, &run.predicted);
+    let ours = |name: &String| run.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
+    let rated: Vec<(Ratings, Ratings)> = gold.iter().map(|(name, gold)| (ours(name), gold.ratings)).collect();
+    Scored {
+        figures: Benchmark::of(&cases),
+        intervals: Intervals::of(&cases),
+        ratings: ratings::correlate(&rated),
+        roots: (!run.roots.is_empty()).then(|| compare(&run.roots, gold)),
+        beside: others
+            .iter()
+            .map(|(name, predicted)| (name.clone(), Benchmark::of(&self::cases(gold, predicted))))
+            .collect(),
+    }
+}
+
+/// Every annotated trace; one without a prediction has an empty one.
+fn cases(gold: &Files, predicted: &Files) -> Vec<Case> {
+    let none = Annotations::default();
+    let of = |name: &String| &predicted.get(name).unwrap_or(&none).errors;
+    gold.iter().map(|(name, gold)| Case::new(&gold.errors, of(name))).collect()
+}
+
+fn compare(roots: &BTreeMap<String, Roots>, gold: &Files) -> [(&'static str, Confusion); 2] {
     let against = |of: fn(&Roots) -> Option<bool>| {
-        ratings::verdicts(
-            roots.iter().map(|(name, r)| (of(r), gold.get(name).and_then(|g| g.ratings.overall))),
-        )
+        let overall = |name: &String| gold.get(name).and_then(|g| g.ratings.overall);
+        ratings::verdicts(roots.iter().map(|(name, r)| (of(r), overall(name))))
     };
     [("existential", against(|r| r.existential)), ("outcome_relevant", against(|r| r.outcome_relevant))]
 }
 
-type Predicted = (BTreeMap<String, Annotations>, BTreeMap<String, Roots>);
-
-/// Predictions by the gold file's name.
-fn judge(args: &Trail, gold: &BTreeMap<String, Annotations>) -> Result<Predicted, Failure> {
+fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
     let config = args.config.load()?;
     // A gold file is named after its trace; where it is not, it may say which one it is about.
-    let by_trace: BTreeMap<&str, &str> = gold
-        .iter()
-        .flat_map(|(name, a)| {
-            [Some((name.as_str(), name.as_str())), a.trace.as_deref().map(|t| (t, name.as_str()))]
-        })
-        .flatten()
-        .collect();
-    let (mut predicted, mut roots) = (BTreeMap::new(), BTreeMap::new());
+    let mut by_trace: BTreeMap<&str, &String> = BTreeMap::new();
+    for (name, annotations) in gold {
+        by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
+        by_trace.insert(name, name);
+    }
+    let mut run = Run::default();
     let mut strange = 0;
     eval::each(&config, &input::find(&args.traces)?, |evaluated| {
         let (scene, measurements) = (&evaluated.judged.scene, &evaluated.judged.measurements);
         let id = scene.tree.id.to_string();
-        let Some(name) = by_trace.get(id.as_str()) else {
+        let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
             strange += 1;
             return;
         };
@@ -136,11 +163,14 @@ fn judge(args: &Trail, gold: &BTreeMap<String, Annotations>) -> Result<Predicted
             errors: found.iter().map(|f| f.annotation(scene)).collect(),
             ratings: ratings::rate(scene, measurements, &found),
         };
-        predicted.insert((*name).to_owned(), prediction);
-        roots.insert((*name).to_owned(), Roots::of(scene, measurements));
+        run.predicted.insert(name.clone(), prediction);
+        run.roots.insert(name.clone(), Roots::of(scene, measurements));
+        if args.report.is_some() {
+            run.gathered.add(&evaluated, TraceLabels::of_trail(&id, gold), &gold.errors);
+        }
     })?;
     if strange > 0 {
         tell(&format!("{strange} traces have no annotations and are not scored"));
     }
-    Ok((predicted, roots))
+    Ok(run)
 }

@@ -1,0 +1,128 @@
+//! One page for people: how right the verdicts are, and why.
+//!
+//! In: figures and judged traces. Out: one HTML file that stands alone: no script, no network, no
+//! font of its own, and what is folded on a screen is open when printed.
+
+pub mod draw;
+pub mod html;
+pub mod tree;
+
+use draw::{Curve, Row};
+use html::{Html, clip};
+use tree::Drawn;
+
+/// Trees in one page; a browser copes with some megabytes. Those that differ from what people
+/// marked come first.
+const MAX_TREES: usize = 150;
+/// Explanations shown apart, to be read by somebody.
+const SAMPLE: usize = 20;
+
+/// An explanation, out of its tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// Trace and span, in hex.
+    pub place: String,
+    /// The metric, and the category.
+    pub what: String,
+    /// What was expected, what was seen.
+    pub rationale: String,
+    /// From the span.
+    pub quote: String,
+}
+
+/// What goes onto the page.
+#[derive(Default)]
+pub struct Report {
+    /// Above everything.
+    pub title: String,
+    /// The tables that the terminal shows.
+    pub tables: Vec<String>,
+    /// Columns of the heat map: categories.
+    pub columns: Vec<&'static str>,
+    /// Its rows: evaluators.
+    pub rows: Vec<Row>,
+    /// One curve a metric.
+    pub curves: Vec<Curve>,
+    /// Every explanation; a sample is shown.
+    pub explained: Vec<Explained>,
+    /// The traces.
+    pub trees: Vec<Drawn>,
+}
+
+const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+base-uri 'none'; form-action 'none'\"><meta name=\"viewport\" content=\"width=device-width\"><style>\
+body{font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;max-width:1200px;margin:2em auto;padding:0 1em}\
+h2{margin-top:2em;border-bottom:1px solid #ccc}pre{overflow-x:auto;font-size:12px;line-height:1.35}\
+svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif}.frame{fill:none;stroke:#999}\
+.curve{fill:none;stroke:#2563a8;stroke-width:1.5}circle{fill:#2563a8}.now{fill:none;stroke:#b3261e;stroke-width:2}\
+.curves{display:flex;flex-wrap:wrap}figure{margin:0}figcaption{text-align:center}\
+code{font-size:12px;color:#555}summary{cursor:pointer;margin-top:1em}\
+.span{border-left:2px solid #ccc;padding-left:.6em;margin-top:.5em;break-inside:avoid}\
+.metric{margin-left:1em}.finding{margin-left:1em;overflow-wrap:anywhere}\
+q{color:#444;font-family:ui-monospace,monospace;font-size:12px;unicode-bidi:isolate;white-space:pre-wrap}\
+.mark{margin-left:1em;color:#5b3a8c;overflow-wrap:anywhere}.fold{color:#666}.category{color:#555;font-style:italic}\
+.fail,.miss{color:#b3261e;font-weight:600}.pass,.hit{color:#1a7f37;font-weight:600}.over{color:#9a6700;font-weight:600}\
+.none{color:#666}li{margin-bottom:.8em;break-inside:avoid}\
+@media print{body{max-width:none;margin:0;font-size:11px}pre{white-space:pre-wrap;font-size:9px}\
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\
+</style><title>";
+
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        let mut out = Html::default();
+        out.raw(HEAD).text(&self.title).raw("</title></head><body><h1>").text(&self.title).raw("</h1>");
+        for table in &self.tables {
+            out.raw("<pre>").text(table).raw("</pre>");
+        }
+        if !self.rows.is_empty() {
+            out.raw(
+                "<h2>F1 by category</h2><p>Rows are evaluators, columns the categories of the taxonomy.</p>",
+            );
+            draw::heat_map(&self.columns, &self.rows, &mut out);
+        }
+        if !self.curves.is_empty() {
+            out.raw(
+                "<h2>Precision and recall by threshold</h2><p>Each point is a threshold: scores below it \
+                     fail. The red ring is the one in force.</p><div class=\"curves\">",
+            );
+            self.curves.iter().for_each(|of| draw::curve(of, &mut out));
+            out.raw("</div>");
+        }
+        self.sample(&mut out);
+        self.forest(&mut out);
+        out.raw("</body></html>\n");
+        out.into_string()
+    }
+
+    /// Evenly spread over all, so that no metric and no trace is preferred.
+    fn sample(&self, out: &mut Html) {
+        let count = self.explained.len().min(SAMPLE);
+        if count == 0 {
+            return;
+        }
+        out.raw("<h2>A sample of explanations</h2><ol>");
+        for n in 0..count {
+            let Some(of) = self.explained.get(n * self.explained.len() / count) else { continue };
+            out.raw("<li><b>").text(&of.what).raw("</b> <code>").text(&of.place).raw("</code><br>");
+            out.text(&clip(&of.rationale, 600)).raw("<br><q>").text(&clip(&of.quote, 600)).raw("</q></li>");
+        }
+        out.raw("</ol>");
+    }
+
+    fn forest(&self, out: &mut Html) {
+        if self.trees.is_empty() {
+            return;
+        }
+        out.raw(
+            "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and people's marks. A \
+                 finding on an agent or a step counts at one of its calls.</p>",
+        );
+        let (differ, same): (Vec<&Drawn>, Vec<&Drawn>) = self.trees.iter().partition(|t| t.differs());
+        differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| tree.html(out));
+        if self.trees.len() > MAX_TREES {
+            out.raw("<p>").count(self.trees.len() - MAX_TREES).raw(" more traces are not shown</p>");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A trace as paper 001's figure 3 draws it: what is wrong where, beside what people marked.
+//!
+//! In: a judged trace and its annotations. Out: lines of a tree, and those as HTML. Spans with
+//! nothing to tell are folded into a count, as in the figure.
+
+use std::collections::BTreeMap;
+
+use super::html::{Html, clip};
+use crate::measure::{Measurement, Value};
+use crate::propagate::{Verdict, Verdicts};
+use crate::recognise::Scene;
+use crate::score::trail::{Annotation, find};
+use crate::trace::{Idx, Kind};
+
+/// Indentation stops here; deeper spans stand under each other.
+const MAX_DEPTH: usize = 14;
+/// Lines of one tree; what is beyond is counted.
+const MAX_LINES: usize = 400;
+/// Characters of one explanation, quote or mark.
+const MAX_TEXT: usize = 600;
+
+/// One metric's failure on a span.
+#[derive(Clone, Debug, PartialEq)]
+struct Failure {
+    metric: &'static str,
+    score: String,
+    /// Rationale, quote, category of each finding.
+    findings: Vec<(String, String, &'static str)>,
+}
+
+/// One span, or a run of spans with nothing to tell.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    depth: usize,
+    kind: Kind,
+    name: String,
+    span: String,
+    failed: Option<bool>,
+    failures: Vec<Failure>,
+    marks: Vec<Annotation>,
+    /// Something was predicted at this span.
+    predicted: bool,
+    /// Spans folded after this one.
+    folded: usize,
+}
+
+/// A trace, ready to be drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    id: String,
+    passed: Option<bool>,
+    lines: Vec<Line>,
+    /// Lines left out at the end.
+    cut: usize,
+}
+
+impl Drawn {
+    /// From a judged trace and what people marked in it.
+    pub fn new(
+        scene: &Scene,
+        measurements: &[Measurement],
+        verdicts: &Verdicts,
+        marks: &[Annotation],
+    ) -> Drawn {
+        let tree = &scene.tree;
+        let mut marked: BTreeMap<&str, Vec<Annotation>> = BTreeMap::new();
+        marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m.clone()));
+        let mut failing: Vec<Vec<Failure>> = vec![Vec::new(); tree.len()];
+        for m in measurements {
+            if let (Some(own), Some(failure)) = (failing.get_mut(m.at), failure(m)) {
+                own.push(failure);
+            }
+        }
+        let predicted: Vec<Idx> = find::found(scene, measurements).iter().map(|f| f.at).collect();
+        let mut drawn =
+            Drawn { id: tree.id.to_string(), passed: verdicts.trace.passed, lines: Vec::new(), cut: 0 };
+        let mut folded = 0;
+        for (i, depth) in preorder(scene) {
+            let (Some(span), Some(reading)) = (tree.spans.get(i), scene.readings.get(i)) else { continue };
+            let id = span.id.to_string();
+            let marks = marked.remove(id.as_str()).unwrap_or_default();
+            let failures = failing.get_mut(i).map(std::mem::take).unwrap_or_default();
+            let tells = !marks.is_empty() || !failures.is_empty() || reading.kind == Kind::Agent;
+            if !tells {
+                folded += 1;
+                continue;
+            }
+            if drawn.lines.len() == MAX_LINES {
+                drawn.cut += 1;
+                continue;
+            }
+            if let Some(last) = drawn.lines.last_mut() {
+                last.folded += std::mem::take(&mut folded);
+            }
+            drawn.lines.push(Line {
+                depth: depth.min(MAX_DEPTH),
+                kind: reading.kind,
+                name: reading.name.as_deref().unwrap_or_default().to_owned(),
+                span: id,
+                failed: verdicts.of.get(i).copied().flatten().map(Verdict::failed),
+                failures,
+                marks,
+                predicted: predicted.contains(&i),
+                folded: 0,
+            });
+        }
+        if let Some(last) = drawn.lines.last_mut() {
+            last.folded += folded;
+        }
+        drawn
+    }
+
+    /// Whether people marked anything that was not told, or the other way round.
+    pub fn differs(&self) -> bool {
+        self.lines.iter().any(|line| line.predicted != !line.marks.is_empty())
+    }
+
+    /// As HTML.
+    pub fn html(&self, out: &mut Html) {
+        out.raw("<details open><summary><code>").text(&self.id).raw("</code> ");
+        verdict(out, self.passed.map(|p| !p));
+        out.raw("</summary><div class=\"tree\">");
+        for line in &self.lines {
+            line.html(out);
+        }
+        if self.cut > 0 {
+            out.raw("<p class=\"fold\">").count(self.cut).raw(" more spans with something to tell</p>");
+        }
+        out.raw("</div></details>");
+    }
+}
+
+impl Line {
+    fn html(&self, out: &mut Html) {
+        out.raw("<div class=\"span\" style=\"margin-left:").count(self.depth).raw("em\"><div>[");
+        out.text(self.kind.as_str()).raw("] <b>").text(&clip(&self.name, 120)).raw("</b> <code>");
+        out.text(&self.span).raw("</code> ");
+        verdict(out, self.failed);
+        match (self.predicted, self.marks.is_empty()) {
+            (true, false) => out.raw(" <span class=\"hit\">told and marked</span>"),
+            (true, true) => out.raw(" <span class=\"over\">told, not marked</span>"),
+            (false, false) => out.raw(" <span class=\"miss\">marked, not told</span>"),
+            (false, true) => out,
+        };
+        out.raw("</div>");
+        for failure in &self.failures {
+            failure.html(out);
+        }
+        for mark in &self.marks {
+            out.raw("<div class=\"mark\">people: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
+            out.text(&clip(&mark.impact, 20)).raw(" ").text(&clip(&mark.description, MAX_TEXT)).raw("</div>");
+        }
+        out.raw("</div>");
+        if self.folded > 0 {
+            out.raw("<div class=\"fold\" style=\"margin-left:").count(self.depth).raw("em\">… ");
+            out.count(self.folded).raw(" spans without issues</div>");
+        }
+    }
+}
+
+impl Failure {
+    fn html(&self, out: &mut Html) {
+        out.raw("<div class=\"metric\"><b>").text(self.metric).raw("</b> (").text(&self.score).raw(")");
+        for (rationale, quote, category) in &self.findings {
+            out.raw("<div class=\"finding\">").text(&clip(rationale, MAX_TEXT));
+            if !category.is_empty() {
+                out.raw(" <span class=\"category\">").text(category).raw("</span>");
+            }
+            if !quote.is_empty() {
+                out.raw(" <q>").text(&clip(quote, MAX_TEXT)).raw("</q>");
+            }
+            out.raw("</div>");
+        }
+        out.raw("</div>");
+    }
+}
+
+fn verdict(out: &mut Html, failed: Option<bool>) {
+    match failed {
+        Some(true) => out.raw("<span class=\"fail\">fail</span>"),
+        Some(false) => out.raw("<span class=\"pass\">pass</span>"),
+        None => out.raw("<span class=\"none\">unmeasured</span>"),
+    };
+}
+
+fn failure(m: &Measurement) -> Option<Failure> {
+    let measured = m.outcome.as_ref().ok().filter(|measured| !measured.passed)?;
+    let finding = |f: &crate::measure::Finding| {
+        (f.rationale.clone(), f.quote.clone(), f.category.map_or("", |c| c.as_str()))
+    };
+    let score = match measured.value {
+        Value::Score(score) => format!("{score:.1}"),
+        Value::Label(label) => label.to_owned(),
+        Value::Number(number) => format!("{number}"),
+    };
+    Some(Failure { metric: m.metric, score, findings: measured.findings.iter().map(finding).collect() })
+}
+
+/// Every span under its parent, by time, without recursion: depth is hostile.
+fn preorder(scene: &Scene) -> Vec<(Idx, usize)> {
+    let tree = &scene.tree;
+    let mut stack: Vec<(Idx, usize)> = tree.top().iter().rev().map(|&i| (i, 0)).collect();
+    let mut out = Vec::with_capacity(tree.len());
+    while let Some((i, depth)) = stack.pop() {
+        out.push((i, depth));
+        stack.extend(tree.children(i).iter().rev().map(|&child| (child, depth + 1)));
+    }
+    out
+}
