@@ -1,7 +1,7 @@
 //! The error that a model call was shown: where the failure of the step before comes to light.
 //!
-//! In: an LLM span and the model call before it. Out: a finding that points back to the call that
-//! wrote what failed; the failure counts there, here it is on record. Code that is run without a
+//! In: an LLM span and the model call before it. Out: a finding that cites the call which wrote
+//! what failed; the failure counts there, here it is on record. Code that is run without a
 //! span of its own, and a call that is refused, show up nowhere else in the conversation.
 //! Outages and empty results are left out: they are nothing that the model wrote.
 
@@ -20,7 +20,7 @@ pub fn met(view: &View<'_>) -> Option<Finding> {
         "{what}, and this call was shown the error instead of a result; it was caused by what the model \
          call before it wrote"
     );
-    let mut finding = Defect::ErrorMet.found(rationale, &quote).from_origin(before);
+    let mut finding = Defect::ErrorMet.found(rationale, &quote);
     finding.category = cause;
     let id = view.scene.tree.spans.get(before).map(|s| s.id);
     Some(match id {

@@ -3,7 +3,7 @@
 //! In: a tool span, or a prompt and the model call before it. Out: a finding on the last of a
 //! failing call's repetitions; and one where a column of single characters came back: the code
 //! walked over a string where its lines or items were meant. That stands where it is to be seen,
-//! and points back to the call that wrote the code.
+//! and cites the call that wrote the code.
 
 use crate::measure::agent::attempts::{Attempts, Repeat, shown};
 use crate::measure::anchors::Defect;
@@ -40,7 +40,7 @@ pub fn characters(view: &View<'_>) -> Option<Finding> {
     }
     let rationale = "lines or items were to be printed; what came back is one character a line: the code walked \
                      over the characters of a string";
-    let finding = Defect::CharactersForItems.found(rationale, column).from_origin(before);
+    let finding = Defect::CharactersForItems.found(rationale, column);
     Some(match view.scene.tree.spans.get(before) {
         Some(span) => finding.citing(span.id),
         None => finding,

@@ -2,7 +2,9 @@
 //!
 //! In: a judged trace. Out: [`Annotation`]s as an annotator would write them.
 //!
-//! **Which.** Findings of failing measurements. A passing one's minor findings are for the record.
+//! **Which.** All findings that have a category, those of passing measurements too: what is only
+//! worth recording fails nothing, but annotators mark small things as well (a fifth of their errors
+//! are of low impact).
 //!
 //! **Category.** A finding's own. One without has none on purpose: an error of unknown cause, a
 //! framework's announced retry, an operator's limit of time or tokens. The taxonomy sorts by cause,
@@ -16,8 +18,8 @@
 //! plan's, or the last beneath. Annotators mark the first occurrence of an error, but of Resource
 //! Abuse the last: so with what is cited.
 //!
-//! **Once.** What one metric finds again in one agent under one category is the same error: only
-//! its first occurrence is told, of Resource Abuse its last. Formatting is the exception: each
+//! **Once.** What one metric says again in the same words is the same error: only its first
+//! occurrence in a trace is told, of Resource Abuse its last. Formatting is the exception: each
 //! malformed piece of text is an error of its own, and annotators mark each.
 
 use std::collections::BTreeMap;
@@ -45,13 +47,10 @@ pub struct Found<'a> {
 /// Everything that counts, by span and category; each pair once, its worst finding kept.
 pub fn found<'a>(scene: &Scene, measurements: &'a [Measurement]) -> Vec<Found<'a>> {
     let spans = Spans::new(scene);
-    let mut first: BTreeMap<(Option<usize>, &str, Category), Found<'a>> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, Category, &str), Found<'a>> = BTreeMap::new();
     let mut each: Vec<Found<'a>> = Vec::new();
     for m in measurements {
         let Ok(measured) = &m.outcome else { continue };
-        if measured.passed {
-            continue;
-        }
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
             let Some(at) = spans.place(m.at, finding, category) else { continue };
@@ -60,8 +59,7 @@ pub fn found<'a>(scene: &Scene, measurements: &'a [Measurement]) -> Vec<Found<'a
                 each.push(found);
                 continue;
             }
-            let agent = scene.owner.get(at).copied().flatten();
-            let kept = first.entry((agent, m.metric, category)).or_insert(found);
+            let kept = first.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
             let earlier = if marks_last(category) { at > kept.at } else { at < kept.at };
             if earlier {
                 *kept = found;
