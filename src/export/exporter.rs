@@ -1,11 +1,9 @@
 //! One exporter as the rest of the process sees it: what it takes, its queue, its ledger, and
 //! counts of what it does.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -15,6 +13,7 @@ use super::{Parcel, Watch, slot};
 use crate::journal::{Letters, Stake};
 use crate::outcome::{Ledger, Outcome, Receipt};
 use crate::receive::Signal;
+use crate::telemetry::Quiet;
 
 /// Why items were dropped; what [`Ledger`] counts as dropped, told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -57,31 +56,9 @@ impl Dropped {
     }
 }
 
-/// The same trouble comes with every request; a log line each would bury all others.
-const LOG_EVERY: Duration = Duration::from_secs(10);
-
-/// Lets one log line through at a time, and tells how many were held back.
-#[derive(Debug, Default)]
-pub(super) struct Quiet(Mutex<BTreeMap<&'static str, (Option<Instant>, u64)>>);
-
-impl Quiet {
-    /// `Some(held back since)` when it is time for a line about `what`.
-    pub fn speak(&self, what: &'static str) -> Option<u64> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, held_back) = all.entry(what).or_default();
-        let now = Instant::now();
-        if last.is_some_and(|last| now - last < LOG_EVERY) {
-            *held_back += 1;
-            return None;
-        }
-        *last = Some(now);
-        Some(std::mem::take(held_back))
-    }
-}
-
 /// One running exporter.
 pub struct Exporter {
-    id: String,
+    id: Arc<str>,
     required: bool,
     signals: [bool; 3],
     /// The destination said that it has no such service.
@@ -107,7 +84,7 @@ impl Exporter {
         let mut takes = [false; 3];
         signals.iter().for_each(|&s| takes[slot(s)] = true);
         Arc::new(Exporter {
-            id: id.to_owned(),
+            id: id.into(),
             required,
             signals: takes,
             unsupported: Default::default(),
@@ -125,6 +102,11 @@ impl Exporter {
     /// `type` or `type/name`.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// As [`Exporter::id`], to be kept.
+    pub(super) fn shared_id(&self) -> Arc<str> {
+        Arc::clone(&self.id)
     }
 
     /// A full queue of it makes the pipeline wait.
@@ -196,7 +178,7 @@ impl Exporter {
         if items > 0
             && let Some(held_back) = self.quiet.speak(why.as_str())
         {
-            let (exporter, why) = (&self.id, why.as_str());
+            let (exporter, why) = (self.id(), why.as_str());
             tracing::error!(exporter, items, why, reason, held_back, "dropped");
         }
     }
@@ -238,7 +220,7 @@ impl Exporter {
                 let items = receipt.items();
                 receipt.resolve(Outcome::DeadLettered);
                 if let Some(held_back) = self.quiet.speak("dead_letter") {
-                    let (exporter, why) = (&self.id, why.as_str());
+                    let (exporter, why) = (self.id(), why.as_str());
                     tracing::error!(exporter, items, why, reason, held_back, "put into the dead-letter file");
                 }
             }
@@ -248,7 +230,7 @@ impl Exporter {
     /// Marks a signal as not supported by the destination; warns the first time.
     pub(super) fn set_unsupported(&self, signal: Signal, reason: &str) {
         if !self.unsupported[slot(signal)].swap(true, Ordering::Relaxed) {
-            let exporter = &self.id;
+            let exporter = self.id();
             tracing::warn!(
                 exporter,
                 ?signal,

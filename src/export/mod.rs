@@ -226,10 +226,10 @@ impl Exporters {
     }
 
     /// Ids of those that take any of `signals`, and whether they are required; `but` are left out.
-    pub fn takers(&self, signals: &[Signal], but: &[String]) -> Vec<(String, bool)> {
+    pub fn takers(&self, signals: &[Signal], but: &[String]) -> Vec<(Arc<str>, bool)> {
         let takes =
             |e: &&Arc<Exporter>| signals.iter().any(|&s| e.takes(s)) && !but.iter().any(|id| id == e.id());
-        self.all.iter().filter(takes).map(|e| (e.id().to_owned(), e.required())).collect()
+        self.all.iter().filter(takes).map(|e| (e.shared_id(), e.required())).collect()
     }
 
     /// Puts what exporters give up into dead letters from here on.

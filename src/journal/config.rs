@@ -25,8 +25,12 @@ pub struct Storage {
     /// retry until exporters have caught up. Dead letters may take as much again.
     pub max_bytes: Size,
     /// Default 64MiB. Bytes after which a new file of the log is begun. Space is given back by
-    /// whole files: smaller ones give it back sooner, larger ones are fewer.
+    /// whole files: smaller ones give it back sooner, larger ones are fewer. Closed traces that are
+    /// remembered over a restart may take an eighth of one.
     pub segment_bytes: Size,
+    /// Default 30d. How long a file of dead letters is kept after something was last added to it: it
+    /// holds what users said. 0s keeps it for ever.
+    pub retention: Period,
 }
 
 /// `storage.durability`
@@ -51,6 +55,7 @@ impl Default for Storage {
             interval: Period::secs(1),
             max_bytes: Size(10 << 30),
             segment_bytes: Size(64 << 20),
+            retention: Period::secs(30 * 24 * 3600),
         }
     }
 }

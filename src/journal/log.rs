@@ -8,18 +8,20 @@
 //! of the log is no longer held, what is held in the oldest segment is written again at the head:
 //! a trace that stays open for hours costs its own bytes and not those of all that came after.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::batch::Batch;
+use super::claims::Claims;
 use super::disk::{Disk, Force, header};
-use super::record::{Batch, CLOSED_TRACE, Claim, Found, Frame, Record, Seq};
+use super::record::{CLOSED_TRACE, Claim, Found, Frame, Record, Seq};
 use super::recover::{Kept, Recovered, scan};
 use crate::assemble::Remembered;
 use crate::receive::Signal;
-use crate::trace::TraceId;
+use crate::trace::{ById, TraceId};
 use crate::wire::request::{self, Interner};
 use crate::wire::write::{self, Item};
 
@@ -62,7 +64,7 @@ pub(super) struct Log<D> {
     segments: BTreeMap<u64, Segment>,
     /// The one that is appended to.
     active: Option<u64>,
-    kept: HashMap<Seq, Kept>,
+    kept: ById<Seq, Kept>,
     /// Traces that closed, oldest first; one that closed again stands there again.
     closed: VecDeque<(TraceId, Remembered)>,
     next_segment: u64,
@@ -201,7 +203,7 @@ impl<D: Disk> Log<D> {
         if let Some(to) = self.segments.get_mut(&segment) {
             to.live += len;
         }
-        let claims = claims.into_iter().collect();
+        let claims = Claims::new(claims);
         let acked = self.kept.get(&seq).map(|k| k.acked.clone()).unwrap_or_default();
         if let Some(before) = self.kept.insert(seq, Kept { segment, at, len, claims, acked })
             && let Some(from) = self.segments.get_mut(&before.segment)
@@ -212,7 +214,7 @@ impl<D: Disk> Log<D> {
 
     /// All claims on a record.
     pub fn claims(&self, seq: Seq) -> impl Iterator<Item = (Seq, Claim)> {
-        self.kept.get(&seq).into_iter().flat_map(|kept| &kept.claims).map(move |&claim| (seq, claim))
+        self.kept.get(&seq).into_iter().flat_map(|kept| kept.claims.iter()).map(move |claim| (seq, claim))
     }
 
     /// Whether a record is held.
@@ -335,7 +337,7 @@ impl<D: Disk> Log<D> {
     /// A held record with what of it is still needed.
     fn survivor(&mut self, seq: Seq) -> Option<(Frame, Vec<Claim>)> {
         let record = self.read(seq)?;
-        let claims: Vec<Claim> = self.kept.get(&seq)?.claims.iter().copied().collect();
+        let claims: Vec<Claim> = self.kept.get(&seq)?.claims.iter().collect();
         let frame = match record {
             Record::Request { signal, body, claims: before } => {
                 let fewer = claims.len() < before.len() && !claims.contains(&Claim::Pass);

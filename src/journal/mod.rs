@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `config` | the section `storage` |
 //! | `record` | records and their frames, byte by byte |
+//! | `batch` | frames made into one write |
+//! | `claims` | what holds a record |
 //! | `disk` | segments as files of a folder that is ours alone |
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
@@ -63,8 +65,10 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::receive::Signal;
-use crate::telemetry::Journaling;
+use crate::telemetry::{Journaling, Quiet};
 
+mod batch;
+mod claims;
 mod config;
 mod disk;
 mod force;
@@ -105,6 +109,7 @@ pub struct Journal {
     waiting: Arc<Semaphore>,
     next: AtomicU64,
     state: Arc<State>,
+    quiet: Quiet,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -118,22 +123,23 @@ impl std::fmt::Debug for Journal {
 #[derive(Debug)]
 pub struct Admitted {
     journal: Arc<Journal>,
-    ends: Vec<(Seq, Claim)>,
     seq: Seq,
+    taken: bool,
 }
 
 impl Admitted {
     /// Its record; what it is kept for is now somebody else's to see to.
     pub fn take(mut self) -> Seq {
-        self.ends.clear();
+        self.taken = true;
         self.seq
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if !self.ends.is_empty() {
-            self.journal.release(std::mem::take(&mut self.ends));
+        if !self.taken {
+            // A writer that is gone has kept it; it is delivered after the next start.
+            let _ = self.journal.commands.send(Command::GivenUp(self.seq));
         }
     }
 }
@@ -190,6 +196,7 @@ impl Journal {
             waiting: Arc::new(Semaphore::new(WAITING_KIB)),
             next: AtomicU64::new(next),
             state,
+            quiet: Quiet::default(),
             thread: Mutex::new(Some(thread)),
         };
         Ok((Arc::new(journal), recovered))
@@ -214,11 +221,10 @@ impl Journal {
         let kib = (body.len() / 1024 + 1).min(WAITING_KIB);
         let room = Arc::clone(&self.waiting).acquire_many_owned(u32::try_from(kib).ok()?).await.ok()?;
         let seq = self.name();
-        let ends = claims.iter().map(|&claim| (seq, claim)).collect();
         let frame = Frame::request(seq, signal, &claims, body);
         let (answer, kept) = oneshot::channel();
         self.commands.send(Command::Admit { frame, claims, room, answer }).ok()?;
-        kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), ends, seq })
+        kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), seq, taken: false })
     }
 
     /// Keeps a verdict; returns once it may be exported. False: it was not kept, and after a crash
@@ -228,7 +234,12 @@ impl Journal {
         let (answer, kept) = oneshot::channel();
         let (frame, closed) = (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered()));
         let sent = self.commands.send(Command::Seal { frame, closed, answer });
-        (seq, sent.is_ok() && kept.await.unwrap_or(false))
+        let kept = sent.is_ok() && kept.await.unwrap_or(false);
+        if !kept && let Some(held_back) = self.quiet.speak("verdict") {
+            let trace = sealed.trace;
+            tracing::warn!(%trace, held_back, "a verdict could not be kept; after a crash the trace is judged anew");
+        }
+        (seq, kept)
     }
 
     /// These claims hold no more.

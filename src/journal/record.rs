@@ -3,8 +3,6 @@
 //! In: payloads. Out: frames, and frames found again in bytes of which any may be wrong.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -97,7 +95,7 @@ pub struct Frame {
     kind: u8,
     pub(super) seq: Seq,
     head: Vec<u8>,
-    body: Bytes,
+    pub(super) body: Bytes,
     crc: u32,
 }
 
@@ -184,7 +182,7 @@ impl Frame {
     }
 
     /// Appends it, but for the body, as it stands in a segment with this marker.
-    fn begin(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+    pub(super) fn begin(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         let at = out.len();
         out.extend_from_slice(&marker);
         out.extend_from_slice(&((self.head.len() + self.body.len()) as u32).to_le_bytes());
@@ -201,79 +199,6 @@ impl Frame {
     pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         self.begin(out, marker);
         out.extend_from_slice(&self.body);
-    }
-}
-
-/// A body from this size on is written from where it lies; a smaller one is cheaper copied than
-/// named to the operating system.
-const LARGE: usize = 4096;
-
-/// Frames as one write takes them: what is small, in one buffer; large bodies where they lie.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    small: Vec<u8>,
-    parts: Vec<Part>,
-    len: u64,
-}
-
-#[derive(Debug)]
-enum Part {
-    Small(Range<usize>),
-    Body(Bytes),
-}
-
-impl Batch {
-    /// Empties it, keeping its room.
-    pub fn clear(&mut self) {
-        self.small.clear();
-        self.parts.clear();
-        self.len = 0;
-    }
-
-    /// Bytes in it.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Adds bytes that stand before any frame.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        let from = self.small.len();
-        self.small.extend_from_slice(bytes);
-        self.note(from);
-    }
-
-    /// Adds a frame.
-    pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
-        let from = self.small.len();
-        frame.begin(&mut self.small, marker);
-        let large = frame.body.len() >= LARGE;
-        if !large {
-            self.small.extend_from_slice(&frame.body);
-        }
-        self.note(from);
-        if large {
-            self.len += frame.body.len() as u64;
-            self.parts.push(Part::Body(frame.body.clone()));
-        }
-    }
-
-    /// What was added to the buffer since `from` comes next.
-    fn note(&mut self, from: usize) {
-        let to = self.small.len();
-        self.len += (to - from) as u64;
-        match self.parts.last_mut() {
-            Some(Part::Small(last)) => last.end = to,
-            _ => self.parts.push(Part::Small(from..to)),
-        }
-    }
-
-    /// As a write takes it.
-    pub fn slices(&self) -> Vec<IoSlice<'_>> {
-        let part = |part| match part {
-            &Part::Small(Range { start, end }) => self.small.get(start..end).unwrap_or_default(),
-            Part::Body(body) => body,
-        };
-        self.parts.iter().map(|p| IoSlice::new(part(p))).collect()
     }
 }
 

@@ -1,16 +1,17 @@
 //! What a folder holds at start, whatever became of it: torn tails are cut off, what is damaged
 //! is passed over and counted, and nothing that was written by whole is given up for it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 
 use bytes::Bytes;
 
+use super::claims::Claims;
 use super::disk::{Disk, HEADER, Opening, opening};
 use super::log::remember;
 use super::record::{Claim, Found, Record, Seq};
 use crate::assemble::Remembered;
-use crate::trace::TraceId;
+use crate::trace::{ById, TraceId};
 
 /// What is still to be done, as the log has it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -35,14 +36,14 @@ pub(super) struct Kept {
     pub segment: u64,
     pub at: u64,
     pub len: u64,
-    pub claims: BTreeSet<Claim>,
+    pub claims: Claims,
     /// Exporters that have what it gave them.
     pub acked: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    pub kept: HashMap<Seq, Kept>,
+    pub kept: ById<Seq, Kept>,
     /// Bytes of each segment.
     pub sizes: BTreeMap<u64, u64>,
     /// The highest number of a segment, ours or not.
@@ -143,7 +144,7 @@ impl Scan {
         self.next = self.next.max(seq.saturating_add(1));
         let mut keep = |claims: Vec<Claim>| {
             // A later copy stands for the earlier ones; it never holds more than they.
-            let claims = claims.into_iter().collect();
+            let claims = Claims::new(claims);
             let kept =
                 Kept { segment, at: found.at as u64, len: found.len as u64, claims, acked: Vec::new() };
             self.kept.insert(seq, kept);
@@ -205,10 +206,10 @@ impl Scan {
         out.closed = std::mem::take(&mut self.closed).into();
         for (&seq, kept) in &self.kept {
             let mut open = Vec::new();
-            for claim in &kept.claims {
+            for claim in kept.claims.iter() {
                 match claim {
                     Claim::Pass => drop(out.passes.insert(seq, kept.acked.clone())),
-                    Claim::Trace(trace) if !judged.contains(&(seq, *trace)) => open.push(*trace),
+                    Claim::Trace(trace) if !judged.contains(&(seq, trace)) => open.push(trace),
                     Claim::Trace(_) | Claim::Verdict => {}
                 }
             }

@@ -14,7 +14,7 @@ use super::record::{Claim, Seq};
 #[derive(Debug)]
 pub struct Ticket {
     way: Arc<Way>,
-    stakes: Vec<(String, Arc<Stake>)>,
+    stakes: Vec<(Arc<str>, Arc<Stake>)>,
 }
 
 #[derive(Debug)]
@@ -42,14 +42,14 @@ impl Ticket {
         journal: &Arc<Journal>,
         seq: Seq,
         ends: Vec<(Seq, Claim)>,
-        exporters: Vec<(String, bool)>,
+        exporters: Vec<(Arc<str>, bool)>,
     ) -> Ticket {
         let required = exporters.iter().filter(|(_, required)| *required).count();
         let owed = AtomicUsize::new(required + 1);
         let way = Arc::new(Way { journal: Arc::clone(journal), seq, ends, owed });
         let stakes = exporters.into_iter().map(|(exporter, required)| {
             let left = AtomicBool::new(false);
-            let stake = Stake { way: Arc::clone(&way), exporter: exporter.clone(), required, left };
+            let stake = Stake { way: Arc::clone(&way), exporter: Arc::clone(&exporter), required, left };
             (exporter, Arc::new(stake))
         });
         let stakes = stakes.collect();
@@ -58,7 +58,7 @@ impl Ticket {
 
     /// The stake of an exporter; `None` if it is not to get this record.
     pub fn stake(&self, exporter: &str) -> Option<Arc<Stake>> {
-        self.stakes.iter().find(|(id, _)| id == exporter).map(|(_, stake)| Arc::clone(stake))
+        self.stakes.iter().find(|(id, _)| **id == *exporter).map(|(_, stake)| Arc::clone(stake))
     }
 }
 
@@ -81,7 +81,7 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub struct Stake {
     way: Arc<Way>,
-    exporter: String,
+    exporter: Arc<str>,
     required: bool,
     /// A part of it was not sent: all of it is to be sent again.
     left: AtomicBool,

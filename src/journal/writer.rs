@@ -41,6 +41,8 @@ pub(super) enum Command {
     Acked(Seq, String),
     /// These hold no more.
     Done(Vec<(Seq, Claim)>),
+    /// Nobody wants this record, after all.
+    GivenUp(Seq),
     /// Reads a record.
     Read(Seq, oneshot::Sender<Option<Record>>),
     /// Writes what waits, forces it to the disk, and ends.
@@ -191,6 +193,7 @@ impl<D: Disk> Writer<D> {
                 }
                 Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
                 Command::Done(claims) => self.unwritten.extend(claims),
+                Command::GivenUp(seq) => self.give_up(vec![seq]),
                 Command::Read(seq, answer) => reads.push((seq, answer)),
                 Command::Close(done) => closed = Some(done),
             }

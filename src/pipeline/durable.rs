@@ -239,11 +239,8 @@ impl Spans {
 /// Keeps a verdict, then sends the trace on.
 pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Leaving) {
     let Leaving { live, tree, sealed } = leaving;
-    let (seq, kept) = journal.seal(&sealed).await;
-    if !kept {
-        // Spans that were accepted flow on; what cannot be kept is only that this was its verdict.
-        tracing::warn!(trace = %sealed.trace, "a verdict could not be kept; after a crash the trace is judged anew");
-    }
+    // Spans that were accepted flow on either way; what may not be kept is that this was its verdict.
+    let (seq, _) = journal.seal(&sealed).await;
     let road = Road { shared, journal, live: &live };
     road.send(seq, &tree, sealed, &[]).await;
 }

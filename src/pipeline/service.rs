@@ -125,7 +125,8 @@ impl Service {
         let exporters = Arc::new(exporters(config)?);
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
-        let (journal, recovered) = open_journal(config, &telemetry, &exporters)?.unzip();
+        let (journal, recovered) = open_journal(config, &telemetry)?.unzip();
+        let letters = open_letters(config, &telemetry, &exporters)?;
         let judges = judges(config, None, &telemetry)?;
         let pipeline = Pipeline::start(
             config,
@@ -149,6 +150,10 @@ impl Service {
         let serve = tokio::spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.clone(), grace));
         let probes =
             tokio::spawn(admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), background.clone()));
+        let mut tasks = vec![probes];
+        if let Some(letters) = letters {
+            tasks.push(tokio::spawn(letters.keep_young(*config.storage.retention, background.clone())));
+        }
         readiness.serving();
         Ok(Service {
             grpc,
@@ -162,7 +167,7 @@ impl Service {
             telemetry,
             readiness,
             receiving: Tasks { stop: receiving, tasks: vec![serve] },
-            background: Tasks { stop: background, tasks: vec![probes] },
+            background: Tasks { stop: background, tasks },
         })
     }
 
@@ -267,17 +272,23 @@ fn judges(
 }
 
 /// The journal, and what it held; `None` where no folder is configured.
-fn open_journal(
+fn open_journal(config: &Config, telemetry: &Telemetry) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
+    let Some(folder) = &config.storage.directory else { return Ok(None) };
+    let remember = config.verdict.close.remember;
+    Ok(Some(Journal::open(folder, &config.storage, remember, &telemetry.journal)?))
+}
+
+/// The dead letters in the same folder, for what exporters give up; its lock is held by then.
+fn open_letters(
     config: &Config,
     telemetry: &Telemetry,
     exporters: &Exporters,
-) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
+) -> Result<Option<Arc<Letters>>, Error> {
     let Some(folder) = &config.storage.directory else { return Ok(None) };
-    let remember = config.verdict.close.remember;
-    let opened = Journal::open(folder, &config.storage, remember, &telemetry.journal)?;
     let gauge = telemetry.journal.dead_letter_bytes.clone();
-    exporters.keep_dead_letters(&Arc::new(Letters::open(folder, config.storage.max_bytes.0, gauge)?));
-    Ok(Some(opened))
+    let letters = Arc::new(Letters::open(folder, config.storage.max_bytes.0, gauge)?);
+    exporters.keep_dead_letters(&letters);
+    Ok(Some(letters))
 }
 
 fn exporters(config: &Config) -> Result<Exporters, Error> {

@@ -22,12 +22,14 @@ mod export;
 mod journal;
 mod judge;
 pub mod log;
+mod quiet;
 mod receive;
 mod traces;
 
 pub use export::Exporting;
 pub use journal::Journaling;
 pub use judge::{Asking, Fate, JudgeCells};
+pub use quiet::Quiet;
 pub use receive::{Receiving, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
