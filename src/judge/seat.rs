@@ -5,7 +5,8 @@
 //! was wrong with it; then the judge has failed. Dropping the future at any point gives back what
 //! it holds.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -51,6 +52,8 @@ pub(super) struct Seat {
     gate: Gate,
     breaker: Breaker,
     external: bool,
+    /// What was warned of: each kind of fault is told once, not once a question.
+    told: Mutex<HashSet<&'static str>>,
 }
 
 /// A question, with what is worked out of it once for all judges.
@@ -87,6 +90,7 @@ impl Seat {
             breaker: Breaker::new(&config.breaker),
             transport,
             external,
+            told: Mutex::default(),
         })
     }
 
@@ -117,7 +121,7 @@ impl Seat {
         let account = (spending, *trace);
         let mut usage = Usage::default();
         let mut body = first;
-        for round in 1..=ROUNDS {
+        for _ in 0..ROUNDS {
             let (reply, spent) = match self.reply(&body, account).await {
                 Ok(found) => found,
                 Err((reason, spent)) => {
@@ -134,8 +138,7 @@ impl Seat {
                     return (Ok(Said { value, weighted, judge: judge.into(), usage }), usage);
                 }
                 Err((word, again)) => {
-                    tracing::debug!(judge = %self.name, fault = word, round, "a judge's answer cannot be used");
-                    self.cells.unusable(word);
+                    self.unusable(word);
                     again
                 }
             };
@@ -154,8 +157,7 @@ impl Seat {
         let mut spent = Amount::default();
         if body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens) > self.config.max_prompt_tokens
         {
-            tracing::debug!(judge = %self.name, bytes = body.len(), "a question is longer than the judge's window");
-            self.cells.unusable("too_long");
+            self.unusable("question_too_long");
             return Err((Reason::JudgeError, spent));
         }
         let mut waits = ExponentialBuilder::default()
@@ -268,7 +270,11 @@ impl Seat {
 
     fn failed(&self, failure: &Failure, pass: super::breaker::Pass<'_>) {
         let Failure { status, word, .. } = failure;
-        tracing::debug!(judge = %self.name, status, error = %word, "a request to a judge failed");
+        if self.first(status) {
+            tracing::warn!(judge = %self.name, status, error = %word, "a request to a judge failed; told once");
+        } else {
+            tracing::debug!(judge = %self.name, status, error = %word, "a request to a judge failed");
+        }
         if let Some(after) = failure.after {
             self.gate.shut(after);
         }
@@ -280,6 +286,18 @@ impl Seat {
         } else if failure.kind == Kind::Unasked {
             pass.well();
         }
+    }
+
+    fn unusable(&self, fault: &'static str) {
+        self.cells.unusable(fault);
+        if self.first(fault) {
+            tracing::warn!(judge = %self.name, fault, "an answer of a judge, or a question to it, cannot be used; told once");
+        }
+    }
+
+    /// Whether `word` has not been told of.
+    fn first(&self, word: &'static str) -> bool {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(word)
     }
 
     /// The gauge follows what is known now.

@@ -17,6 +17,8 @@ use crate::measure::{Answer, Reason};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
+mod afford;
+mod faults;
 mod sent;
 
 /// A completion that says `text`.

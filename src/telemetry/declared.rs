@@ -185,7 +185,7 @@ declare! {
     JUDGE_REQUESTS = "judge_requests", Counter, COUNT, ["judge", "status"],
         "Requests to a judge by the status they ended with, retries and hedges included";
     JUDGE_UNUSABLE = "judge_unusable_answers", Counter, COUNT, ["judge", "fault"],
-        "Answers of a judge that could not be used: cut, refused, or without the one object that was asked for";
+        "Answers of a judge that could not be used: cut, refused, or without the one object that was asked for; and questions longer than its window";
     JUDGE_TOKENS = "judge_tokens", Counter, COUNT, ["judge", "kind"],
         "Tokens spent on a judge: input, cached (of the prompt, known to the server), output";
     JUDGE_COST = "judge_cost", Counter, Some("usd"), ["judge"],
