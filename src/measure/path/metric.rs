@@ -116,6 +116,14 @@ fn each_agent(scene: &Scene, settings: &Settings, each: &mut Each<'_>) {
     }
 }
 
+fn made(call: &Call) -> review::Made<'_> {
+    review::Made {
+        name: &call.name,
+        arguments: call.parsed.as_deref().and_then(|parsed| parsed.as_object()),
+        failed: call.failed,
+    }
+}
+
 struct Judge<'a> {
     scene: &'a Scene,
     settings: &'a Settings,
@@ -184,12 +192,7 @@ impl Judge<'_> {
     /// What the end state does not show: calls that undo each other, writes made twice.
     fn hidden_by_the_end(&self, calls: &[usize]) -> Vec<Detail> {
         let all: Vec<&Call> = calls.iter().filter_map(|i| self.scene.calls.get(*i)).collect();
-        let made = |call: &&'_ Call| review::Made {
-            name: &call.name,
-            arguments: call.parsed.as_deref().and_then(|parsed| parsed.as_object()),
-            failed: call.failed,
-        };
-        let made: Vec<review::Made<'_>> = all.iter().map(made).collect();
+        let made: Vec<review::Made<'_>> = all.iter().map(|call| made(call)).collect();
         let said = |key, pairs: Vec<(usize, usize)>, word: &str| {
             let said = |(a, b): (usize, usize)| format!("{}, {word} {}", made[a].name, made[b].name);
             let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(said).collect();
