@@ -19,5 +19,6 @@ mod processes;
 mod purity;
 mod reload;
 mod scrape;
+mod score;
 mod small_disk;
 mod support;

@@ -19,9 +19,9 @@ const MAX_LINES: usize = 400;
 /// Characters of one explanation, quote or mark.
 const MAX_TEXT: usize = 600;
 
-/// One metric's failure on a span.
+/// What one metric has to tell of a span: a failure, or small things that fail nothing.
 #[derive(Clone, Debug, PartialEq)]
-struct Failure {
+struct Told {
     metric: &'static str,
     score: String,
     /// Rationale, quote, category of each finding.
@@ -36,7 +36,7 @@ struct Line {
     name: String,
     span: String,
     failed: Option<bool>,
-    failures: Vec<Failure>,
+    told: Vec<Told>,
     marks: Vec<Annotation>,
     /// Something was predicted at this span.
     predicted: bool,
@@ -65,10 +65,10 @@ impl Drawn {
         let tree = &scene.tree;
         let mut marked: BTreeMap<&str, Vec<Annotation>> = BTreeMap::new();
         marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m.clone()));
-        let mut failing: Vec<Vec<Failure>> = vec![Vec::new(); tree.len()];
+        let mut failing: Vec<Vec<Told>> = vec![Vec::new(); tree.len()];
         for m in measurements {
-            if let (Some(own), Some(failure)) = (failing.get_mut(m.at), failure(m)) {
-                own.push(failure);
+            if let (Some(own), Some(told)) = (failing.get_mut(m.at), told(m)) {
+                own.push(told);
             }
         }
         let predicted: Vec<Idx> = find::found(scene, measurements).iter().map(|f| f.at).collect();
@@ -79,8 +79,8 @@ impl Drawn {
             let (Some(span), Some(reading)) = (tree.spans.get(i), scene.readings.get(i)) else { continue };
             let id = span.id.to_string();
             let marks = marked.remove(id.as_str()).unwrap_or_default();
-            let failures = failing.get_mut(i).map(std::mem::take).unwrap_or_default();
-            let tells = !marks.is_empty() || !failures.is_empty() || reading.kind == Kind::Agent;
+            let told = failing.get_mut(i).map(std::mem::take).unwrap_or_default();
+            let tells = !marks.is_empty() || !told.is_empty() || reading.kind == Kind::Agent;
             if !tells {
                 folded += 1;
                 continue;
@@ -98,7 +98,7 @@ impl Drawn {
                 name: reading.name.as_deref().unwrap_or_default().to_owned(),
                 span: id,
                 failed: verdicts.of.get(i).copied().flatten().map(Verdict::failed),
-                failures,
+                told,
                 marks,
                 predicted: predicted.contains(&i),
                 folded: 0,
@@ -143,8 +143,8 @@ impl Line {
             (false, true) => out,
         };
         out.raw("</div>");
-        for failure in &self.failures {
-            failure.html(out);
+        for metric in &self.told {
+            metric.html(out);
         }
         for mark in &self.marks {
             out.raw("<div class=\"mark\">people: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
@@ -153,12 +153,12 @@ impl Line {
         out.raw("</div>");
         if self.folded > 0 {
             out.raw("<div class=\"fold\" style=\"margin-left:").count(self.depth).raw("em\">… ");
-            out.count(self.folded).raw(" spans without issues</div>");
+            out.count(self.folded).raw(" without issues</div>");
         }
     }
 }
 
-impl Failure {
+impl Told {
     fn html(&self, out: &mut Html) {
         out.raw("<div class=\"metric\"><b>").text(self.metric).raw("</b> (").text(&self.score).raw(")");
         for (rationale, quote, category) in &self.findings {
@@ -183,8 +183,11 @@ fn verdict(out: &mut Html, failed: Option<bool>) {
     };
 }
 
-fn failure(m: &Measurement) -> Option<Failure> {
-    let measured = m.outcome.as_ref().ok().filter(|measured| !measured.passed)?;
+fn told(m: &Measurement) -> Option<Told> {
+    let measured = m.outcome.as_ref().ok()?;
+    if measured.passed && measured.findings.iter().all(|f| f.category.is_none()) {
+        return None;
+    }
     let finding = |f: &crate::measure::Finding| {
         (f.rationale.clone(), f.quote.clone(), f.category.map_or("", |c| c.as_str()))
     };
@@ -193,7 +196,7 @@ fn failure(m: &Measurement) -> Option<Failure> {
         Value::Label(label) => label.to_owned(),
         Value::Number(number) => format!("{number}"),
     };
-    Some(Failure { metric: m.metric, score, findings: measured.findings.iter().map(finding).collect() })
+    Some(Told { metric: m.metric, score, findings: measured.findings.iter().map(finding).collect() })
 }
 
 /// Every span under its parent, by time, without recursion: depth is hostile.
@@ -206,4 +209,52 @@ fn preorder(scene: &Scene) -> Vec<(Idx, usize)> {
         stack.extend(tree.children(i).iter().rev().map(|&child| (child, depth + 1)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::measure::{Settings, catalog};
+    use crate::propagate::{Policies, propagate};
+
+    #[test]
+    fn what_a_trace_says_is_text_wherever_it_stands() {
+        let evil = "<script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}";
+        let scene = Script::new(evil)
+            .tools(&["look"])
+            .calls(evil, &[("look", "{\"q\": \"<script>\"}")])
+            .raises(&format!("429 Too Many Requests {evil}"))
+            .answers(evil)
+            .build();
+        let measurements = catalog::run(&scene, &Settings::default());
+        let verdicts = propagate(&scene, &measurements, &Policies::default());
+        let mark = Annotation {
+            category: evil.to_owned(),
+            location: scene.tree.spans[1].id.to_string(),
+            description: evil.to_owned(),
+            impact: evil.to_owned(),
+            ..Annotation::default()
+        };
+        let drawn = Drawn::new(&scene, &measurements, &verdicts, &[mark]);
+        assert!(drawn.lines.iter().any(|l| !l.told.is_empty()), "the error was found: {drawn:?}");
+        let mut out = Html::default();
+        drawn.html(&mut out);
+        let html = out.into_string();
+        assert!(html.contains("&lt;script&gt;") && html.contains("429"), "{html}");
+        assert!(!html.contains("<script") && !html.contains("<img") && !html.contains('\u{202e}'), "{html}");
+    }
+
+    #[test]
+    fn spans_with_nothing_to_tell_are_folded_into_a_count() {
+        let mut script = Script::new("count");
+        for _ in 0..5 {
+            script = script.says("well");
+        }
+        let scene = script.answers("7").build();
+        let drawn = Drawn::new(&scene, &[], &Verdicts::default(), &[]);
+        assert_eq!(drawn.lines.len(), 1);
+        assert_eq!(drawn.lines[0].folded, scene.tree.len() - 1);
+        assert!(!drawn.differs());
+    }
 }

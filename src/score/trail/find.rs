@@ -181,3 +181,93 @@ impl<'s> Spans<'s> {
         agent.llms.iter().copied().filter(|&llm| llm < at).max()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::anchors::{Defect, measured};
+    use crate::measure::testing::Script;
+    use crate::measure::{Measured, Value};
+
+    /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
+    fn scene() -> Scene {
+        Script::new("find it")
+            .tools(&["look"])
+            .calls("looking", &[("look", r#"{"q": 1}"#)])
+            .returns("nothing")
+            .calls("again", &[("look", r#"{"q": 1}"#)])
+            .returns("nothing")
+            .answers("it is 7")
+            .build()
+    }
+
+    fn failed(at: Idx, metric: &'static str, findings: Vec<Finding>) -> Measurement {
+        measured(at, metric, Measured { value: Value::Score(1.0), passed: false, findings })
+    }
+
+    fn sound() -> Measured {
+        Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() }
+    }
+
+    fn places(scene: &Scene, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
+        let found = found(scene, measurements);
+        found.iter().map(|f| (scene.readings[f.at].kind, f.at, f.category)).collect()
+    }
+
+    fn at(scene: &Scene, kind: Kind) -> Vec<Idx> {
+        (0..scene.tree.len()).filter(|&i| scene.readings[i].kind == kind).collect()
+    }
+
+    #[test]
+    fn the_same_error_is_told_at_its_first_occurrence_and_abuse_at_its_last() {
+        let scene = scene();
+        let llm = at(&scene, Kind::Llm);
+        let tag = || vec![Defect::MissingTag.found("no tag", "x")];
+        let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
+        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
+        let again = || vec![Defect::RepeatedCall.found("again", "x")];
+        let measurements = [failed(llm[0], "m", again()), failed(llm[1], "m", again())];
+        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
+        let other = vec![Defect::MissingTag.found("no other tag", "x")];
+        let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", other)];
+        assert_eq!(places(&scene, &measurements).len(), 2);
+        let format = || vec![Defect::WrongFormat.found("not JSON", "x")];
+        let measurements = [failed(llm[0], "m", format()), failed(llm[1], "m", format())];
+        assert_eq!(places(&scene, &measurements).len(), 2);
+    }
+
+    #[test]
+    fn what_the_model_wrote_moves_to_it_and_what_the_service_did_stays() {
+        let scene = scene();
+        let (llm, tool) = (at(&scene, Kind::Llm), at(&scene, Kind::Tool));
+        let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.found("bad", "x")])];
+        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
+        let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.found("late", "x")])];
+        assert_eq!(places(&scene, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
+    }
+
+    #[test]
+    fn an_agents_finding_goes_to_what_it_cites_or_to_the_answer() {
+        let scene = scene();
+        let (llm, tool) = (at(&scene, Kind::Llm), at(&scene, Kind::Tool));
+        let agent = scene.agents[0].at;
+        let id = |i: Idx| scene.tree.spans[i].id;
+        let abuse = Defect::CallLoop.found("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
+        let measurements = [failed(agent, "m", vec![abuse])];
+        assert_eq!(places(&scene, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
+        let measurements = [failed(agent, "m", vec![Defect::PartUnanswered.found("half", "x")])];
+        let answer = *llm.last().unwrap();
+        assert_eq!(places(&scene, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
+    }
+
+    #[test]
+    fn what_is_only_recorded_counts_and_what_has_no_category_does_not() {
+        let scene = scene();
+        let llm = at(&scene, Kind::Llm);
+        let minor = Measured { findings: vec![Defect::MissingTag.found("no tag", "x")], ..sound() };
+        let measurements =
+            [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.found("?", "x")])];
+        let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
+        assert_eq!(places(&scene, &measurements), [recorded]);
+    }
+}

@@ -1,0 +1,152 @@
+//! `score` as its users meet it, on a made-up trace, and beside the reference script on the cases.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const TRACE: &str = "5b8efff798038103d269b633813fc60c";
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/score").join(name)
+}
+
+fn score(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    let output = command.env("NO_COLOR", "1").arg("score").args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&score(args).stdout).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn predictions_are_written_in_the_benchmarks_shape_and_score_the_same_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (traces, gold) = (data("traces"), data("gold"));
+    let judged = json(&[
+        "trail",
+        "--traces",
+        text(&traces),
+        "--gold",
+        text(&gold),
+        "--predictions",
+        text(folder.path()),
+        "--output",
+        "json",
+    ]);
+    let file = folder.path().join(format!("{TRACE}.json"));
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let limited = written["errors"].as_array().unwrap().iter().find(|e| e["category"] == "Rate Limiting");
+    assert_eq!(limited.unwrap()["location"], "aaaaaaaaaaaaaaa3", "{written}");
+    assert!(limited.unwrap()["evidence"].as_str().unwrap().contains("429"), "{written}");
+    assert!(judged["joint"]["hits"].as_u64() >= Some(1), "{judged}");
+    assert_eq!(judged["trace_scores"]["security_score"]["pearson"], serde_json::Value::Null);
+
+    let again = json(&["trail", "--from", text(folder.path()), "--gold", text(&gold), "--output", "json"]);
+    for figure in ["location", "joint", "category_f1_weighted", "impacts"] {
+        assert_eq!(again[figure], judged[figure], "{figure}");
+    }
+    let table = score(&["trail", "--from", text(folder.path()), "--gold", text(&gold)]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("security_score: undefined") && table.contains("Rate Limiting"), "{table}");
+}
+
+#[test]
+fn the_page_stands_alone_and_runs_nothing_that_a_trace_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    for (what, labels) in [("trail", "gold"), ("labels", "labels.json"), ("thresholds", "labels.json")] {
+        let option = if what == "trail" { "--gold" } else { "--labels" };
+        let (traces, labels) = (data("traces"), data(labels));
+        score(&[what, "--traces", text(&traces), option, text(&labels), "--report", text(&page)]);
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert!(html.contains("Keeper &lt;script&gt;"), "{what}: the agent's name is there");
+        assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("told and marked"), "{what}");
+        for active in ["<script", "javascript:", "src=", "href=", "url(", "@import"] {
+            assert!(!html.contains(active), "{what}: {active}");
+        }
+    }
+}
+
+#[test]
+fn labels_tell_each_metric_and_its_scores() {
+    let (traces, labels) = (data("traces"), data("labels.json"));
+    let told = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);
+    assert_eq!(told["metrics"]["error_detection"]["tp"], 1, "{told}");
+    assert_eq!(told["trace_verdict"]["tp"], 1, "{told}");
+    assert_eq!(told["impacts"][0]["impact"], "HIGH", "{told}");
+}
+
+#[test]
+fn what_cannot_be_scored_is_said_and_exits_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("labels.json");
+    std::fs::write(&wrong, r#"{"traces": [{"trace_id": "x", "spam": 1}]}"#).unwrap();
+    let (traces, empty) = (data("traces"), folder.path().join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for (args, why) in [
+        (["labels", "--traces", text(&traces), "--labels", text(&wrong)], "spam"),
+        (["trail", "--traces", text(&traces), "--gold", text(&empty)], "no annotations"),
+        (["trail", "--traces", text(&traces), "--gold", "/nowhere"], "/nowhere"),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_otel-verdict")).arg("score").args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// Our figures equal the reference script's, on whatever we predict for the cases.
+#[test]
+fn figures_equal_the_reference_scripts() {
+    let cases = std::env::var("OTEL_VERDICT_CASES").map(PathBuf::from);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/cases/trail_score.py");
+    let python = Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success());
+    let (Ok(cases), true, true) = (cases, script.exists(), python) else {
+        println!("skipped: needs OTEL_VERDICT_CASES, ../shared/cases/trail_score.py and python3");
+        return;
+    };
+    // The smaller half is enough for every branch of the definitions, and quicker.
+    let (traces, gold) = (cases.join("trail/swe/traces"), cases.join("trail/swe/gold"));
+    let folder = tempfile::tempdir().unwrap();
+    let ours = json(&[
+        "trail",
+        "--traces",
+        text(&traces),
+        "--gold",
+        text(&gold),
+        "--predictions",
+        text(folder.path()),
+        "--output",
+        "json",
+    ]);
+    let output = Command::new("python3")
+        .arg(&script)
+        .args(["--gold", text(&gold), "--pred", text(folder.path())])
+        .output()
+        .unwrap();
+    let theirs = String::from_utf8(output.stdout).unwrap();
+    let figure = |name: &str, of: &str| ours[name][of].as_f64().unwrap();
+    let line = |name: &str| {
+        let [p, r, f] = ["precision", "recall", "f1"].map(|of| figure(name, of));
+        format!("{name:<8} P {p:.3} R {r:.3} F1 {f:.3}")
+    };
+    let means = ["benchmark_location_mean", "benchmark_joint_mean", "category_f1_weighted"];
+    let [location, joint, category] = means.map(|name| ours[name].as_f64().unwrap());
+    let expected = [
+        format!(
+            "traces {}  predicted spans {}  gold spans {}",
+            ours["traces"], ours["location"]["predicted"], ours["location"]["gold"]
+        ),
+        line("location"),
+        line("joint"),
+        format!("benchmark: location {location:.4} joint {joint:.4} weighted category F1 {category:.4}"),
+    ];
+    assert_eq!(theirs.lines().collect::<Vec<_>>(), expected);
+}
