@@ -23,6 +23,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
         score: 1.0,
         origin: None,
         fact: false,
+        defect: None,
     }
 }
 

@@ -248,6 +248,7 @@ impl Defect {
             score: self.score(),
             origin: None,
             fact: self.is_fact(),
+            defect: Some(self),
         }
     }
 

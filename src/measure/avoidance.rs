@@ -85,6 +85,7 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         // To say so is the right answer then: the failure is the calls', and counts there.
         measured.passed = true;
         for finding in &mut measured.findings {
+            finding.rationale.push_str(", and every call before it had failed: the failure is theirs");
             finding.origin = Some(call);
             finding.severity = Severity::Low;
         }
@@ -194,6 +195,15 @@ pub fn admits(text: &str) -> Option<&str> {
     })
 }
 
+/// Whether `text` says anywhere that what was looked for was not found.
+pub fn mentions_lack(text: &str) -> bool {
+    let Some(shapes) = SHAPES.as_ref() else { return false };
+    clauses(clip(text, MAX_BYTES)).any(|clause| {
+        let plain = clause.replace(['\u{2019}', '\u{2018}'], "'");
+        shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
+    })
+}
+
 /// Skips "Final answer:" and the like.
 fn strip_lead(text: &str) -> &str {
     let mut text = text;
@@ -272,7 +282,7 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
         ))?,
         // Of a search that is reported on, not of an answer that is refused.
         missing: pattern(
-            r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we) encountered an? (?:issue|error|problem)\b)",
+            r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)",
         )?,
         nothing: pattern(
             r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$",

@@ -196,6 +196,8 @@ pub struct Finding {
     pub origin: Option<Idx>,
     /// Beyond judgement (an error status, arguments against their schema): no judge overrules it.
     pub fact: bool,
+    /// What the rule that found it calls it; `None` for a judge's finding.
+    pub defect: Option<anchors::Defect>,
 }
 
 /// One metric's result on one span.

@@ -118,7 +118,8 @@ fn of_result(view: &View<'_>, call: &Call, findings: &mut Findings) -> bool {
             .and_then(|tool| view.scene.readings.get(tool))
             .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
         let defect = if retried { super::anchors::Defect::RetryAnnounced } else { error.cause };
-        let mut finding = defect.found(format!("the call to {} failed", call.name.trim()), &error.quote);
+        let mut finding = defect
+            .found(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
         finding.category = error.cause.category();
         // What the model wrote made it fail: it counts where it was written.
         if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {

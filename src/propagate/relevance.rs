@@ -4,8 +4,8 @@
 //! is irrelevant when the agent it happened in ends well, and one of these holds:
 //!
 //! - it was recovered from: a later success of the same tool, or of the same operation, in the
-//!   same agent, or in an agent above it that ran the failed one again. A tool that nobody offered
-//!   cannot succeed later, so there any tool's success will do;
+//!   same agent, or in an agent above it that ran the failed one again; numbered steps are one
+//!   operation. A tool that nobody offered cannot succeed later, so there any tool's success will do;
 //! - it is minor (severity low) and not on the span that gave the answer;
 //! - it only says how the work went, not what came of it (`tool_abuse`, `plan_efficiency`, ...).
 //!
@@ -132,7 +132,11 @@ fn operation(scene: &Scene, i: Idx) -> Operation<'_> {
         // Models are called under many names; any later answer of the agent's model will do.
         (None, Kind::Llm) => "",
         (None, Kind::Agent) => reading.agent.as_deref().or(reading.name.as_deref()).unwrap_or_default(),
-        (None, _) => reading.name.as_deref().unwrap_or_default(),
+        // "Step 2" and "Step 3" are one operation.
+        (None, _) => {
+            let name = reading.name.as_deref().unwrap_or_default();
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || " #_-.:".contains(c))
+        }
     };
     (agent, reading.kind, name)
 }

@@ -39,6 +39,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
         score,
         origin: None,
         fact: false,
+        defect: None,
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod acknowledged;
+mod annotated;
 mod bounds;
 mod commands;
 mod durable;

@@ -17,8 +17,8 @@ pub fn met(view: &View<'_>) -> Option<Finding> {
     let before = Turns::of(view.scene, view.memo).before(view.at)?;
     let (what, cause, quote) = failed_call(view, before).or_else(|| failed_code(view, before))?;
     let rationale = format!(
-        "{what}, and this call was shown the error instead of a result; it was caused by what the model \
-         call before it wrote"
+        "a result of the step before was expected here; {what}, and this call was shown the error. What \
+         failed was written by the model call before it"
     );
     let mut finding = Defect::ErrorMet.found(rationale, &quote);
     finding.category = cause;

@@ -108,3 +108,26 @@ fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
     assert_eq!(label(&run(&ErrorDetection, &sample.scene(), at)), Some((TOOL, false)));
 }
+
+#[test]
+fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
+    let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
+    let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
+    let scene = script().raises(told).answers("836").build();
+    let last = scene.agents[0].llms[1];
+    let out = run(&ErrorDetection, &scene, last);
+    assert_eq!(label(&out), Some((VALID, true)));
+    assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
+    assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
+    assert_eq!(finding(&out).cited, [scene.tree.spans[scene.agents[0].llms[0]].id]);
+    // An outage is nothing that the model wrote.
+    let scene = script().raises("HTTP 503 Service Unavailable").answers("836").build();
+    assert!(
+        run(&ErrorDetection, &scene, scene.agents[0].llms[1])[0]
+            .outcome
+            .as_ref()
+            .unwrap()
+            .findings
+            .is_empty()
+    );
+}

@@ -170,3 +170,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn more_read_at_once_than_the_prompt_allows_is_found_where_it_was_written() {
+    let run = |back: usize| {
+        crate::measure::testing::Script::new("Fix it. Read files 500 characters at a time.")
+            .says("```py\nprint(content)\n```")
+            .user(&"x".repeat(back))
+            .answers("done")
+            .build()
+    };
+    let on = |scene: &crate::recognise::Scene| {
+        let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
+        let view = View { scene, at: scene.agents[0].llms[0], settings: &settings, memo: &memo, rules: &[] };
+        measure(&view).unwrap().outcome.unwrap()
+    };
+    let broken = on(&run(1200));
+    assert!(!broken.passed);
+    assert_eq!(broken.findings[0].defect, Some(Defect::ReadTooMuch));
+    assert!(broken.findings[0].rationale.contains("1200"));
+    assert!(on(&run(900)).passed);
+}

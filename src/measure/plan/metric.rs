@@ -195,6 +195,7 @@ fn finding(examined: &Examined, part: Part, value: f64, issue: &Issue) -> Findin
         score,
         origin: None,
         fact: shape::rejected(plan),
+        defect: None,
     }
 }
 
@@ -266,6 +267,7 @@ fn whole(passed: bool, rationale: String, value: f64) -> Option<Finding> {
         score,
         origin: None,
         fact: false,
+        defect: None,
     };
     (!passed).then_some(finding)
 }

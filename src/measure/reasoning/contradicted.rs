@@ -142,8 +142,10 @@ impl Case<'_> {
     }
 
     fn found(&self, expected: String) -> Finding {
-        let rationale =
-            format!("{} returned {expected}, and the answer says otherwise", self.call.name.trim());
+        let rationale = format!(
+            "an answer that agrees with {} was expected; it returned {expected}",
+            self.call.name.trim()
+        );
         Defect::ContradictsResult.found(rationale, self.answer.trim())
     }
 

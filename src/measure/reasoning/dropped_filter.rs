@@ -49,8 +49,9 @@ fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Fi
         let arguments = asked.filter_map(|c| c.arguments.as_deref());
         let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
         if let Some((filter, quote)) = found {
-            let rationale =
-                format!("the request asks for {filter} ones, and the call is to leave that filter off");
+            let rationale = format!(
+                "the request asks for {filter} ones, so that filter was expected; here it is switched off"
+            );
             return Some((at, Defect::FilterDropped.found(rationale, &quote)));
         }
     }

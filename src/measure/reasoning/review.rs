@@ -154,8 +154,8 @@ impl<'a> Reviewer<'a> {
                 continue;
             };
             let rationale = format!(
-                "asks for {} again with the same arguments after that very call had failed (time {}); a changed \
-                 call or another way was expected",
+                "asks for {} again with the same arguments after that very call had failed, {} times by now; a \
+                 changed call or another way was expected",
                 call.name.trim(),
                 repeat.nth
             );

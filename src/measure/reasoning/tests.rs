@@ -7,6 +7,8 @@ use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::Scene;
 use crate::trace::Idx;
 
+mod conduct;
+
 const TASK: &str =
     "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
 const TOOLS: [&str; 3] = ["web_search", "visit_page", "calculator"];

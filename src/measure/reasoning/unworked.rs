@@ -39,7 +39,7 @@ static REACHES: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Words that rest a statement on somebody else's.
 static LEANS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|report(ed|s)|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published|references?|(it )?is (well )?known)\b",
+        r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|reported(ly)?|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published (in|by|on|as)|(it )?is (well )?known)\b",
     )
 });
 /// Share of an observation's words that the model must have written itself for it to be an echo.
@@ -120,14 +120,14 @@ impl Seat<'_> {
                 step,
             ),
             Defect::AnswerUnsupported.found(
-                "the answer states as fact what nothing in the run had found out: no tool had been called and \
-                 no result was there to rest on",
+                "facts that some call had found were expected; the answer states what nothing in the run had found \
+                 out: no tool had been called, and no result was there to rest on",
                 &said,
             ),
         ];
         if let Some((words, sentence)) = self.attributed() {
             out.push(Defect::FalseClaim.found(
-                format!("leans on a source (\"{words}\"), and no call in the run had opened any"),
+                format!("a source that was opened was expected behind \"{words}\"; no call in the run had opened any"),
                 &sentence,
             ));
         }
@@ -171,7 +171,7 @@ impl Seat<'_> {
             }
         }
         let Some((words, source)) = nothing else { return Vec::new() };
-        if avoidance::admits(self.answer).is_some() || self.code_reaches() {
+        if avoidance::mentions_lack(self.answer) || self.code_reaches() {
             return Vec::new();
         }
         let back = clip(words.trim(), 120);

@@ -27,7 +27,10 @@ pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
     if findings.is_empty()
         && let Some(error) = error.filter(|e| e.cause == Defect::WrongArguments)
     {
-        let rationale = format!("{} refused the arguments that the model wrote", call.name.trim());
+        let rationale = format!(
+            "arguments that {} takes were expected; it refused those that the model wrote",
+            call.name.trim()
+        );
         findings.push(refused(&error.quote).found(rationale, &error.quote));
     }
     findings

@@ -22,8 +22,8 @@ pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
     let here = |r: &&Repeat| view.scene.calls.get(r.call).is_some_and(|c| c.tool == Some(view.at));
     let repeat = attempts.repeats.iter().find(here).filter(|r| attempts.ends(r))?;
     let rationale = format!(
-        "{} was called for the {}. time with arguments that had failed before; one failure should have been \
-         enough to change the call",
+        "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
+         was expected",
         call.name.trim(),
         repeat.nth
     );

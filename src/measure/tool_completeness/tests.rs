@@ -1,6 +1,7 @@
 //! Tests of `tool_completeness`: what it must find, and what it must leave alone.
 
 use super::*;
+use crate::measure::anchors::Defect;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
@@ -239,4 +240,26 @@ fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
     // An outage in the same place is not the model's.
     let (scene, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
     assert!(run(&ToolCompleteness, &scene, wrote).is_empty());
+}
+
+#[test]
+fn a_column_of_characters_and_a_vain_query_are_on_record_and_fail_nothing() {
+    let on = |scene: &crate::recognise::Scene, at: Idx| {
+        let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
+        on_llm(&View { scene, at, settings: &settings, memo: &memo, rules: &[] }).unwrap().outcome.unwrap()
+    };
+    let walked = Script::new("Fix it.")
+        .says("```py\nfor f in tree:\n    print(f)\n```")
+        .user("Observation:\nD\ni\nr\ne\nc\nt\no\nr\ny\n")
+        .answers("done")
+        .build();
+    let out = on(&walked, walked.agents[0].llms[1]);
+    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::CharactersForItems)));
+    let vain = Script::new("Find it.")
+        .calls("", &[("web_search", r#"{"query":"a b c"}"#)])
+        .raises("No results found for query: 'a b c'")
+        .answers("done")
+        .build();
+    let out = on(&vain, vain.agents[0].llms[0]);
+    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::VainQuery)));
 }

@@ -51,8 +51,8 @@ fn broken_code(view: &View<'_>, _: &Reading) -> Option<Finding> {
     let step = step_of_code(view, view.at)?;
     let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
     category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
-    let mut finding =
-        Defect::MalformedArguments.found("the code that the model wrote could not be run", &error.quote);
+    let mut finding = Defect::MalformedArguments
+        .found("code that runs was expected; what the model wrote could not be run", &error.quote);
     finding.category = category_of_code(cause);
     let id = view.scene.tree.spans.get(step)?.id;
     Some(finding.citing(id))

@@ -1,0 +1,194 @@
+//! Scenarios of what a model does with its plan, its tools and what they brought; beside each what
+//! looks like it and is right.
+
+use super::*;
+use crate::measure::anchors::Defect;
+
+const PLAN: [&str; 3] = [
+    "Use web_search to locate the almanac's page on the web.",
+    "Read both heights there.",
+    "Give the difference.",
+];
+
+fn defects(scene: &Scene) -> Vec<(Idx, Defect)> {
+    let llms = scene.readings.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
+    llms.filter_map(|at| on(scene, at).ok().map(|m| (at, m)))
+        .flat_map(|(at, m)| m.findings.into_iter().filter_map(move |f| Some((at, f.defect?))))
+        .collect()
+}
+
+fn has(scene: &Scene, defect: Defect) -> bool {
+    defects(scene).iter().any(|(_, d)| *d == defect)
+}
+
+fn planned() -> Script {
+    Script::new(TASK)
+        .system("You have tools: web_search, visit_page.")
+        .tools(&TOOLS)
+        .says("1. ...")
+        .plan(&PLAN)
+}
+
+#[test]
+fn an_answer_before_any_lookup_of_the_plan_is_found_and_says_which_step() {
+    let scene = planned().answers("According to the almanac it is 836 metres.").build();
+    for defect in
+        [Defect::PlanUnworked, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
+    {
+        assert!(has(&scene, defect), "{defect:?} in {:?}", defects(&scene));
+    }
+    let found = on(&scene, last_llm(&scene)).unwrap().findings;
+    let step = found.iter().find(|f| f.defect == Some(Defect::PlanUnworked)).unwrap();
+    assert_eq!(step.quote, PLAN[0]);
+}
+
+#[test]
+fn a_plan_that_was_worked_an_admission_and_a_riddle_are_left_alone() {
+    let worked = planned()
+        .calls("", &[("web_search", r#"{"query":"almanac"}"#)])
+        .returns(PAGE)
+        .answers("Mount Elbrus is 836 metres taller.")
+        .build();
+    let admitted = planned().answers("I could not find the page.").build();
+    let riddle = Script::new("How many vampires live there, if each of the 100 says that one is human?")
+        .tools(&TOOLS)
+        .says("plan")
+        .plan(&["Read the statements again.", "Check each case.", "Verify the result."])
+        .answers("All 100 are vampires.")
+        .build();
+    let cut_short = planned().answers("836 metres.").incomplete().build();
+    for scene in [worked, admitted, riddle, cut_short] {
+        assert!(!has(&scene, Defect::PlanUnworked), "{:?}", defects(&scene));
+    }
+}
+
+#[test]
+fn an_answer_against_all_that_came_back_is_found_and_an_honest_one_is_not() {
+    let helped = |answer: &str| {
+        Script::new(TASK)
+            .calls("", &[("search_agent", r#"{"task":"find the heights"}"#)])
+            .enter("find the heights")
+            .answers("### 1. Outcome\nI was unable to locate the page. I tried many queries.")
+            .leave()
+            .answers(answer)
+            .build()
+    };
+    assert!(has(&helped("It is 836 metres."), Defect::AnswerUnsupported));
+    assert!(!has(&helped("The page could not be found, so there is no answer."), Defect::PlanUnworked));
+}
+
+const ASK: &str =
+    "I will ask the search_agent for it.\n```py\ntask = \"Find the page of the almanac\"\nprint(task)\n```";
+
+#[test]
+fn a_call_that_is_announced_and_only_printed_is_found_once_as_a_choice_of_tool() {
+    let scene = Script::new(TASK)
+        .system("Your team: search_agent, who searches.")
+        .says(ASK)
+        .user("Observation:\nFind the page of the almanac")
+        .says(ASK)
+        .user("Observation:\nFind the page of the almanac")
+        .answers("I give up.")
+        .build();
+    let found = defects(&scene);
+    let count = |d: Defect| found.iter().filter(|(_, f)| *f == d).count();
+    assert_eq!((count(Defect::AnnouncedCallMissing), count(Defect::ToolLeftUnused)), (2, 1), "{found:?}");
+}
+
+#[test]
+fn a_call_that_follows_its_announcement_is_no_finding() {
+    let called = ASK.replace("print(task)", "search_agent(task=task)");
+    let in_code = Script::new(TASK).system("Your team: search_agent.").says(&called).answers("836 m").build();
+    let asked = Script::new(TASK)
+        .tools(&["web_search"])
+        .calls("I will use web_search for it.", &[("web_search", r#"{"query":"a"}"#)])
+        .returns(PAGE)
+        .answers("836 m")
+        .build();
+    let unknown = Script::new(TASK).says(ASK).answers("836 m").build();
+    for scene in [in_code, asked, unknown] {
+        assert!(!has(&scene, Defect::AnnouncedCallMissing), "{:?}", defects(&scene));
+    }
+}
+
+const SHELF: &str = r#"{"count":2,"items":[{"item_id":"90010001","price":12.5,"color":"red","available":true},{"item_id":"90010002","price":9.0,"color":"blue","available":true}]}"#;
+
+fn asked(task: &str, result: &str, answer: &str) -> Scene {
+    Script::new(task)
+        .calls("", &[("search", r#"{"type":"lamp","available_only":true}"#)])
+        .returns(result)
+        .answers(answer)
+        .build()
+}
+
+#[test]
+fn answers_that_say_the_opposite_of_the_result_are_found() {
+    let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
+    for (task, result, answer) in [
+        ("Which available lamps cost more than 8?", SHELF, "No items match that filter."),
+        ("What is the cheapest lamp?", SHELF, "The cheapest lamp is 90010001 at 12.5."),
+        ("How many lamps are there?", SHELF, "There are 7 lamps."),
+        ("Does lamp 90010001 have color=red?", one, "No, it does not."),
+        ("Does lamp 90010001 have color=green?", one, "Yes, it does."),
+    ] {
+        let scene = asked(task, result, answer);
+        assert!(has(&scene, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&scene));
+    }
+    let invented = asked("Which lamp is blue?", SHELF, "It is item 90019999.");
+    assert!(has(&invented, Defect::UnsupportedFact));
+}
+
+#[test]
+fn answers_that_agree_or_can_be_read_so_are_left_alone() {
+    let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
+    for (task, result, answer) in [
+        ("Which available lamps cost more than 80?", r#"{"items":[]}"#, "No items match that filter."),
+        ("What is the cheapest lamp?", SHELF, "The cheapest lamp is 90010002 at 9.0."),
+        ("What is the cheapest lamp?", SHELF, "90010002 at 9.0, against 90010001 at 12.5."),
+        ("How many lamps are there?", SHELF, "There are 2 lamps."),
+        ("Does lamp 90010001 have color=red?", one, "Yes, it does."),
+        ("Is the lamp nice?", one, "No, it is not."),
+    ] {
+        let scene = asked(task, result, answer);
+        assert!(!has(&scene, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&scene));
+    }
+}
+
+#[test]
+fn a_filter_that_the_request_asks_for_and_the_call_drops_is_found() {
+    let call = |task: &str, arguments: &str| {
+        Script::new(task).calls("", &[("search", arguments)]).returns(SHELF).answers("90010002").build()
+    };
+    let off = r#"{"available_only": false}"#;
+    assert!(has(&call("Which available lamp is blue?", off), Defect::FilterDropped));
+    for (task, arguments) in [
+        ("Which available lamp is blue?", r#"{"available_only": true}"#),
+        ("Which lamp is blue?", off),
+        ("Which lamp is blue, including those not available?", off),
+    ] {
+        assert!(!has(&call(task, arguments), Defect::FilterDropped), "{task}");
+    }
+}
+
+#[test]
+fn approaches_given_up_again_and_again_are_on_record_and_fail_nothing() {
+    let again = "Let me try a different approach.\n```py\nprint(1)\n```";
+    let run = |n: usize| {
+        let first = Script::new("Fix the parser.").says("```py\nprint(0)\n```");
+        (0..n).fold(first, |s, _| s.user("Observation: nothing").says(again)).build()
+    };
+    let scene = run(3);
+    let found = defects(&scene);
+    assert_eq!(found.iter().filter(|(_, d)| *d == Defect::ApproachGivenUp).count(), 1, "{found:?}");
+    let at = found.iter().find(|(_, d)| *d == Defect::ApproachGivenUp).unwrap().0;
+    assert!(on(&scene, at).unwrap().passed);
+    assert!(!has(&run(2), Defect::ApproachGivenUp));
+}
+
+#[test]
+fn a_path_that_nothing_shown_contains_is_a_guess() {
+    let code = "```py\nread(\"src/app/main.py\")\n```";
+    assert!(has(&Script::new("Fix the parser.").says(code).build(), Defect::GuessedPath));
+    let told = Script::new("Fix the parser in src/app/main.py.").says(code).build();
+    assert!(!has(&told, Defect::GuessedPath));
+}

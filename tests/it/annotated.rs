@@ -1,0 +1,171 @@
+//! The rules held against what people marked: half of TRAIL, and MAS-SIM's scripted faults.
+//!
+//! Both run where `OTEL_VERDICT_CASES` names the unpacked cases and skip otherwise. The table of
+//! what each rule adds is printed by
+//! `cargo test --test it -- --ignored what_each_rule_adds --nocapture`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use otel_verdict::config::Config;
+use otel_verdict::measure::Measurement;
+use otel_verdict::measure::anchors::Defect;
+use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::propagate::Verdict;
+use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::recognise::Scene;
+use otel_verdict::score::trail::{Annotations, Benchmark, Case, find};
+use otel_verdict::wire::json;
+use serde_json::Value as Json;
+
+/// One trace: judged, and what people marked in it.
+struct Marked {
+    scene: Scene,
+    measurements: Vec<Measurement>,
+    gold: Annotations,
+}
+
+impl Marked {
+    /// The figures' view of it, with the findings of `without` left out.
+    fn case(&self, without: Option<Defect>) -> Case {
+        let mut measurements = self.measurements.clone();
+        for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
+            outcome.findings.retain(|f| without.is_none() || f.defect != without);
+        }
+        let found = find::found(&self.scene, &measurements);
+        let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.scene)).collect();
+        Case::new(&self.gold.errors, &predicted)
+    }
+}
+
+fn folder(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("OTEL_VERDICT_CASES").map(|cases| Path::new(&cases).join(name));
+    if folder.is_none() {
+        println!("skipped: OTEL_VERDICT_CASES is not set");
+    }
+    folder
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The one trace of a file, judged by the rules.
+fn judged(file: &Path, config: &Config) -> Evaluated {
+    let mut evaluation = Evaluation::new(config, 0).unwrap();
+    let body = json::decode(Signal::Traces, &std::fs::read(file).unwrap()).unwrap();
+    evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
+    let mut out = Vec::new();
+    evaluation.finish(|evaluated| out.push(evaluated));
+    out.pop().unwrap()
+}
+
+fn marked(folder: &Path) -> Vec<Marked> {
+    let gold = files(&folder.join("gold")).into_iter().map(|file| {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, Annotations::read(&std::fs::read(file).unwrap()).unwrap())
+    });
+    let mut gold: BTreeMap<String, Annotations> = gold.collect();
+    let all = files(&folder.join("traces")).into_iter().filter_map(|file| {
+        let evaluated = judged(&file, &Config::default());
+        let gold = gold.remove(&evaluated.judged.scene.tree.id.to_string())?;
+        Some(Marked { scene: evaluated.judged.scene, measurements: evaluated.judged.measurements, gold })
+    });
+    all.collect()
+}
+
+fn figures(traces: &[Marked], without: Option<Defect>) -> Benchmark {
+    let cases: Vec<Case> = traces.iter().map(|t| t.case(without)).collect();
+    Benchmark::of(&cases)
+}
+
+#[test]
+fn peoples_marks_are_found() {
+    let Some(folder) = folder("trail") else { return };
+    // Precision and F1 of locations, F1 of locations with category, weighted F1 of categories.
+    for (set, bars) in [("gaia", [0.45, 0.50, 0.25, 0.45]), ("swe", [0.42, 0.52, 0.28, 0.55])] {
+        let all = figures(&marked(&folder.join(set)), None);
+        let seen = [all.location.precision(), all.location.f1(), all.joint.f1(), all.category_f1];
+        println!("{set} {seen:.3?}");
+        assert!(seen.iter().zip(bars).all(|(seen, bar)| *seen >= bar), "{set} {seen:?} against {bars:?}");
+    }
+}
+
+#[test]
+fn scripted_faults_are_among_the_failing_spans() {
+    let Some(folder) = folder("mas-sim") else { return };
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/mas-sim.yaml");
+    let config = otel_verdict::config::load(&[example]).unwrap();
+    let (mut traces, mut found, mut failing) = (0, 0, 0);
+    for file in files(&folder.join("traces")) {
+        let gold: Json = serde_json::from_slice(
+            &std::fs::read(folder.join("gold").join(file.file_name().unwrap())).unwrap(),
+        )
+        .unwrap();
+        let evaluated = judged(&file, &config);
+        let scene = &evaluated.judged.scene;
+        let own = |i: &usize| {
+            let verdict = evaluated.judged.verdicts.of.get(*i).copied().flatten();
+            let by_itself = matches!(verdict, Some(Verdict::Fail(cause)) if cause.as_str() != "children");
+            by_itself && scene.tree.parent(*i).is_some()
+        };
+        let failed: Vec<usize> = (0..scene.tree.len()).filter(own).collect();
+        // Steps are spans in order of time, the root aside.
+        let step = usize::try_from(gold["critical_failure_step"].as_u64().unwrap()).unwrap();
+        let mut steps: Vec<usize> =
+            (0..scene.tree.len()).filter(|i| scene.tree.parent(*i).is_some()).collect();
+        steps.sort_by_key(|i| scene.tree.spans[*i].start);
+        traces += 1;
+        found += usize::from(failed.contains(&steps[step - 1]));
+        failing += failed.len();
+    }
+    println!("{found} of {traces}, {failing} failing spans");
+    assert!(found * 15 >= traces * 10, "{found} of {traces}");
+    assert!(failing * 2 <= traces * 3, "{failing} failing spans in {traces} traces");
+}
+
+#[test]
+#[ignore = "prints a table; see the module"]
+fn what_each_rule_adds() {
+    let Some(folder) = folder("trail") else { return };
+    for set in ["gaia", "swe"] {
+        let traces = marked(&folder.join(set));
+        let all = figures(&traces, None);
+        let row = |name: &str, n: usize, b: &Benchmark| {
+            println!(
+                "| {name} | {n} | {:+.3} | {:+.3} | {:+.3} | {:+.3} |",
+                all.location.precision() - b.location.precision(),
+                all.location.f1() - b.location.f1(),
+                all.joint.f1() - b.joint.f1(),
+                all.category_f1 - b.category_f1
+            );
+        };
+        println!(
+            "\n{set}: location precision {:.3}, F1 {:.3}; joint F1 {:.3}; category F1 {:.3}\n",
+            all.location.precision(),
+            all.location.f1(),
+            all.joint.f1(),
+            all.category_f1
+        );
+        println!(
+            "| rule | findings | location P | location F1 | joint F1 | category F1 |\n|---|---|---|---|---|---|"
+        );
+        let findings = || {
+            let measured =
+                traces.iter().flat_map(|t| &t.measurements).filter_map(|m| m.outcome.as_ref().ok());
+            measured.flat_map(|m| &m.findings).filter_map(|f| f.defect.filter(|_| f.category.is_some()))
+        };
+        let rules: BTreeSet<String> = findings().map(|d| format!("{d:?}")).collect();
+        for rule in rules {
+            let defect = findings().find(|d| format!("{d:?}") == rule);
+            let n = findings().filter(|d| Some(*d) == defect).count();
+            row(&rule, n, &figures(&traces, defect));
+        }
+    }
+}
