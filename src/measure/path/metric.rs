@@ -237,6 +237,7 @@ impl Judge<'_> {
                 score: 2.0,
                 origin: None,
                 fact: true,
+                defect: None,
             }
         });
         Measured { value: Value::Label(label), passed, findings: findings.into_iter().collect() }
@@ -260,6 +261,7 @@ impl Judge<'_> {
             score: 1.0,
             origin: None,
             fact: true,
+            defect: None,
         };
         let found = Measured { value: Value::Label(harm.why.as_str()), passed, findings: vec![finding] };
         match all.get_mut(&call.at).map(|known| &mut known.outcome) {
@@ -334,6 +336,7 @@ impl Judge<'_> {
             score: 2.0,
             origin: None,
             fact: true,
+            defect: None,
         };
         spans.take(MOST_CITED).fold(finding, Finding::citing)
     }
