@@ -224,8 +224,15 @@ impl Judges {
     }
 }
 
+/// The discard port of this machine.
+const NOWHERE: &str = "http://127.0.0.1:9/v1";
+
 fn judge(name: &str, config: &JudgeConfig, telemetry: &Asking) -> Result<Judge, JudgeError> {
-    let seat = Seat::new(name, config, telemetry.of(name));
+    // One that only replays may be nowhere, and is never asked there.
+    let nowhere = config.endpoint.is_empty() && config.replay.is_some();
+    let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
+    let placed = JudgeConfig { endpoint, ..config.clone() };
+    let seat = Seat::new(name, &placed, telemetry.of(name));
     let seat = seat.map_err(|source| JudgeError::Endpoint { judge: name.to_owned(), source })?;
     let wrong = |key, why| JudgeError::Recording { judge: name.to_owned(), key, why };
     let at = |path: &std::path::Path, why: String| format!("{}: {why}", path.display());

@@ -249,3 +249,62 @@ fn answers_are_compared_by_the_tables_rule_and_a_silent_judge_is_told() {
     ]);
     assert_eq!(other.status.code(), Some(1), "nothing was recorded for it");
 }
+
+/// A planner's run as an SDK would send it: an agent, and the model call that wrote `plan`.
+fn recorded(plan: &str) -> String {
+    let attribute = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
+    let said = |role: &str, text: &str| {
+        json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
+    };
+    let span = |id: &str, parent: &str, name: &str, attributes: Vec<Value>| {
+        json!({
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": id, "parentSpanId": parent, "name": name,
+            "startTimeUnixNano": "1000000000", "endTimeUnixNano": "2000000000", "attributes": attributes,
+        })
+    };
+    let agent =
+        vec![attribute("gen_ai.operation.name", "invoke_agent"), attribute("gen_ai.agent.name", "planner")];
+    let model = vec![
+        attribute("gen_ai.operation.name", "chat"),
+        attribute("gen_ai.request.model", "m"),
+        attribute("gen_ai.input.messages", &said("user", QUERY)),
+        attribute("gen_ai.output.messages", &said("assistant", plan)),
+    ];
+    let spans = json!([
+        span("00f067aa0ba902b7", "", "invoke_agent planner", agent),
+        span("00f067aa0ba902b8", "00f067aa0ba902b7", "chat m", model),
+    ]);
+    json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": spans }] }] }).to_string()
+}
+
+/// Results of the plan metrics in a judged recording, by name.
+fn in_trace(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String, Value)> {
+    let trace = file(folder, "trace.json", &recorded(plan));
+    let output = run(&["eval", &trace, "--output", "json", "--config", config]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let spans = found["spans"].as_array().unwrap().iter();
+    let all = spans.flat_map(|s| s["measurements"].as_array().unwrap().clone());
+    all.filter_map(|m| Some((m["metric"].as_str()?.to_owned(), m.clone())))
+        .filter(|(name, _)| name.starts_with("plan."))
+        .collect()
+}
+
+#[test]
+fn a_plan_in_a_trace_is_measured_where_that_is_switched_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let off = file(&folder, "off.yaml", "{}\n");
+    assert_eq!(in_trace(&folder, REFUND, &off), []);
+    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &on), []);
+    let of = |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    let good = in_trace(&folder, REFUND, &on);
+    assert_eq!((good.len(), &of(&good, "plan.format")["score"]), (9, &json!(1.0)));
+    assert_eq!(of(&good, "plan.score")["details"]["plan.hops"], 1);
+    assert_eq!(of(&good, "plan.query_adherence")["reason"], "not_applicable");
+    let broken = in_trace(&folder, &REFUND.replace("[1]}\n}", "[1"), &on);
+    assert_eq!(
+        (&of(&broken, "plan.format")["score"], &of(&broken, "plan.format")["result"]),
+        (&json!(0.5), &json!("fail"))
+    );
+}

@@ -43,22 +43,16 @@ impl Metric for PlanEfficiency {
 }
 
 fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
-    let Some((at, plan)) = agent.plans.last() else {
+    if agent.plans.is_empty() {
         let hidden =
             |at: &usize| view.scene.readings.get(*at).is_some_and(|r| r.output_content != Content::Present);
         let unseen = !agent.llms.is_empty() && agent.llms.iter().all(hidden);
         return unmeasured(view.at, NAME, if unseen { Reason::NoContent } else { Reason::NotApplicable });
-    };
-    let attempts = Attempts::get(view.scene, view.memo);
-    let start = view.scene.tree.spans.get(*at).map_or(0, |s| s.start);
-    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
-    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
-    let tools = tools(view, agent, &calls);
-    calls.retain(|c| view.scene.calls.get(*c).is_some_and(|call| call.start >= start));
-    let execution = Execution::of(plan, &tools, &view.scene.calls, &calls);
-    if execution.telling().next().is_none() || view.scene.incomplete {
-        return unmeasured(view.at, NAME, Reason::NotApplicable);
     }
+    let attempts = Attempts::get(view.scene, view.memo);
+    let Some(execution) = followed(view, i, agent, &attempts).filter(|_| !view.scene.incomplete) else {
+        return unmeasured(view.at, NAME, Reason::NotApplicable);
+    };
     let run = Run { view, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     run.skipped(&mut findings);
@@ -66,6 +60,26 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     run.repeated(&mut findings);
     run.broken(&mut findings);
     findings.scored(view, NAME)
+}
+
+/// The last plan beside the calls that followed it; `None` where no step names a tool.
+fn followed<'a>(view: &View<'a>, i: usize, agent: &'a Agent, attempts: &Attempts) -> Option<Execution<'a>> {
+    let (at, plan) = agent.plans.last()?;
+    let start = view.scene.tree.spans.get(*at).map_or(0, |s| s.start);
+    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
+    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
+    let tools = tools(view, agent, &calls);
+    calls.retain(|c| view.scene.calls.get(*c).is_some_and(|call| call.start >= start));
+    Some(Execution::of(plan, &tools, &view.scene.calls, &calls)).filter(|e| e.telling().next().is_some())
+}
+
+/// What became of each step of the plan that agent `i` followed last, in words for a judge of plan
+/// adherence: which calls carried it out, what was left out, reordered or never planned. `None` where
+/// nothing can be told.
+pub fn evidence(view: &View<'_>, i: usize) -> Option<String> {
+    let agent = view.scene.agents.get(i)?;
+    let execution = followed(view, i, agent, &Attempts::get(view.scene, view.memo))?;
+    Some(execution.evidence(&view.scene.calls))
 }
 
 /// Names of the tools that a step could mean: those offered, those called, and helpers.
@@ -207,6 +221,19 @@ mod tests {
         let measured = on(&scene).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
+    }
+
+    #[test]
+    fn the_evidence_for_a_judge_is_the_same_execution() {
+        let scene = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let (settings, memo) = (Settings::default(), Memo::new());
+        let view =
+            View { scene: &scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let evidence = super::evidence(&view, 0).unwrap();
+        assert!(evidence.contains("step 1: carried out by call 1 web_search\n"), "{evidence}");
+        assert!(evidence.contains("step 3: no call of calculator followed\n"), "{evidence}");
+        assert!(evidence.contains("step 4: names no tool\n"), "{evidence}");
+        assert_eq!(super::evidence(&view, 1), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::recognise::{Call, Plan};
 
 /// Steps of one plan that are looked at.
 const MAX_STEPS: usize = 64;
+/// Calls of one run that are told apart by their arguments.
+const MAX_ASSIGNED: usize = 2000;
 /// Calls that are laid out one by one as evidence.
 const MAX_SHOWN: usize = 40;
 
@@ -79,6 +81,14 @@ pub struct Planned<'a> {
     pub calls: Vec<usize>,
 }
 
+impl Planned<'_> {
+    /// Whether the call is of a tool that this step names.
+    fn may_be(&self, call: usize) -> bool {
+        // In order, as calls are.
+        self.possible.binary_search(&call).is_ok()
+    }
+}
+
 /// A plan beside the calls that followed it. Calls are indexes into [`Scene::calls`](crate::recognise::Scene).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Execution<'a> {
@@ -89,8 +99,8 @@ pub struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// Lays the calls `following` the plan beside its steps. `tools` are all names that a step could
-    /// mean.
+    /// Lays the calls `following` the plan, in order, beside its steps. `tools` are all names that a
+    /// step could mean.
     pub fn of(plan: &'a Plan, tools: &[&'a str], calls: &[Call], following: &[usize]) -> Execution<'a> {
         let structured = written_tools(plan);
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
@@ -113,8 +123,7 @@ impl<'a> Execution<'a> {
                 Planned { text, tools: named, possible, calls: Vec::new() }
             })
             .collect();
-        let unplanned =
-            following.iter().copied().filter(|c| !steps.iter().any(|s| s.possible.contains(c))).collect();
+        let unplanned = following.iter().copied().filter(|c| !steps.iter().any(|s| s.may_be(*c))).collect();
         assign(&mut steps, calls, following);
         Execution { steps, unplanned }
     }
@@ -202,9 +211,9 @@ fn written_tools(plan: &Plan) -> Vec<Option<String>> {
 /// Gives each call to one of the steps that it could be of.
 fn assign(steps: &mut [Planned<'_>], calls: &[Call], following: &[usize]) {
     let words: Vec<Words> = steps.iter().map(|s| Words::of(s.text)).collect();
-    for &call in following {
+    for &call in following.iter().take(MAX_ASSIGNED) {
         let could: Vec<usize> =
-            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.possible.contains(&call))).collect();
+            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.may_be(call))).collect();
         let chosen = match could.as_slice() {
             [] => continue,
             [one] => *one,

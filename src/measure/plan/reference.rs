@@ -97,12 +97,12 @@ pub struct Comparison {
 
 /// Holds `plan` against `reference`; `issues` are the plan's.
 pub fn compare(plan: &Plan, reference: &Plan, issues: &[Issue]) -> Comparison {
-    let pairs = align(plan, reference);
+    let wiring = Wiring { own: places(plan), others: places(reference) };
+    let pairs = align(plan, reference, &wiring);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
     for (at, with) in pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?))) {
         let (Some(own), Some(other)) = (plan.steps.get(at), reference.steps.get(with)) else { continue };
-        let agree =
-            same_dependencies(plan, reference, &pairs, at, with) && placeholders(own) == placeholders(other);
+        let agree = wiring.agrees(&pairs, at, with) && placeholders(own) == placeholders(other);
         let list = if agree { &mut matched } else { &mut nearly };
         list.push((own.number, other.number));
     }
@@ -141,7 +141,7 @@ pub fn compare(plan: &Plan, reference: &Plan, issues: &[Issue]) -> Comparison {
 }
 
 /// For each step of the plan its counterpart in the reference, by place.
-fn align(plan: &Plan, reference: &Plan) -> Vec<Option<usize>> {
+fn align(plan: &Plan, reference: &Plan, wiring: &Wiring) -> Vec<Option<usize>> {
     let words = |plan: &Plan| plan.steps.iter().map(|s| Words::of(&s.prompt)).collect::<Vec<_>>();
     let (own, others) = (words(plan), words(reference));
     let place = |at: usize, of: usize| if of < 2 { 0.0 } else { at as f64 / (of - 1) as f64 };
@@ -164,7 +164,7 @@ fn align(plan: &Plan, reference: &Plan) -> Vec<Option<usize>> {
         .collect();
     let agreeing = |pairs: &[Option<usize>]| {
         let pairs_at = pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?)));
-        pairs_at.filter(|(at, with)| same_dependencies(plan, reference, pairs, *at, *with)).count()
+        pairs_at.filter(|(at, with)| wiring.agrees(pairs, *at, *with)).count()
     };
     let mut pairs = assignment::best(&alike);
     let mut most = agreeing(&pairs);
@@ -174,7 +174,7 @@ fn align(plan: &Plan, reference: &Plan) -> Vec<Option<usize>> {
             .enumerate()
             .map(|(i, row)| {
                 let pair = |(j, weight): (usize, &f64)| {
-                    let agrees = *weight > 0.0 && same_dependencies(plan, reference, &pairs, i, j);
+                    let agrees = *weight > 0.0 && wiring.agrees(&pairs, i, j);
                     if agrees { weight + AGREEING } else { *weight }
                 };
                 row.iter().enumerate().map(pair).collect()
@@ -198,22 +198,33 @@ fn same_tool(a: &Step, b: &Step) -> bool {
     }
 }
 
-/// Whether the steps at `at` and `with` depend on counterparts of each other.
-fn same_dependencies(plan: &Plan, reference: &Plan, pairs: &[Option<usize>], at: usize, with: usize) -> bool {
-    let (Some(own), Some(other)) = (plan.steps.get(at), reference.steps.get(with)) else { return false };
-    let mut mapped = Vec::new();
-    for number in &own.depends_on {
-        let counterpart = plan.position(*number).and_then(|d| pairs.get(d).copied().flatten());
-        let Some(counterpart) = counterpart else { return false };
-        mapped.push(counterpart);
+/// For each step the places of those that it depends on; `None` for one that there is not.
+fn places(plan: &Plan) -> Vec<Vec<Option<usize>>> {
+    plan.steps.iter().map(|s| s.depends_on.iter().map(|n| plan.position(*n)).collect()).collect()
+}
+
+/// The dependencies of two plans, to be compared through a matching.
+struct Wiring {
+    own: Vec<Vec<Option<usize>>>,
+    others: Vec<Vec<Option<usize>>>,
+}
+
+impl Wiring {
+    /// Whether the steps at `at` and `with` depend on counterparts of each other.
+    fn agrees(&self, pairs: &[Option<usize>], at: usize, with: usize) -> bool {
+        let (Some(own), Some(wanted)) = (self.own.get(at), self.others.get(with)) else { return false };
+        let counterpart = |d: &Option<usize>| d.and_then(|d| pairs.get(d).copied().flatten());
+        let mapped: Option<Vec<usize>> = own.iter().map(counterpart).collect();
+        let wanted: Option<Vec<usize>> = wanted.iter().copied().collect();
+        let set = |list: Option<Vec<usize>>| {
+            list.map(|mut list| {
+                list.sort_unstable();
+                list.dedup();
+                list
+            })
+        };
+        mapped.is_some() && set(mapped) == set(wanted)
     }
-    let mut wanted: Vec<usize> = other.depends_on.iter().filter_map(|n| reference.position(*n)).collect();
-    let broken = wanted.len() != other.depends_on.len();
-    for list in [&mut mapped, &mut wanted] {
-        list.sort_unstable();
-        list.dedup();
-    }
-    !broken && mapped == wanted
 }
 
 /// How many placeholders of each kind a step has, before and in its prompt: which steps they name

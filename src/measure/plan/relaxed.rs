@@ -8,6 +8,8 @@
 
 /// Nested deeper than this, it is no plan.
 const MAX_DEPTH: usize = 16;
+/// Quotes in a row that are taken for one.
+const MOST_QUOTES: usize = 3;
 /// Values of one plan that are read.
 const MAX_VALUES: usize = 20_000;
 
@@ -302,7 +304,11 @@ fn closing(body: &str, open: char) -> Option<(usize, bool)> {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             c if same_quote(open, c) => {
-                let after = body.get(at + c.len_utf8()..)?.trim_start_matches(|c| same_quote(open, c));
+                let mut after = body.get(at + c.len_utf8()..)?;
+                // Quotes in runs are doubled or tripled; more are a flood.
+                for _ in 0..MOST_QUOTES {
+                    after = after.strip_prefix(|c| same_quote(open, c)).unwrap_or(after);
+                }
                 let ends = after.trim_start().chars().next();
                 let ends = ends.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
                 let next = member_follows(after);

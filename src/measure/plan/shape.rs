@@ -76,48 +76,44 @@ pub fn edges(plan: &Plan) -> Vec<Issue> {
     let mut issues = Vec::new();
     let before = ancestors(plan);
     for (at, step) in plan.steps.iter().enumerate() {
-        let mut seen: Vec<usize> = Vec::new();
-        for number in &step.depends_on {
-            match plan.position(*number) {
-                None => {
-                    let said = format!("depends on step {number}, which there is not");
-                    issues.push(Issue::of(step.number, Fault::UnknownStep, said));
-                }
-                Some(d) if d >= at => {
-                    let which =
-                        if d == at { "itself".to_owned() } else { format!("the later step {number}") };
-                    issues.push(Issue::of(step.number, Fault::NotBackwards, format!("depends on {which}")));
-                }
-                Some(_) if seen.contains(number) => {
-                    let said = format!("depends on step {number} twice");
-                    issues.push(Issue::of(step.number, Fault::Superfluous, said));
-                }
-                Some(d) => {
-                    let others = step
-                        .depends_on
-                        .iter()
-                        .filter_map(|n| plan.position(*n))
-                        .filter(|o| *o != d && *o < at);
-                    let implied = others.filter_map(|o| before.get(o)).any(|b| b.get(d) == Some(&true));
-                    if implied && !uses(step, *number) {
-                        let said = format!(
-                            "depends on step {number} without using it, and another dependency waits for it already"
-                        );
-                        issues.push(Issue::of(step.number, Fault::Superfluous, said));
-                    }
-                }
-            }
-            seen.push(*number);
-        }
-        issues.extend(undeclared(plan, at, step));
+        let mut used = outputs(step);
+        used.sort_unstable();
+        used.dedup();
+        issues.extend(wrong(plan, at, step, &used, &before));
+        issues.extend(undeclared(plan, at, step, &used));
     }
     issues.extend(circles(plan));
     issues
 }
 
-/// Whether the step has a placeholder for the output of step `number`.
-pub fn uses(step: &Step, number: usize) -> bool {
-    outputs(step).contains(&number)
+/// Dependencies of one step that should not be there.
+fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool>]) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    let mut add = |fault, said: String| issues.push(Issue::of(step.number, fault, said));
+    let places: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
+    let mut seen: Vec<usize> = Vec::new();
+    for (number, place) in step.depends_on.iter().zip(&places) {
+        match *place {
+            None => add(Fault::UnknownStep, format!("depends on step {number}, which there is not")),
+            Some(d) if d == at => add(Fault::NotBackwards, "depends on itself".to_owned()),
+            Some(d) if d > at => add(Fault::NotBackwards, format!("depends on the later step {number}")),
+            Some(_) if seen.contains(number) => {
+                add(Fault::Superfluous, format!("depends on step {number} twice"));
+            }
+            Some(d) => {
+                let others = places.iter().flatten().filter(|o| **o != d && **o < at);
+                let implied = others.filter_map(|o| before.get(*o)).any(|b| b.get(d) == Some(&true));
+                if implied && !used.contains(number) {
+                    let said = format!(
+                        "depends on step {number} without using it, and another dependency waits for it already"
+                    );
+                    add(Fault::Superfluous, said);
+                }
+            }
+        }
+        seen.push(*number);
+    }
+    issues
 }
 
 /// Steps whose output has a placeholder in `step`; one in a malformed bracket counts: what is
@@ -136,14 +132,10 @@ pub fn outputs(step: &Step) -> Vec<usize> {
 }
 
 /// Placeholders of steps that are not depended on. In a prompt, a number that no step has is prose.
-fn undeclared(plan: &Plan, at: usize, step: &Step) -> Vec<Issue> {
-    let mut named = outputs(step);
-    named.sort_unstable();
-    named.dedup();
-    named.retain(|n| !step.depends_on.contains(n));
+fn undeclared(plan: &Plan, at: usize, step: &Step, used: &[usize]) -> Vec<Issue> {
     let mut issues = Vec::new();
-    for number in named {
-        let said = match plan.position(number) {
+    for number in used.iter().filter(|n| !step.depends_on.contains(n)) {
+        let said = match plan.position(*number) {
             Some(d) if d < at => format!("uses ({number}) and does not depend on step {number}"),
             Some(_) => format!("uses ({number}), which is not an earlier step"),
             None => continue,
