@@ -41,6 +41,7 @@ fn out(output: &Output) -> &str {
 fn check_tells_the_layout_and_every_fault_and_exits_by_it() {
     let folder = tempfile::tempdir().unwrap();
     let (good, tools) = (file(&folder, "plan.json", LISTING_1), triad());
+    assert_eq!(run(&["validate", "--config", &tools]).status.code(), Some(0));
     let output = run(&["plan", "check", &good, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(out(&output).starts_with("6 steps, 4 hops, 2 wide\n"), "{}", out(&output));

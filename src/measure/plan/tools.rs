@@ -108,7 +108,7 @@ impl Toolbox {
 pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for (name, spec) in specs {
-        if spec.max_phrases.is_some() != !spec.phrases.is_empty() {
+        if spec.max_phrases.is_some() == spec.phrases.is_empty() {
             let message = "phrases and max_phrases mean something only together".to_owned();
             out.push((format!("{name}.max_phrases"), message));
         }

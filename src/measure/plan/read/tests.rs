@@ -91,7 +91,8 @@ fn todo_lists_and_prose_are_plans_without_structure() {
 
 #[test]
 fn every_malformation_is_told() {
-    let cases: [(&str, &[(Option<usize>, Fault)]); 11] = [
+    type Case = (&'static str, &'static [(Option<usize>, Fault)]);
+    let cases: [Case; 11] = [
         ("", &[(None, Fault::Unreadable)]),
         ("I would rather not plan.", &[(None, Fault::Unreadable)]),
         (r#"{"1": {"step": "T2S([], ", depends_on}"#, &[(None, Fault::Unreadable)]),
