@@ -89,8 +89,8 @@ impl Tokens {
 /// One token of an answer, and what might have stood there.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Token {
-    /// Bytes of text that it stands for.
-    pub len: usize,
+    /// The text that it stands for; of a character in several tokens, its part.
+    pub bytes: Vec<u8>,
     /// Texts that might have stood here, with their natural log probabilities.
     pub choices: Vec<(String, f64)>,
 }

@@ -107,7 +107,7 @@ struct Judge {
 
 #[derive(Debug)]
 struct Inner {
-    judges: BTreeMap<String, Judge>,
+    judges: BTreeMap<String, Arc<Judge>>,
     judging: JudgingConfig,
     spending: Arc<Spending>,
     kept: Kept,
@@ -158,7 +158,13 @@ impl Judges {
         let kept = Kept::open(&judging.cache, before.map(|inner| &inner.kept), &telemetry.disk_errors)?;
         let mut judges = BTreeMap::new();
         for (name, config) in config {
-            judges.insert(name.clone(), judge(name, config, telemetry)?);
+            // One that has not changed goes on as it is, with what it knows of its endpoint.
+            let same = before.and_then(|inner| inner.judges.get(name)).filter(|j| j.seat.config == *config);
+            let judge = match same {
+                Some(judge) => Arc::clone(judge),
+                None => Arc::new(judge(name, config, telemetry)?),
+            };
+            judges.insert(name.clone(), judge);
         }
         let spending = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.spending));
         spending.limit(budget::ALL, judging.budget);

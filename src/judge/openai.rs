@@ -104,5 +104,7 @@ fn token(token: &Value) -> Token {
     if choices.is_empty() {
         choices.extend(choice(token));
     }
-    Token { len: token["bytes"].as_array().map_or(text.len(), Vec::len), choices }
+    let byte = |one: &Value| one.as_u64().and_then(|byte| u8::try_from(byte).ok());
+    let bytes = token["bytes"].as_array().map(|all| all.iter().filter_map(byte).collect());
+    Token { bytes: bytes.unwrap_or_else(|| text.as_bytes().to_vec()), choices }
 }

@@ -15,10 +15,12 @@ pub(super) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Opti
     if !text.trim_start().starts_with('{') {
         return None;
     }
-    let at = value_of(text, field.key)?;
+    // llama.cpp takes a code fence off the text, but leaves its tokens.
+    let said: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
+    let at = memchr::memmem::find(&said, text.as_bytes())? + value_of(text, field.key)?;
     let mut end = 0;
     let token = tokens.iter().find(|token| {
-        end += token.len;
+        end += token.bytes.len();
         end > at
     })?;
     let mut mass = 0.0;
@@ -94,7 +96,7 @@ mod tests {
 
     fn tokens(texts: &[&str], at: &str, choices: &[(&str, f64)]) -> Vec<Token> {
         let of = |text: &&str| Token {
-            len: text.len(),
+            bytes: text.as_bytes().to_vec(),
             choices: match *text == at {
                 true => choices.iter().map(|(t, p)| ((*t).to_owned(), p.ln())).collect(),
                 false => vec![((*text).to_owned(), 0.0)],
@@ -110,6 +112,14 @@ mod tests {
         let found = weighted(&parts.concat(), &tokens, &field()).unwrap();
         let expected = (4.0 * 0.6 + 5.0 * 0.3 + 3.0 * 0.05) / 0.95;
         assert!((found - expected).abs() < 1e-9, "{found}");
+    }
+
+    #[test]
+    fn tokens_around_the_text_are_passed_over() {
+        let parts = ["```", "json\n", "{\"score\": ", "2", "}", "\n```", ""];
+        let tokens = tokens(&parts, "2", &[("2", 0.75), ("4", 0.25)]);
+        assert_eq!(weighted("{\"score\": 2}", &tokens, &field()), Some(2.5));
+        assert_eq!(weighted("{\"score\": 3}", &tokens, &field()), None, "not these tokens");
     }
 
     #[test]

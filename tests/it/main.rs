@@ -11,6 +11,7 @@ mod commands;
 mod durable;
 mod end_to_end;
 mod frameworks;
+mod local_model;
 mod fuzz;
 mod order;
 mod overload;

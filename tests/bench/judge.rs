@@ -1,0 +1,199 @@
+//! Judges under load: `cargo bench --bench judge`.
+//!
+//! 20,000 questions to a mock judge in this process that takes 5 to 500 ms for each, under a limit
+//! on requests in flight; beside it spans flow through the whole service in the same process, over
+//! gRPC. Out: how long the questions took against the limit's ideal (all latencies together, divided
+//! by the limit), and spans a second without and with them. Mock, generator, service and judges
+//! share the machine's cores.
+#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+
+// Each bench uses its part.
+#[allow(dead_code)]
+mod corpus;
+#[allow(dead_code)]
+mod relay;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use corpus::Corpus;
+use otel_verdict::config::{Config, Source, from_sources};
+use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig, Whose};
+use otel_verdict::measure::rounds::Ask;
+use otel_verdict::measure::{Form, Prompt, Question, ScoreField};
+use otel_verdict::pipeline::service::Service;
+use otel_verdict::telemetry::Telemetry;
+use otel_verdict::trace::TraceId;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// Questions, as the issue of judges asks for.
+const QUESTIONS: u64 = 20_000;
+/// Requests in flight at once: 500 questions a second at the mock's mean latency.
+const LIMIT: usize = 128;
+/// Of a prompt, about what a span with its neighbours comes to.
+const PROMPT: usize = 4096;
+/// How long spans flow alone, to know their full rate.
+const ALONE: Duration = Duration::from_secs(10);
+/// A share of the full rate that leaves the machine time for the mock's and the generator's work.
+const PACE: f64 = 0.5;
+
+/// 5 to 500 ms, spread evenly, by the question's number.
+fn latency(question: u64) -> Duration {
+    Duration::from_millis(5 + question * 7919 % 496)
+}
+
+#[tokio::main]
+async fn main() {
+    let mock = Mock::start().await;
+    let ideal = (0..QUESTIONS).map(latency).sum::<Duration>() / LIMIT as u32;
+    println!("{QUESTIONS} questions, {LIMIT} in flight: {:.1} s at best", ideal.as_secs_f64());
+
+    let flow = Flow::start().await;
+    let full = flow.run(f64::INFINITY, tokio::time::sleep(ALONE)).await;
+    println!("{:<28} {full:>9.0} spans/s", "spans alone");
+    let took = ask(&mock).await;
+    report("questions alone", took, ideal, &mock, None);
+    for (name, pace) in [("with half of those spans", full * PACE), ("with all that fit", f64::INFINITY)] {
+        let asked = Arc::new(AtomicU64::new(0));
+        let questions = async { asked.store(ask(&mock).await.as_nanos() as u64, Ordering::Relaxed) };
+        let spans = flow.run(pace, questions).await;
+        let took = Duration::from_nanos(asked.load(Ordering::Relaxed));
+        report(name, took, ideal, &mock, Some((spans, spans / pace.min(full))));
+    }
+    flow.service.stop(Duration::from_secs(30)).await;
+}
+
+fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Option<(f64, f64)>) {
+    let over = took.as_secs_f64() / ideal.as_secs_f64() - 1.0;
+    let most = mock.most.swap(0, Ordering::Relaxed);
+    print!(
+        "{name:<28} {:>9.1} s, {:>5.1} % over the ideal, at most {most} at once",
+        took.as_secs_f64(),
+        over * 100.0
+    );
+    match spans {
+        Some((rate, share)) => println!("; {rate:.0} spans/s, {:.0} % of what was wanted", share * 100.0),
+        None => println!(),
+    }
+}
+
+/// Answers every question after its latency.
+struct Mock {
+    addr: SocketAddr,
+    /// Most requests that it has had at once.
+    most: Arc<AtomicUsize>,
+}
+
+impl Mock {
+    async fn start() -> Mock {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (most, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&most);
+        let answer = async move |body: Bytes| {
+            seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let at = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
+            let digits: String =
+                body[at..].iter().take_while(|b| b.is_ascii_digit()).map(|b| char::from(*b)).collect();
+            tokio::time::sleep(latency(digits.parse().unwrap())).await;
+            now.fetch_sub(1, Ordering::Relaxed);
+            ([("content-type", "application/json")], COMPLETION)
+        };
+        let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Mock { addr, most }
+    }
+}
+
+const COMPLETION: &str = r#"{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"{\"rationale\":\"as was asked\",\"score\":4}"}}],"usage":{"prompt_tokens":1200,"completion_tokens":20}}"#;
+
+/// Asks all questions at once; how long until the last is answered.
+async fn ask(mock: &Mock) -> Duration {
+    let config = JudgeConfig {
+        endpoint: format!("http://{}/v1", mock.addr),
+        model: "mock".to_owned(),
+        max_concurrency: LIMIT,
+        ..JudgeConfig::default()
+    };
+    let configs = [("main".to_owned(), config)].into();
+    let judges = Judges::new(&configs, &JudgingConfig::default(), &Telemetry::new().judge).unwrap();
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": { "rationale": { "type": "string" }, "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] } },
+        "required": ["rationale", "score"],
+        "additionalProperties": false,
+    });
+    let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
+    let form = Arc::new(Form { name: "verdict", schema, score });
+    let mut asked = JoinSet::new();
+    let began = Instant::now();
+    for n in 0..QUESTIONS {
+        let prompt =
+            Prompt { system: "Rate it.".into(), user: format!("question {n} {}", "x".repeat(PROMPT)).into() };
+        let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
+        let ask = Ask { ticket: 0, at: 0, metric: "completeness", question, judges: vec!["main".to_owned()] };
+        let whose = Whose { trace: TraceId(u128::from(n).to_be_bytes()), service: None };
+        let judges = judges.clone();
+        asked.spawn(async move { judges.ask(&whose, &ask).await.opinions.is_ok() });
+    }
+    assert!(asked.join_all().await.into_iter().all(|answered| answered), "every question is answered");
+    began.elapsed()
+}
+
+/// Spans through the whole service, into a file that keeps nothing.
+struct Flow {
+    service: Service,
+    client: relay::Client,
+    corpus: Corpus,
+    round: AtomicU64,
+}
+
+impl Flow {
+    async fn start() -> Flow {
+        let text = "receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:0' } } } }\n\
+             verdict: { close: { quiet: 0s } }\n\
+             exporters: { file: { path: /dev/null, signals: [traces] } }\n\
+             admin: { endpoint: '127.0.0.1:0' }\n";
+        let source = Source { name: "bench".to_owned(), text: text.to_owned() };
+        let config: Config = from_sources(&[source], &|_| None).unwrap();
+        let service = Box::pin(Service::start(&config)).await.unwrap();
+        let client = relay::Client::connect(service.grpc.unwrap()).await;
+        Flow { service, client, corpus: Corpus::agent(200), round: AtomicU64::new(0) }
+    }
+
+    /// Sends spans at `pace` a second, until `until`; how many a second were taken.
+    async fn run(&self, pace: f64, until: impl Future<Output = ()>) -> f64 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let taken = Arc::new(AtomicUsize::new(0));
+        let began = Instant::now();
+        let mut senders = JoinSet::new();
+        for _ in 0..4 {
+            let (stop, taken, client) = (Arc::clone(&stop), Arc::clone(&taken), self.client.clone());
+            let (corpus, round) =
+                (self.corpus.clone(), self.round.fetch_add(1 << 20, Ordering::Relaxed) as u32);
+            let each = corpus.spans / corpus.requests.len();
+            senders.spawn(async move {
+                for round in round.. {
+                    for request in corpus.renewed(round).requests {
+                        while taken.load(Ordering::Relaxed) as f64 > pace * began.elapsed().as_secs_f64() {
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                        if stop.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        client.export(relay::TRACES, request).await;
+                        taken.fetch_add(each, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        until.await;
+        stop.store(true, Ordering::Relaxed);
+        senders.join_all().await;
+        taken.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+    }
+}

