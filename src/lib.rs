@@ -25,8 +25,8 @@
 //! [`pipeline`] joins them. Nouns are what they share: [`journal`] (what was acknowledged and has not
 //! left, on disk), [`wire`] (OTLP bytes), [`trace`] (the tree,
 //! pure data), [`judge`] (who answers the questions of metrics: LLM endpoints), [`outcome`] (the fate
-//! of every span), [`telemetry`] (metrics about ourselves), [`config`]. [`score`] holds what was found
-//! against what people found; [`cli`] is the command line.
+//! of every span), [`redact`] (secrets out of texts), [`telemetry`] (metrics about ourselves),
+//! [`config`]. [`score`] holds what was found against what people found; [`cli`] is the command line.
 //!
 //! # What holds everywhere
 //!
@@ -82,6 +82,7 @@ pub mod wire;
 pub mod trace;
 pub mod judge;
 pub mod outcome;
+pub mod redact;
 pub mod telemetry;
 pub mod config;
 

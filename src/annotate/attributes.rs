@@ -1,5 +1,6 @@
 //! The attribute contract: which `verdict.*` attributes a span gets.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::encoded::{Encoded, Fixed};
@@ -147,7 +148,7 @@ impl<'a> Writer<'a> {
             Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
         }
         self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
-        if let Some(text) = explanation(m, self.emission.explanations) {
+        if let Some(text) = explanation(m, self.emission) {
             self.put(out, &[m.metric, "explanation"], Plain::Str(&text));
         }
         if !measured.passed {
@@ -240,17 +241,17 @@ pub(super) fn strs(owned: &[String]) -> Vec<&str> {
 
 /// The rationales of a measurement with their quotes, cut at [`MAX_EXPLANATION`] bytes; `None`
 /// where there is nothing to say or the configuration says not to.
-pub(super) fn explanation(m: &Measurement, which: Explanations) -> Option<String> {
+pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String> {
     let measured = m.outcome.as_ref().ok()?;
-    let wanted = match which {
+    let wanted = match emission.explanations {
         Explanations::Fail => !measured.passed,
         Explanations::All => true,
         Explanations::Off => false,
     };
-    if !wanted || measured.findings.is_empty() {
+    if !wanted || measured.findings.is_empty() && m.rationale.is_none() {
         return None;
     }
-    let mut text = String::new();
+    let mut text = m.rationale.as_deref().unwrap_or_default().to_owned();
     for finding in &measured.findings {
         if !text.is_empty() {
             text.push('\n');
@@ -259,6 +260,10 @@ pub(super) fn explanation(m: &Measurement, which: Explanations) -> Option<String
         if text.len() > MAX_EXPLANATION {
             break;
         }
+    }
+    // Before it is cut: half a secret is not known as one.
+    if let Cow::Owned(redacted) = emission.redactor.redact(&text) {
+        text = redacted;
     }
     if text.len() > MAX_EXPLANATION {
         const CUT: &str = " [cut]";

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::redact::Redactor;
+
 /// A way for verdicts to go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -52,6 +54,8 @@ pub struct Emission {
     pub existing: Existing,
     /// Log records for unmeasured metrics too.
     pub log_unmeasured: bool,
+    /// What is taken out of explanations.
+    pub redactor: Redactor,
 }
 
 impl Default for Emission {
@@ -62,6 +66,7 @@ impl Default for Emission {
             explanations: Explanations::Fail,
             existing: Existing::Replace,
             log_unmeasured: false,
+            redactor: Redactor::default(),
         }
     }
 }

@@ -96,7 +96,7 @@ fn evaluation(out: &mut Vec<u8>, field: u32, m: &Measurement, emission: &Emissio
                 }
                 Value::Label(label) => put("gen_ai.evaluation.score.label", Plain::Str(label)),
             }
-            if let Some(text) = explanation(m, emission.explanations) {
+            if let Some(text) = explanation(m, emission) {
                 put("gen_ai.evaluation.explanation", Plain::Str(&text));
             }
         }

@@ -29,7 +29,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
 
 fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Finding>), Why>) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
-    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new() }
+    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new(), rationale: None }
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
@@ -287,7 +287,7 @@ fn channels_prefix_and_explanations_are_as_configured() {
 #[test]
 fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
     let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
-    let text = attributes::explanation(&long, Explanations::Fail).unwrap();
+    let text = attributes::explanation(&long, &Emission::default()).unwrap();
     assert!(text.len() <= MAX_EXPLANATION && text.ends_with("[cut]"));
     let scene = scene();
     assert_eq!(attributes::ids(&scene, &[0; 500]).len(), MAX_ITEMS);

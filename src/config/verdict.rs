@@ -1,6 +1,7 @@
 //! `verdict:` - what is measured, when, and what is written about it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,10 @@ use crate::annotate::Emission;
 pub use crate::annotate::{Emit, Existing, Explanations};
 use crate::assemble::Close;
 use crate::measure::Settings;
+use crate::measure::ask::{self, Ask, Asker, Instruction};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
+use crate::redact::{Redact, Redactor};
 
 /// The section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +47,15 @@ pub struct Verdict {
     pub recognise: Overrides,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
+    /// Which questions go to judges, and how long they may be.
+    pub ask: Ask,
+    /// Default the built-in ones. How a metric is judged, in your words, by its name: in the place
+    /// of the built-in rubric. `${file:PATH}` reads it from a file.
+    pub rubrics: BTreeMap<String, String>,
+    /// Default none. What judges are told about some agents beside the rubric.
+    pub instructions: Vec<Instruction>,
+    /// What is taken out of content before a judge reads it, and out of explanations.
+    pub redact: Redact,
 }
 
 impl Default for Verdict {
@@ -61,6 +73,10 @@ impl Default for Verdict {
             propagation: Policies::default(),
             recognise: Overrides::default(),
             metrics: Settings::default(),
+            ask: Ask::default(),
+            rubrics: BTreeMap::new(),
+            instructions: Vec::new(),
+            redact: Redact::default(),
         }
     }
 }
@@ -105,7 +121,22 @@ impl Verdict {
             explanations: self.explanations,
             existing: self.existing,
             log_unmeasured: self.log_unmeasured,
+            // Patterns that do not compile were refused before.
+            redactor: match self.redact.explanations {
+                true => Redactor::new(&self.redact).unwrap_or_default(),
+                false => Redactor::off(),
+            },
         }
+    }
+
+    /// The metrics' settings, with how judges are asked.
+    ///
+    /// # Errors
+    /// A pattern of `redact` is no regular expression; says which.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let (rubrics, instructions) = (self.rubrics.clone(), self.instructions.clone());
+        let asker = Asker::new(self.ask.clone(), rubrics, instructions, self.redact.clone())?;
+        Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })
     }
 
     /// What is wrong with the values, as (key below `verdict`, message).
@@ -127,6 +158,10 @@ impl Verdict {
             list.into_iter().map(move |(k, m)| (format!("{key}.{k}"), m)).collect::<Vec<_>>()
         };
         out.extend(below("metrics", self.metrics.problems()));
+        out.extend(below("ask", self.ask.problems()));
+        out.extend(below("rubrics", ask::config::rubric_problems(&self.rubrics)));
+        out.extend(ask::config::instruction_problems(&self.instructions));
+        out.extend(below("redact", self.redact.problems()));
         // The tables are compiled only where there is something of the user's to go wrong.
         if self.recognise != Overrides::default()
             && let Err(why) = Recogniser::new(&self.recognise)

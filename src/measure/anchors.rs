@@ -377,12 +377,26 @@ impl Findings {
 
 /// A measurement by the built-in rules.
 pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    Measurement { at, metric, outcome: Ok(measured), judge: Cow::Borrowed(RULES), details: Vec::new() }
+    Measurement {
+        at,
+        metric,
+        outcome: Ok(measured),
+        judge: Cow::Borrowed(RULES),
+        details: Vec::new(),
+        rationale: None,
+    }
 }
 
 /// No measurement, and why.
 pub fn unmeasured(at: Idx, metric: &'static str, reason: Reason) -> Measurement {
-    Measurement { at, metric, outcome: Err(reason), judge: Cow::Borrowed(RULES), details: Vec::new() }
+    Measurement {
+        at,
+        metric,
+        outcome: Err(reason),
+        judge: Cow::Borrowed(RULES),
+        details: Vec::new(),
+        rationale: None,
+    }
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.

@@ -31,7 +31,8 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
 
 /// Every metric that asks judges, where the settings name any for it.
 pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
-    let all: Vec<Box<dyn Metric>> = vec![Box::new(super::plan::metric::PlanJudged)];
+    let mut all = super::ask::metrics();
+    all.push(Box::new(super::plan::metric::PlanJudged));
     all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
 }
 

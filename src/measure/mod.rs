@@ -213,6 +213,9 @@ pub struct Measurement {
     pub judge: Cow<'static, str>,
     /// What else there is to say, each as an attribute of its own.
     pub details: Vec<Detail>,
+    /// What a judge says of the whole, and what became of its findings; rules say all they have
+    /// to say in theirs.
+    pub rationale: Option<Box<str>>,
 }
 
 /// One more attribute of a measurement.
@@ -300,6 +303,7 @@ pub trait Metric: Send + Sync {
 
 pub mod agent;
 pub mod anchors;
+pub mod ask;
 pub mod avoidance;
 pub mod catalog;
 pub mod error_detection;

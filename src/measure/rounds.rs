@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::ask::filter::{Doubt, Gate};
 use super::question::{Answer, Question};
 use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
 use crate::recognise::Scene;
@@ -50,6 +51,8 @@ pub struct Rounds {
     open: HashMap<usize, Open>,
     tickets: usize,
     done: Vec<Measurement>,
+    /// The trace is still open: what the rules find is not settled.
+    early: bool,
 }
 
 /// What a round looks at. The scene is not changed between rounds.
@@ -66,21 +69,31 @@ pub struct Sight<'a> {
 impl Rounds {
     /// Of a trace that has closed: whatever is to be asked of it.
     pub fn new(sight: Sight<'_>) -> Rounds {
-        Rounds::over(catalog::asking(sight.settings), sight, |_, _| true)
+        Rounds::over(catalog::asking(sight.settings), sight, Doubt::of(sight.rules), |_, _| true)
     }
 
     /// Of a trace that is still open: what can be asked already, where the span's parent has come
     /// and the metric looks no further. When the trace has closed the same questions are asked
     /// again, and then their answers are known, or on their way.
     pub fn early(sight: Sight<'_>) -> Rounds {
-        Rounds::over(catalog::asking(sight.settings), sight, |need, at| {
+        // What the rules found so far may change with what comes yet, and with it the questions.
+        let sight = Sight { rules: &[], ..sight };
+        let mut rounds = Rounds::over(catalog::asking(sight.settings), sight, Doubt::early(), |need, at| {
             let tree = &sight.scene.tree;
             need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
-        })
+        });
+        rounds.early = true;
+        rounds
     }
 
-    fn over(metrics: Vec<Box<dyn Metric>>, sight: Sight<'_>, ready: impl Fn(Need, Idx) -> bool) -> Rounds {
+    fn over(
+        metrics: Vec<Box<dyn Metric>>,
+        sight: Sight<'_>,
+        doubt: Doubt,
+        ready: impl Fn(Need, Idx) -> bool,
+    ) -> Rounds {
         let judged = catalog::judged(sight.scene);
+        let mut done = Vec::new();
         let mut todo = VecDeque::new();
         for (index, metric) in metrics.iter().enumerate() {
             for (at, reading) in sight.scene.readings.iter().enumerate() {
@@ -88,12 +101,17 @@ impl Rounds {
                     && !reading.wrapper
                     && ready(metric.need(), at)
                     && sight.settings.enabled(metric.name(), sight.scene, at);
-                if applies {
-                    todo.push_back((index, at));
+                if !applies {
+                    continue;
+                }
+                match sight.settings.asker.gate(metric.name(), sight, at, doubt) {
+                    Gate::Ask => todo.push_back((index, at)),
+                    Gate::Leave(reason) => done.push(anchors::unmeasured(at, metric.name(), reason)),
+                    Gate::Skip => {}
                 }
             }
         }
-        Rounds { metrics, todo, ready: VecDeque::new(), open: HashMap::new(), tickets: 0, done: Vec::new() }
+        Rounds { metrics, todo, ready: VecDeque::new(), open: HashMap::new(), tickets: 0, done, early: false }
     }
 
     /// The next question to carry; `None` while there is none, or none any more.
@@ -123,6 +141,7 @@ impl Rounds {
         // Answers come in any order; which way they came must not show.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Sight { scene, settings, rules } = sight;
+        let rules = if self.early { &[] } else { rules };
         let view = View { scene, at: open.at, settings, memo: &Memo::new(), rules };
         match metric.step(&view, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),

@@ -5,13 +5,18 @@
 //! failure). A metric's name that this version does not know is an error of the configuration.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ask::Asker;
 use super::plan;
 use crate::recognise::Scene;
 use crate::trace::{Idx, Kind};
+
+mod gpa;
+pub use gpa::{Gpa, Judgement, Per, Special};
 
 /// The judge that is built in.
 const RULES: &str = "rules";
@@ -209,6 +214,11 @@ pub struct Settings {
     pub plan: plan::Settings,
     /// An agent's calls held against the paths that its task allows (0-1): `path.*`.
     pub path: super::path::Settings,
+    /// Goal, plan and action (0-3), by judges alone.
+    pub gpa: Gpa,
+    /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
+    #[serde(skip)]
+    pub asker: Arc<Asker>,
 }
 
 impl Default for Settings {
@@ -228,6 +238,8 @@ impl Default for Settings {
             completeness: Scored::default(),
             plan: plan::Settings::default(),
             path: super::path::Settings::default(),
+            gpa: Gpa::default(),
+            asker: Arc::default(),
         }
     }
 }
@@ -250,6 +262,7 @@ impl Settings {
         match metric {
             "error_detection" => &self.error_detection.overrides,
             "avoidance" => &self.avoidance.overrides,
+            gpa if Gpa::has(gpa) => &self.gpa.overrides,
             _ => self.scored(metric).map_or(&[], |s| &s.overrides),
         }
     }
@@ -260,7 +273,7 @@ impl Settings {
             // Form and wiring are the rules' whoever else is asked; off, no span is even looked at.
             return self.plan.enabled;
         }
-        let rules_only = !SCORED.contains(&metric) && !LABELLED.contains(&metric);
+        let rules_only = !SCORED.contains(&metric) && !LABELLED.contains(&metric) && !Gpa::has(metric);
         rules_only || self.answering(metric).iter().any(|judge| judge == RULES)
     }
 
@@ -274,7 +287,13 @@ impl Settings {
         let of = |metric: &'static str| (format!("{metric}.judges"), self.own_judges(metric));
         let metrics = SCORED.into_iter().chain(LABELLED).map(of);
         let plan = ("plan.judges".to_owned(), &self.plan.judges[..]);
-        let all = std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics).chain([plan]);
+        let gpa = self.gpa.by_metric.iter().map(|(judgement, special)| {
+            let name = judgement.metric().trim_start_matches("gpa.");
+            (format!("gpa.by_metric.{name}.judges"), &special.judges[..])
+        });
+        let gpa = gpa.chain([("gpa.judges".to_owned(), &self.gpa.judges[..])]);
+        let all =
+            std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics).chain(gpa).chain([plan]);
         all.flat_map(|(key, judges)| judges.iter().map(move |judge| (key.clone(), judge.as_str())))
             .filter(|(_, judge)| *judge != RULES)
     }
@@ -291,6 +310,7 @@ impl Settings {
             "error_detection" => &self.error_detection.judges,
             "avoidance" => &self.avoidance.judges,
             plan::metric::SCORE => &self.plan.judges,
+            gpa if Gpa::has(gpa) => self.gpa.judges(gpa),
             _ => self.scored(metric).map_or(&[], |s| &s.judges),
         }
     }
@@ -311,22 +331,29 @@ impl Settings {
             "tokens" => self.tokens.enabled,
             plan::metric::SCORE => self.plan.enabled,
             "path" => self.path.is_on(),
+            gpa if Gpa::has(gpa) => self.gpa.enabled(gpa),
             _ => self.scored(metric).is_some_and(|s| s.enabled),
         }
     }
 
     /// Whether any metric may be wanted anywhere. If not, spans need not even be read.
     pub fn any(&self) -> bool {
-        super::catalog::names().any(|metric| {
+        let asked = Judgement::ALL.into_iter().map(Judgement::metric);
+        let asked = asked.filter(|metric| !self.judges(metric).is_empty());
+        super::catalog::names().chain(asked).any(|metric| {
             self.general(metric) || self.overrides(metric).iter().any(|o| o.enabled == Some(true))
         })
     }
 
     /// The threshold of a scored metric on the span `at`; a score below it fails.
     pub fn threshold(&self, metric: &str, scene: &Scene, at: Idx) -> f64 {
-        let Some(scored) = self.scored(metric) else { return Scored::default().threshold };
-        let mut special = scored.overrides.iter().filter(|o| o.threshold.is_some());
-        special.find(|o| o.holds(scene, at)).and_then(|o| o.threshold).unwrap_or(scored.threshold)
+        let general = match self.scored(metric) {
+            Some(scored) => scored.threshold,
+            None if Gpa::has(metric) => self.gpa.threshold(metric),
+            None => Scored::default().threshold,
+        };
+        let mut special = self.overrides(metric).iter().filter(|o| o.threshold.is_some());
+        special.find(|o| o.holds(scene, at)).and_then(|o| o.threshold).unwrap_or(general)
     }
 
     /// Whether `label` of a label metric counts as failed. `valid` never does.
@@ -389,6 +416,7 @@ impl Settings {
         }
         out.extend(self.plan.problems().into_iter().map(|(key, why)| (format!("plan.{key}"), why)));
         out.extend(self.path.problems().into_iter().map(|(key, message)| (format!("path.{key}"), message)));
+        out.extend(self.gpa.problems());
         let limits = &self.latency;
         let of_kinds = limits.by_agent.values().flat_map(BTreeMap::values);
         for ms in limits.max_ms.values().chain(limits.by_model.values()).chain(of_kinds) {
@@ -436,7 +464,7 @@ impl Override {
 }
 
 /// The agent that a span belongs to, by the span's own word or its owner's.
-fn agent_name(scene: &Scene, at: Idx) -> Option<&str> {
+pub(super) fn agent_name(scene: &Scene, at: Idx) -> Option<&str> {
     let own = scene.readings.get(at).and_then(|r| r.agent.as_deref());
     own.or_else(|| {
         let agent = scene.owner.get(at).copied().flatten()?;

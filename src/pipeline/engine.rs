@@ -70,7 +70,7 @@ impl Engine {
     /// The user's additions to the map of conventions do not fit together, or a task file cannot be
     /// used; says where.
     pub fn new(config: &Verdict, annotates: bool) -> Result<Engine, String> {
-        let mut settings = config.metrics.clone();
+        let mut settings = config.settings()?;
         settings.path.loaded = super::tasks::read(&settings.path)?;
         Ok(Engine {
             recogniser: Recogniser::new(&config.recognise).map_err(|e| format!("recognise: {e}"))?,

@@ -43,7 +43,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });
-    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new() }
+    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new(), rationale: None }
 }
 
 fn policies(policy: Policy) -> Policies {

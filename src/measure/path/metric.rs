@@ -137,7 +137,7 @@ impl Judge<'_> {
 
     fn measurement(&self, at: Idx, metric: &'static str, outcome: Result<Measured, Reason>) -> Measurement {
         let judge = Cow::Owned(format!("task/{}", self.task.name));
-        Measurement { at, metric, outcome, judge, details: Vec::new() }
+        Measurement { at, metric, outcome, judge, details: Vec::new(), rationale: None }
     }
 
     /// Why the scores of agent `i` cannot be told, if so.

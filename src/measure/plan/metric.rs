@@ -205,7 +205,7 @@ fn one(
     outcome: Result<Measured, Reason>,
     judge: Cow<'static, str>,
 ) -> Measurement {
-    Measurement { at: view.at, metric, outcome, judge, details: Vec::new() }
+    Measurement { at: view.at, metric, outcome, judge, details: Vec::new(), rationale: None }
 }
 
 /// The score of what was measured, with a list of that, and how the plan is laid out.

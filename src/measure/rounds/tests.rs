@@ -74,7 +74,7 @@ fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
 fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
     let (scene, settings) = (two_spans(), Settings::default());
     let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, |_, at| at == 0);
+    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds, sight);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].ticket, answer(&first[0]), sight);
@@ -91,7 +91,7 @@ fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
 fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
     let (scene, settings) = (two_spans(), Settings::default());
     let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, |_, _| true);
+    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, _| true);
     let ask = rounds.next(sight).unwrap();
     rounds.answer(ask.ticket, answer(&ask), sight);
     let done = rounds.finish(sight, Reason::Timeout);
@@ -103,7 +103,7 @@ fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
 fn a_metric_that_asks_without_end_is_stopped() {
     let (scene, settings) = (two_spans(), Settings::default());
     let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Endless)], sight, |_, at| at == 0);
+    let mut rounds = Rounds::over(vec![Box::new(Endless)], sight, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next(sight) {
         asked += 1;

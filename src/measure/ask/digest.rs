@@ -1,0 +1,50 @@
+//! Numbers that a text or id always gives, in every process and version: for fences, which must be
+//! the same in a repeated prompt, and for sampling, which must choose the same traces everywhere.
+//!
+//! Not cryptographic. A fence does not rest on it: what stands in the content is never taken.
+
+/// FNV-1a over 64 bits, then mixed, so that close inputs end far apart.
+pub fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mut hash = OFFSET;
+    for part in parts {
+        for byte in part {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+        }
+        // Where one part ends matters.
+        hash = (hash ^ 0xff).wrapping_mul(PRIME);
+    }
+    mixed(hash)
+}
+
+/// The finalizer of SplitMix64.
+pub fn mixed(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The number as a share: evenly from 0 to below 1.
+pub fn share(hash: u64) -> f64 {
+    // 53 bits fit a double exactly.
+    (hash >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_always_gives_the_same_number() {
+        // Written down: another number would change every prompt and every sample.
+        assert_eq!(digest([&b"otel-verdict"[..]]), 0x30b3_9ad2_a821_71f7);
+        assert_ne!(digest([&b"ab"[..], b"c"]), digest([&b"a"[..], b"bc"]));
+    }
+
+    #[test]
+    fn shares_are_spread_evenly() {
+        let below = (0u64..10_000).filter(|i| share(digest([&i.to_be_bytes()[..]])) < 0.3).count();
+        assert!((2_800..3_200).contains(&below), "{below}");
+    }
+}

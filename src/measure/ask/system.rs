@@ -1,0 +1,66 @@
+//! The first half of a prompt: who the judge is, by which rubric it judges, what its findings must
+//! be like. The same for all spans of a metric, but for what the operator adds for some agents.
+
+use std::fmt::Write;
+
+use super::config::{Example, Instruction};
+use super::topic::{About, Scale, Topic};
+
+/// How content is shown and findings are given; the categories.
+const FINDINGS: &str = include_str!("rubric/findings.md");
+
+/// Of a topic, with the operator's rubric in place of ours where there is one.
+pub fn system(topic: &Topic, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+    let what = match topic.about {
+        About::Model => "one call of a language model, a step of an AI agent's run",
+        About::Tool => "one call of a tool, a step of an AI agent's run",
+        About::Step => "one call of a language model or a tool, a step of an AI agent's run",
+        About::Agent => "the run of one AI agent",
+        About::Run | About::Plans | About::Segments => "the run of one AI agent, or of several together",
+    };
+    let mut out = format!(
+        "You judge {what}, from its recorded trace, by one criterion: {}. You are exact and sceptical, \
+         and you give no credit for what the record does not show.\n\n",
+        topic.name
+    );
+    // The version tells people which rubric is in force; the judge needs no comment.
+    let ours = topic.rubric.split_once("-->").map_or(topic.rubric, |(_, text)| text);
+    let _ = writeln!(out, "{}\n", rubric.unwrap_or(ours).trim());
+    let _ = writeln!(out, "{}\n", FINDINGS.trim());
+    if !instructions.is_empty() {
+        out.push_str("# What to know about this agent\n\n");
+    }
+    for instruction in instructions {
+        if !instruction.text.trim().is_empty() {
+            let _ = writeln!(out, "{}\n", instruction.text.trim());
+        }
+        for example in &instruction.examples {
+            out.push_str(&shown(example));
+        }
+    }
+    out.push_str(&answer(topic.scale));
+    out
+}
+
+fn shown(example: &Example) -> String {
+    let severity = example.severity.as_deref().unwrap_or("unknown");
+    format!(
+        "Example of a finding, from another run:\n- quote: {}\n- problem: {}\n- severity: {severity}\n\n",
+        example.evidence.trim(),
+        example.problem.trim()
+    )
+}
+
+fn answer(scale: Scale) -> String {
+    let grade = match scale {
+        Scale::Five => "`score`: 1, 2, 3, 4 or 5, by the scale above",
+        Scale::Three => "`score`: 0, 1, 2 or 3, by the scale above",
+        Scale::Labels(_) => "`label`: one of the labels above",
+    };
+    format!(
+        "# Answer\n\nAnswer with one JSON object and nothing else, its keys in this order:\n\
+         - `rationale`: two to five sentences that weigh what speaks for and against, before you decide;\n\
+         - {grade};\n\
+         - `findings`: every problem that you found, worst first; an empty list where there is none.\n"
+    )
+}

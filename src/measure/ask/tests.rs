@@ -1,0 +1,115 @@
+//! Metrics that ask, driven through their rounds by a judge of ours that answers from a script.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::measure::rounds::{Ask as Asking, Rounds, Sight};
+use crate::measure::testing::Script;
+use crate::measure::{Measurement, Opinion, Reason, Usage, Value, catalog};
+
+mod attacks;
+mod golden;
+mod steps;
+mod whole;
+
+/// What a judge of ours answers: opinions, or why there is none.
+type Answers = Result<Vec<Json>, Reason>;
+
+/// Settings under which only `metrics` are asked, of a judge called `j`.
+fn settings(metrics: &[&str]) -> Settings {
+    let mut settings = Settings::default();
+    settings.plan.enabled = false;
+    let judges = || vec!["rules".to_owned(), "j".to_owned()];
+    for metric in metrics {
+        match *metric {
+            "error_detection" => settings.error_detection.judges = judges(),
+            "avoidance" => settings.avoidance.judges = judges(),
+            "instruction_following" => settings.instruction_following.judges = judges(),
+            "reasoning_integrity" => settings.reasoning_integrity.judges = judges(),
+            "tool_completeness" => settings.tool_completeness.judges = judges(),
+            "plan_efficiency" => settings.plan_efficiency.judges = judges(),
+            "tool_coverage" => settings.tool_coverage.judges = judges(),
+            "tool_abuse" => settings.tool_abuse.judges = judges(),
+            "completeness" => settings.completeness.judges = judges(),
+            gpa => {
+                let all = crate::measure::settings::Judgement::ALL;
+                let judgement = all.into_iter().find(|j| j.metric() == gpa).expect("a metric");
+                settings.gpa.by_metric.entry(judgement).or_default().judges = judges();
+            }
+        }
+    }
+    settings
+}
+
+/// With the keys of `verdict.ask` and its neighbours set as `change` says.
+fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings {
+    let mut ask = Ask::default();
+    change(&mut ask);
+    let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), Redact::default());
+    settings.asker = Arc::new(asker.expect("no patterns"));
+    settings
+}
+
+/// Carries every question to `judge` and returns what was measured, and what was asked.
+fn judged(
+    scene: &Scene,
+    settings: &Settings,
+    judge: impl Fn(&Asking) -> Answers,
+) -> (Vec<Measurement>, Vec<Asking>) {
+    let rules = catalog::run(scene, settings);
+    let sight = Sight { scene, settings, rules: &rules };
+    let mut rounds = Rounds::new(sight);
+    let mut asked = Vec::new();
+    while let Some(ask) = rounds.next(sight) {
+        let opinions = judge(&ask).map(|values| {
+            let opinion = |value| Opinion { value, weighted: None, judge: "m/0".into() };
+            values.into_iter().map(opinion).collect()
+        });
+        let key = ask.question.key.clone();
+        rounds.answer(ask.ticket, Answer { key, opinions, usage: Usage::default() }, sight);
+        asked.push(ask);
+    }
+    (rounds.finish(sight, Reason::Timeout), asked)
+}
+
+/// The questions alone.
+fn questions(scene: &Scene, settings: &Settings) -> Vec<Asking> {
+    judged(scene, settings, |_| Err(Reason::JudgeError)).1
+}
+
+/// A finding on the span with index `at`.
+fn finding(scene: &Scene, at: usize, quote: &str, severity: &str) -> Json {
+    let id = scene.tree.spans[at].id.to_string();
+    json!({ "problem": "it is wrong", "span_id": id, "quote": quote,
+        "category": "Goal Deviation", "severity": severity })
+}
+
+fn said(score: u8, findings: &[Json]) -> Json {
+    json!({ "rationale": "because", "score": score, "findings": findings })
+}
+
+fn score(m: &Measurement) -> Option<f64> {
+    match m.outcome.as_ref().ok()?.value {
+        Value::Score(score) => Some(score),
+        _ => None,
+    }
+}
+
+/// Two searches, a wrong answer.
+fn bridge() -> Scene {
+    Script::new("When was the Kirchenfeld bridge in Bern opened?")
+        .system("Answer with the year alone.")
+        .tools(&["search"])
+        .calls("I look it up.", &[("search", r#"{"q":"Kirchenfeld bridge"}"#)])
+        .returns("The Kirchenfeld bridge was opened on 24 September 1883.")
+        .answers("It was opened in 1884, I think.")
+        .build()
+}
+
+/// What a question takes, by our estimate.
+fn tokens_of(ask: &Asking) -> usize {
+    let prompt = &ask.question.prompt;
+    [&*prompt.system, &*prompt.user, &ask.question.form.schema.to_string()].map(sheet::tokens).iter().sum()
+}
