@@ -184,6 +184,7 @@ fn made_up(at: usize) -> [Measurement; 2] {
         outcome: Ok(Measured { value, passed: true, findings: Vec::new() }),
         judge: "rules/1".into(),
         details: Vec::new(),
+        rationale: None,
     };
     [value("instruction_following", Measure::Score(5.0)), value("error_detection", Measure::Label("valid"))]
 }

@@ -179,6 +179,7 @@ fn finding(view: &View<'_>, found: &Found) -> Finding {
         score,
         origin: None,
         fact: false,
+        defect: None,
     }
 }
 
