@@ -39,10 +39,13 @@ pub(super) fn check(args: &Check) -> Result<(), Failure> {
     let automata = loaded.tasks.iter().map(|task| &task.automaton);
     let states: usize = automata.clone().map(|a| a.states().len()).sum();
     let golden = automata.map(|a| a.golden_paths()).fold(0, u64::saturating_add);
+    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     tell(&format!(
-        "{} tasks can be used: {states} states, {golden} golden paths, {} warnings",
-        loaded.tasks.len(),
-        loaded.warnings.len()
+        "{} can be used: {}, {}, {}",
+        count(loaded.tasks.len() as u64, "task"),
+        count(states as u64, "state"),
+        count(golden, "golden path"),
+        count(loaded.warnings.len() as u64, "warning")
     ));
     Ok(())
 }

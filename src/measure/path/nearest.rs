@@ -11,7 +11,8 @@
 //! length, as one would first think of, is not needed.
 //!
 //! A reference that is better than one at hand lies within a distance that can be told, so that
-//! only a band of positions around each node's own depth matters.
+//! only a band of positions around each node's own depth matters. A cell holds cost and length in one
+//! number, so that the less of two is one instruction.
 
 use std::rc::Rc;
 
@@ -64,25 +65,28 @@ pub struct Nearest {
 /// Cells looked at in one pass at most, which takes a quarter of a second or so: a path of 10,000
 /// calls against a golden path as long.
 pub(super) const MAX_CELLS: usize = 1 << 27;
-/// The band of the first pass: a path with so few edits is done with it.
+/// Tokens of a path and its reference together, so that costs fit beside lengths in a cell.
+const MAX_TOKENS: usize = 1 << 19;
+/// The first band: a path with so few edits is done with it.
 const NARROW: usize = 32;
-/// How much wider the next band is where nothing ends within one.
-const WIDER: usize = 8;
+/// How much wider each next band is, until better references could not lie beyond it.
+const WIDER: usize = 4;
 /// Far more passes than such ratios need, whose parts are bounded by the path's length.
 const MAX_PASSES: usize = 64;
-/// Not reached. What is reached costs far less than half of it.
-const FAR: i64 = i64::MAX / 4;
+/// Bits of a cell that are a length; the rest is a cost.
+const LENGTH: u32 = 20;
+/// Not reached. What is reached is far less than half of it.
+const FAR: i64 = i64::MAX / 2;
 
-#[derive(Clone, Copy)]
-struct Cell {
-    cost: i64,
-    length: u32,
+/// A cost and a length as a cell. Cells add up as both do, and the less of two has the lower cost.
+fn cell(cost: i64, length: i64) -> i64 {
+    (cost << LENGTH) + length
 }
 
 /// The cells of one node: positions `first..first + cells.len()` in the path.
 struct Row {
     first: usize,
-    cells: Vec<Cell>,
+    cells: Vec<i64>,
 }
 
 /// A ratio of two whole numbers, the second positive.
@@ -98,10 +102,16 @@ impl Ratio {
         Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
     }
 
-    /// The cost of an edit and the gain of a token of the reference.
-    fn weights(self) -> (i64, i64) {
-        (2 * self.q - self.p, self.p)
+    /// What an edit costs, and what a token of the reference gains.
+    fn weights(self) -> Weights {
+        Weights { edit: 2 * self.q - self.p, gain: self.p }
     }
+}
+
+#[derive(Clone, Copy)]
+struct Weights {
+    edit: i64,
+    gain: i64,
 }
 
 impl References {
@@ -135,29 +145,38 @@ impl References {
 
     /// The nearest one; `None` where there is none, or it would take more than [`MAX_CELLS`].
     pub fn nearest(&self, path: &[Code]) -> Option<Nearest> {
-        let longest = self.nodes.iter().filter(|n| n.ends).map(|n| n.depth.1).max()?;
+        let ends = || self.nodes.iter().filter(|n| n.ends).map(|n| n.depth);
+        let (shortest, longest) = (ends().map(|d| d.0).min()?, ends().map(|d| d.1).max()?);
         let everything = path.len() + longest;
-        let mut band = NARROW.min(everything);
-        let guess = loop {
-            match self.improve(path, band, None) {
-                None if band < everything => band = (band * WIDER).min(everything),
-                found => break found?,
-            }
-        };
-        // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
-        let (edit, gain) = Ratio::of(guess, path.len()).weights();
-        let limit = i128::from(gain) * everything as i128 / i128::from(edit.max(1));
-        let far = usize::try_from(limit).unwrap_or(everything).min(everything);
-        if far <= band { Some(guess) } else { self.improve(path, far, Some(guess)) }
-    }
-
-    /// The best within `band`, if it is better than `known`.
-    fn improve(&self, path: &[Code], band: usize, known: Option<Nearest>) -> Option<Nearest> {
-        if self.cells(path.len(), band) > MAX_CELLS {
+        if everything > MAX_TOKENS {
             return None;
         }
+        // With one length alone the least distance is the least ratio, which one pass finds.
+        let passes = if shortest == longest { 1 } else { MAX_PASSES };
+        let mut band = NARROW.min(everything);
+        let mut best = None;
+        loop {
+            if self.cells(path.len(), band) > MAX_CELLS {
+                return None;
+            }
+            best = self.improve(path, band, best, passes);
+            // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
+            let far = best.map_or(everything, |best| {
+                let Weights { edit, gain } = Ratio::of(best, path.len()).weights();
+                let limit = i128::from(gain) * everything as i128 / i128::from(edit.max(1));
+                usize::try_from(limit).unwrap_or(everything).min(everything)
+            });
+            if far <= band {
+                return best;
+            }
+            band = (band * WIDER).min(far);
+        }
+    }
+
+    /// The best within `band`, or what is `known` if nothing there is better.
+    fn improve(&self, path: &[Code], band: usize, known: Option<Nearest>, passes: usize) -> Option<Nearest> {
         let mut best = known;
-        for _ in 0..MAX_PASSES {
+        for _ in 0..passes {
             let ratio = best.map_or(Ratio { p: 1, q: 1 }, |best| Ratio::of(best, path.len()));
             if ratio.p == 0 {
                 break;
@@ -186,24 +205,24 @@ impl References {
 
     /// The reference of least `d (2q - p) - l p - m p`, which is negative for a better ratio.
     fn pass(&self, path: &[Code], band: usize, ratio: Ratio) -> Option<(i64, Nearest)> {
-        let (edit, gain) = ratio.weights();
+        let weights = ratio.weights();
         let mut leaving = self.leaving.clone();
         let mut rows: Vec<Option<Row>> = Vec::with_capacity(self.nodes.len());
-        let mut spare: Vec<Vec<Cell>> = Vec::new();
-        let mut best: Option<(i64, u32)> = None;
+        let mut spare: Vec<Vec<i64>> = Vec::new();
+        let mut best = FAR / 2;
         for (i, node) in self.nodes.iter().enumerate() {
             let (first, last) = self.span(i, path.len(), band);
             let mut cells = spare.pop().unwrap_or_default();
             cells.clear();
-            cells.resize((last + 1).saturating_sub(first), Cell { cost: FAR, length: 0 });
-            if let (0, Some(cell)) = (i, cells.first_mut()) {
-                cell.cost = 0;
+            cells.resize((last + 1).saturating_sub(first), FAR);
+            if let (0, Some(begin)) = (i, cells.first_mut()) {
+                *begin = 0;
             }
             let mut row = Row { first, cells };
             for edge in &node.into {
                 let from = rows.get_mut(edge.from);
                 if let Some(before) = from.as_ref().and_then(|row| row.as_ref()) {
-                    row.relax(before, &edge.label, path, edit, gain);
+                    row.relax(before, &edge.label, path, weights);
                 }
                 if let (Some(left), Some(from)) = (leaving.get_mut(edge.from), from) {
                     *left -= 1;
@@ -212,67 +231,68 @@ impl References {
                     }
                 }
             }
-            row.run_on(edit);
-            if node.ends
-                && let Some(cell) = row.at(path.len()).filter(|cell| cell.cost < FAR / 2)
-                && best.is_none_or(|(cost, _)| cell.cost < cost)
-            {
-                best = Some((cell.cost, cell.length));
+            row.run_on(weights);
+            if node.ends {
+                best = best.min(row.at(path.len()).unwrap_or(FAR));
             }
             rows.push(Some(row));
         }
-        let (cost, length) = best?;
-        let distance = (cost + gain * i64::from(length)) / edit;
+        if best >= FAR / 2 {
+            return None;
+        }
+        let (cost, length) = (best >> LENGTH, best & ((1 << LENGTH) - 1));
+        let distance = (cost + weights.gain * length) / weights.edit.max(1);
         let nearest = Nearest { distance: distance as usize, length: length as usize };
-        Some((cost - gain * path.len() as i64, nearest))
+        Some((cost - weights.gain * path.len() as i64, nearest))
     }
 }
 
 impl Row {
-    fn at(&self, position: usize) -> Option<Cell> {
+    fn at(&self, position: usize) -> Option<i64> {
         self.cells.get(position.checked_sub(self.first)?).copied()
     }
 
     /// What comes in over one edge.
-    fn relax(&mut self, before: &Row, label: &Label, path: &[Code], edit: i64, gain: i64) {
-        let cost = |met: bool| if met { -gain } else { edit - gain };
+    fn relax(&mut self, before: &Row, label: &Label, path: &[Code], Weights { edit, gain }: Weights) {
+        let (met, other) = (cell(-gain, 1), cell(edit - gain, 1));
+        let cost = |is_met: bool| if is_met { met } else { other };
         match label {
-            Label::Nothing => self.shift(before, 0, 0, |_| 0),
+            Label::Nothing => self.shift(before, 0, path, |_| 0),
             Label::One(code) => {
-                self.shift(before, 0, 1, |_| edit - gain);
-                self.shift(before, 1, 1, |last| cost(path.get(last) == Some(code)));
+                self.shift(before, 0, path, |_| other);
+                self.shift(before, 1, path, |token| cost(token == *code));
             }
             Label::AnyOf(set) => {
-                let has = |code: &Code| set.get(*code as usize).is_some_and(|is| *is);
-                self.shift(before, 0, 1, |_| edit - gain);
-                self.shift(before, 1, 1, |last| cost(path.get(last).is_some_and(has)));
+                let has = |token: Code| set.get(token as usize).is_some_and(|is| *is);
+                self.shift(before, 0, path, |_| other);
+                self.shift(before, 1, path, |token| cost(has(token)));
             }
         }
     }
 
-    /// Takes what is cheaper by way of the cells `by` positions earlier in the row `before`. `cost`
-    /// is asked for the position of the token before each cell.
-    fn shift(&mut self, before: &Row, by: usize, more: u32, cost: impl Fn(usize) -> i64) {
+    /// Takes what is less by way of the cells `by` positions earlier in the row `before`. `cost` is
+    /// asked for the token just before each cell's position.
+    fn shift(&mut self, before: &Row, by: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
         let start = self.first.max(before.first + by);
         let Some(own) = self.cells.get_mut(start - self.first..) else { return };
         let from = before.cells.get(start - by - before.first..).unwrap_or(&[]);
-        for (n, (cell, from)) in own.iter_mut().zip(from).enumerate() {
-            let cost = from.cost + cost((start + n).wrapping_sub(1));
-            if cost < cell.cost {
-                *cell = Cell { cost, length: from.length + more };
-            }
+        if by == 0 {
+            own.iter_mut().zip(from).for_each(|(cell, from)| *cell = (*cell).min(from + cost(0)));
+            return;
+        }
+        let tokens = path.get(start - 1..).unwrap_or(&[]);
+        for ((cell, from), token) in own.iter_mut().zip(from).zip(tokens) {
+            *cell = (*cell).min(from + cost(*token));
         }
     }
 
     /// Tokens of the path that the reference does not have.
-    fn run_on(&mut self, edit: i64) {
-        let mut before = Cell { cost: FAR, length: 0 };
+    fn run_on(&mut self, weights: Weights) {
+        let edit = cell(weights.edit, 0);
+        let mut before = FAR;
         for cell in &mut self.cells {
-            let cost = before.cost + edit;
-            if cost < cell.cost {
-                *cell = Cell { cost, length: before.length };
-            }
-            before = *cell;
+            before = (*cell).min(before + edit);
+            *cell = before;
         }
     }
 }

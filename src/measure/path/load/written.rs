@@ -56,7 +56,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Ordered<V> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a task: a map with 'task', 'alphabet', and 'states' or 'policy'")]
 struct Written {
     task: String,
     #[serde(default, rename = "description")]
