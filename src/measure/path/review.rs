@@ -84,7 +84,7 @@ pub fn reads(name: &str) -> bool {
 /// Pairs (before, after) of which the second undoes the first: opposite words in names that are
 /// else the same, about the same thing; or one function with two of its values exchanged.
 pub fn compensating(run: &[Made<'_>]) -> Vec<(usize, usize)> {
-    pairs(run, |a, b| undoes(a, b))
+    pairs(run, undoes)
 }
 
 /// Pairs (before, after) of the same write with the same arguments.
