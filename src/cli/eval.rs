@@ -18,6 +18,8 @@ use crate::annotate::Emit;
 use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, Style};
+
+use crate::pipeline::Judged;
 use crate::pipeline::offline::{Evaluated, Evaluation};
 use crate::receive::Signal;
 use crate::recognise::Recogniser;
@@ -144,6 +146,32 @@ pub(super) fn each(
         if !evaluated.judged.scene.tree.is_empty() {
             each(evaluated);
         }
+    });
+    progress.done();
+    Ok(())
+}
+
+/// All of `origins`, read and not yet judged.
+fn gather(config: &Config, origins: &[Origin]) -> Result<Evaluation, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let mut evaluation = Evaluation::new(config, nanos).map_err(Failure::Usage)?;
+    read_all(origins, &mut evaluation)?;
+    Ok(evaluation)
+}
+
+/// As [`each`], every trace `runs` times over; `each` hears the run, from 0.
+pub(super) fn repeat(
+    config: &Config,
+    origins: &[Origin],
+    runs: u32,
+    mut each: impl FnMut(u32, Judged),
+) -> Result<(), Failure> {
+    let mut evaluation = gather(config, origins)?;
+    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "judging");
+    evaluation.repeat(runs, |run, judged| {
+        progress.step(1);
+        each(run, judged);
     });
     progress.done();
     Ok(())

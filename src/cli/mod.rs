@@ -5,6 +5,7 @@
 //! met), 2 wrong usage, wrong configuration or unreadable input.
 
 mod compare;
+mod consistency;
 mod demo;
 mod eval;
 mod input;
@@ -71,6 +72,10 @@ enum Command {
     /// Judge recorded traces, without any network
     #[command(long_about = eval::LONG, after_long_help = eval::examples())]
     Eval(eval::Eval),
+
+    /// Ask judges again and again, and tell how much they agree with themselves
+    #[command(long_about = consistency::LONG, after_long_help = consistency::EXAMPLES)]
+    Consistency(consistency::Repeat),
 
     /// Hold the verdicts against what people found
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
@@ -183,6 +188,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),
+        Command::Consistency(args) => consistency::consistency(&args),
         Command::Score(args) => score::score(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Plan(args) => plan::plan(&args),

@@ -31,7 +31,7 @@ pub struct Evaluation {
 
 /// Judges, and what drives their connections.
 struct Asking {
-    panel: Arc<dyn Panel>,
+    judges: Judges,
     runtime: Runtime,
 }
 
@@ -41,10 +41,10 @@ impl Asking {
             return Ok(None);
         }
         let judges = Judges::new(&config.judges, &config.judging, &telemetry::Asking::default());
-        let panel = Arc::new(judges.map_err(|error: JudgeError| error.to_string())?);
+        let judges = judges.map_err(|error: JudgeError| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
-        Ok(Some(Asking { panel, runtime }))
+        Ok(Some(Asking { judges, runtime }))
     }
 }
 
@@ -122,7 +122,7 @@ impl Evaluation {
         let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
         for closing in closed {
             let judged = match &self.judges {
-                Some(asking) if self.engine.asks(closing.reason) => self.hear(closing, asking),
+                Some(asking) if self.engine.asks(closing.reason) => self.hear(closing, asking, 0),
                 _ => self.engine.judge(closing, self.unix_nanos, &mut |_, _| ()),
             };
             let annotated = self.engine.annotate(&judged);
@@ -130,13 +130,27 @@ impl Evaluation {
         }
     }
 
+    /// As [`Evaluation::finish`], each trace several times over, with answers of judges that are
+    /// independent of those of other runs. `each` hears the run too, from 0. Does nothing where no
+    /// judge would be asked: rules answer the same every time.
+    pub fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, Judged)) {
+        let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
+        let Some(asking) = self.judges.as_ref().filter(|_| self.engine.asks(Reason::EndOfInput)) else {
+            return;
+        };
+        for closing in closed {
+            (0..runs).for_each(|run| each(run, self.hear(closing.clone(), asking, run)));
+        }
+    }
+
     /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
     /// whatever time their own limits give them.
-    fn hear(&self, closing: Closing, asking: &Asking) -> Judged {
+    fn hear(&self, closing: Closing, asking: &Asking, run: u32) -> Judged {
         let service = closing.spans.first().and_then(|span| select::service(&span.envelope)).map(Arc::from);
         let whose = Whose { trace: closing.trace, service };
         let weighed = self.engine.weigh(closing, &mut |_, _| ());
-        let ask = |ask| Arc::clone(&asking.panel).ask(whose.clone(), ask);
+        let panel: Arc<dyn Panel> = Arc::new(asking.judges.of_run(run));
+        let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);
         let all = ask_all(&self.engine, &weighed, ask, std::future::pending());
         let said = asking.runtime.block_on(all);
         self.engine.conclude(weighed, said.measurements, Some(said.usage), self.unix_nanos)

@@ -3,7 +3,10 @@
 //! In: for each metric the ratings of several independent runs over the same places. Out: for each
 //! metric Krippendorff's alpha, the spread between runs and how alike the rationales are.
 //!
-//! Scores are scaled to 0..1 beforehand. Places with fewer than two ratings take no part. The
+//! A judge's measurements are rated ([`ratings`]); those of rules are the same every time and are
+//! left out. Scores are scaled to 0..1; a label is 1 where it passes and 0 where it fails; quantities
+//! are no ratings. The rationale is what the findings say, so that an answer that found nothing has
+//! none. Places with fewer than two ratings take no part. The
 //! spread is the sample standard deviation of a place's runs (runs are a sample of what the judge
 //! might say), its mean over places, and the half-width of that mean's 95 % interval,
 //! 1.96 s / sqrt(n).
@@ -13,6 +16,10 @@ use std::collections::BTreeMap;
 use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
 use super::similarity::{cosine, vectors};
+use crate::measure::anchors::RULES;
+use crate::measure::{Measurement, Value, scale};
+use crate::recognise::Scene;
+use crate::trace::{SpanId, TraceId};
 
 /// One run's answer about one place.
 #[derive(Clone, PartialEq, Debug)]
@@ -70,6 +77,27 @@ impl Consistency {
         })
     }
 }
+
+/// A judge's ratings of a trace, by metric and span.
+pub fn ratings(scene: &Scene, measurements: &[Measurement]) -> BTreeMap<(String, Place), Rating> {
+    let asked = measurements.iter().filter(|m| m.judge != RULES);
+    asked
+        .filter_map(|m| {
+            let measured = m.outcome.as_ref().ok()?;
+            let score = match measured.value {
+                Value::Score(score) => scale::normalised(m.metric, score),
+                Value::Label(_) => f64::from(u8::from(measured.passed)),
+                Value::Number(_) => return None,
+            };
+            let said: Vec<&str> = measured.findings.iter().map(|f| f.rationale.as_str()).collect();
+            let place = (scene.tree.id, scene.tree.spans.get(m.at)?.id);
+            Some(((m.metric.to_owned(), place), Rating { score, rationale: said.join(" ") }))
+        })
+        .collect()
+}
+
+/// Where a rating belongs.
+pub type Place = (TraceId, SpanId);
 
 /// Figures of every metric: `runs[r][(metric, place)]` is what run `r` said there.
 pub fn of_runs<P: Ord + Clone>(

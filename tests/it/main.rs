@@ -8,6 +8,7 @@ mod acknowledged;
 mod annotated;
 mod bounds;
 mod commands;
+mod consistency;
 mod durable;
 mod end_to_end;
 mod frameworks;

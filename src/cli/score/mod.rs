@@ -6,7 +6,7 @@
 mod files;
 mod labels;
 mod report;
-mod table;
+pub(super) mod table;
 mod tables;
 mod thresholds;
 mod trail;
@@ -52,7 +52,7 @@ enum What {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-enum Output {
+pub(super) enum Output {
     /// For people
     #[default]
     Table,
