@@ -1,75 +1,47 @@
 //! `consistency` with a model on loopback that changes its mind about one of two plans.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::model;
+
 /// A trace in which an agent is asked `query` and writes a plan of one step.
 fn trace(id: u8, query: &str) -> Value {
     let text = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
     let plan = r#"{"1": {"step": "T2S([], 'Fetch the calls.')", "depends_on": []}}"#;
-    let attributes = json!([
+    let span = |span: u8, parent: &str, attributes: Value| {
+        json!({
+            "traceId": format!("{id:032x}"), "spanId": format!("{span:016x}"), "parentSpanId": parent,
+            "name": "step", "kind": 1, "startTimeUnixNano": format!("170000000{span}000000000"),
+            "endTimeUnixNano": "1700000009000000000", "attributes": attributes,
+        })
+    };
+    let agent = json!([text("openinference.span.kind", "AGENT"), text("input.value", query)]);
+    let model = json!([
         text("openinference.span.kind", "LLM"),
         text("llm.input_messages.0.message.role", "user"),
         text("llm.input_messages.0.message.content", query),
         text("llm.output_messages.0.message.role", "assistant"),
-        text("llm.output_messages.0.message.content", &format!("PLAN:\n{plan}")),
+        text("llm.output_messages.0.message.content", plan),
     ]);
-    let span = json!({
-        "traceId": format!("{id:032x}"), "spanId": format!("{id:016x}"), "name": "model", "kind": 1,
-        "startTimeUnixNano": "1700000000000000000", "endTimeUnixNano": "1700000001000000000",
-        "attributes": attributes,
-    });
-    json!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": [span] }] }] })
+    let spans = [span(1, "", agent), span(2, "0000000000000001", model)];
+    json!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": spans }] }] })
 }
 
-/// Answers chat completions one at a time; ends with the test process.
-fn model() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let asked_about_refunds = AtomicUsize::new(0);
-        for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let (mut length, mut line) = (0, String::new());
-            while stream.read_line(&mut line).unwrap() > 2 {
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("content-length")
-                {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).unwrap();
-            let asked: Value = serde_json::from_slice(&body).unwrap();
-            let prompt = asked["messages"][1]["content"].as_str().unwrap();
-            let content = match asked["response_format"]["json_schema"]["name"].as_str() {
-                // Of refunds it says now this, now that; of the weather always the same.
-                Some("plan_adherence") if prompt.contains("refund") => {
-                    let times = asked_about_refunds.fetch_add(1, Ordering::Relaxed);
-                    json!({ "rationale": "half of it", "score": times % 2 })
-                }
-                Some("plan_adherence") => json!({ "rationale": "all of it", "score": 2 }),
-                _ => json!({ "rationale": "fine", "wrong": [] }),
-            };
-            let message = json!({ "role": "assistant", "content": content.to_string() });
-            let answer = json!({
-                "choices": [{ "message": message, "finish_reason": "stop" }],
-                "usage": { "prompt_tokens": 1, "completion_tokens": 1 },
-            });
-            let answer = answer.to_string();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                answer.len()
-            );
-            stream.get_mut().write_all(format!("{head}{answer}").as_bytes()).unwrap();
+/// Of refunds it says now this, now that; of the weather always the same.
+fn fickle() -> String {
+    let asked_about_refunds = AtomicUsize::new(0);
+    model::serve(move |form, prompt| match form {
+        "plan_adherence" if prompt.contains("refund") => {
+            let times = asked_about_refunds.fetch_add(1, Ordering::Relaxed);
+            json!({ "rationale": "half of it", "score": times % 2 })
         }
-    });
-    format!("http://{address}/v1")
+        "plan_adherence" => json!({ "rationale": "all of it", "score": 2 }),
+        _ => json!({ "rationale": "fine", "wrong": [] }),
+    })
 }
 
 fn run(args: &[&str]) -> Output {
@@ -88,11 +60,8 @@ fn runs_are_asked_independently_and_their_spread_is_told() {
         [trace(1, "What are customers of refund calls unhappy about?"), trace(2, "How is the weather?")];
     let traces = file("traces.jsonl", traces.map(|t| t.to_string()).join("\n"));
     let config = json!({
-        "judges": { "main": { "endpoint": model(), "model": "m" } },
-        "verdict": {
-            "recognise": { "plan_markers": [{ "begins": "PLAN:", "line": true }] },
-            "metrics": { "plan": { "enabled": true, "judges": ["rules", "main"] } },
-        },
+        "judges": { "main": { "endpoint": fickle(), "model": "m" } },
+        "verdict": { "metrics": { "plan": { "enabled": true, "judges": ["rules", "main"] } } },
     });
     let config = file("config.yaml", config.to_string());
     let output = run(&["consistency", &traces, "--runs", "4", "--config", &config, "--output", "json"]);

@@ -14,6 +14,7 @@ mod end_to_end;
 mod frameworks;
 mod local_model;
 mod fuzz;
+mod model;
 mod order;
 mod overload;
 mod plans;

@@ -74,6 +74,34 @@ fn the_page_stands_alone_and_runs_nothing_that_a_trace_says() {
 }
 
 #[test]
+fn a_mapper_names_what_has_no_category_and_sees_nothing_of_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    // The same trace, with an error of no known cause.
+    let name = format!("{TRACE}.json");
+    let trace = std::fs::read_to_string(data("traces").join(&name)).unwrap();
+    let trace = trace.replace("429 Too Many Requests: rate limit exceeded for", "Something went wrong:");
+    let trace = trace.replace("RateLimitError", "Oops");
+    let path = folder.path().join(&name);
+    std::fs::write(&path, trace).unwrap();
+    let endpoint = crate::model::serve(|form, prompt| {
+        assert_eq!(form, "failure_category");
+        assert!(!prompt.contains("lighthouse"), "the task is not shown: {prompt}");
+        serde_json::json!({ "rationale": "a service failed", "category": "Service Errors" })
+    });
+    let config = folder.path().join("config.yaml");
+    let judge = serde_json::json!({ "judges": { "namer": { "endpoint": endpoint, "model": "m" } } });
+    std::fs::write(&config, judge.to_string()).unwrap();
+    let gold = data("gold");
+    let said = |more: &[&str]| {
+        let args = ["trail", "--traces", text(&path), "--gold", text(&gold), "--output", "json"];
+        let told = json(&[&args[..], more].concat());
+        told["categories"].as_array().unwrap().iter().any(|row| row["category"] == "Service Errors")
+    };
+    assert!(!said(&[]), "without a mapper the error has no category");
+    assert!(said(&["--mapper", "namer", "--config", text(&config)]));
+}
+
+#[test]
 fn labels_tell_each_metric_and_its_scores() {
     let (traces, labels) = (data("traces"), data("labels.json"));
     let told = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::super::judge::Bench;
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
 use super::{Output, files, report, tables};
+use crate::measure::Measurement;
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::benchmark::Intervals;
 use crate::score::trail::ratings::{Correlated, Roots};
-use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, ratings};
+use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, mapper, ratings};
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.
@@ -48,6 +50,10 @@ pub(super) struct Trail {
     /// Score the predictions in this folder instead of judging
     #[arg(long, value_name = "DIR", conflicts_with = "traces")]
     from: Option<PathBuf>,
+    /// Let this judge of the configuration name the category of findings that have none; it sees
+    /// metric, score and rationale, and judges nothing again
+    #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
+    mapper: Option<String>,
     /// Others' predictions, set beside ours in the report's heat map; may be given several times
     #[arg(long, value_name = "DIR")]
     beside: Vec<PathBuf>,
@@ -148,9 +154,13 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
         by_trace.insert(name, name);
     }
+    let mapper = args.mapper.as_ref().map(|name| Bench::new(&config, name)).transpose()?;
     let mut run = Run::default();
     let mut strange = 0;
-    eval::each(&config, &input::find(&args.traces)?, |evaluated| {
+    eval::each(&config, &input::find(&args.traces)?, |mut evaluated| {
+        if let Some(bench) = &mapper {
+            name_categories(bench, &mut evaluated.judged.measurements);
+        }
         let (scene, measurements) = (&evaluated.judged.scene, &evaluated.judged.measurements);
         let id = scene.tree.id.to_string();
         let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
@@ -173,4 +183,10 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         tell(&format!("{strange} traces have no annotations and are not scored"));
     }
     Ok(run)
+}
+
+fn name_categories(bench: &Bench, measurements: &mut [Measurement]) {
+    let (asked, questions): (Vec<_>, Vec<_>) = mapper::questions(measurements).into_iter().unzip();
+    let answers = bench.ask("score.category", questions);
+    mapper::label(measurements, &asked, &answers);
 }
