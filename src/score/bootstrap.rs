@@ -39,7 +39,7 @@ pub fn intervals<const N: usize>(
             }
         }
     }
-    drawn.map(|values| ends(values))
+    drawn.map(ends)
 }
 
 fn ends(mut values: Vec<f64>) -> Option<Interval> {

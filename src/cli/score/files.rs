@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use super::super::{Failure, tell};
 use crate::score::trail::Annotations;
 
+/// A folder's annotations by file name.
+pub(super) type Folder = BTreeMap<String, Annotations>;
+
 /// Reads a folder of annotations. Files that hold no JSON object are told of and left out, as
 /// the reference script leaves them out.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
-pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, Annotations>, Failure> {
+pub(super) fn read(folder: &Path) -> Result<Folder, Failure> {
     let mut out = BTreeMap::new();
     for (path, bytes) in json(folder)? {
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
@@ -54,7 +57,7 @@ pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
 ///
 /// # Errors
 /// The folder or a file cannot be written.
-pub(super) fn write(folder: &Path, predictions: &BTreeMap<String, Annotations>) -> Result<(), Failure> {
+pub(super) fn write(folder: &Path, predictions: &Folder) -> Result<(), Failure> {
     let fault = |path: &Path, e: std::io::Error| Failure::Run(format!("{}: {e}", path.display()));
     std::fs::create_dir_all(folder).map_err(|e| fault(folder, e))?;
     for (name, prediction) in predictions {

@@ -87,9 +87,7 @@ pub(super) fn write(path: &Path, report: &Report) -> Result<(), Failure> {
 }
 
 /// Others' predictions, by the name of their folder.
-pub(super) fn beside(
-    folders: &[PathBuf],
-) -> Result<Vec<(String, std::collections::BTreeMap<String, crate::score::trail::Annotations>)>, Failure> {
+pub(super) fn beside(folders: &[PathBuf]) -> Result<Vec<(String, files::Folder)>, Failure> {
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     folders.iter().map(|folder| files::read(folder).map(|read| (name(folder), read))).collect()
 }

@@ -10,7 +10,8 @@ use clap::Args;
 
 use super::super::judge::Bench;
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
-use super::{Output, files, report, tables};
+use super::files::{self, Folder as Files};
+use super::{Output, report, tables};
 use crate::measure::Measurement;
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
@@ -66,8 +67,6 @@ pub(super) struct Trail {
     #[command(flatten)]
     config: ConfigFiles,
 }
-
-type Files = BTreeMap<String, Annotations>;
 
 /// All that is told of a run.
 pub(super) struct Scored {

@@ -112,7 +112,7 @@ impl Drawn {
 
     /// Whether people marked anything that was not told, or the other way round.
     pub fn differs(&self) -> bool {
-        self.lines.iter().any(|line| line.predicted != !line.marks.is_empty())
+        self.lines.iter().any(|line| line.predicted == line.marks.is_empty())
     }
 
     /// As HTML.
