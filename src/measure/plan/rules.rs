@@ -114,12 +114,13 @@ fn placeholders(plan: &Plan, step: &Step, tools: &Toolbox) -> Vec<Issue> {
     if !plan.structured {
         return out;
     }
+    let placement = spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);
+    let expected = placement != Placement::Anywhere || shape::has_placeholders(plan);
     let used = shape::outputs(step);
-    for number in step.depends_on.iter().filter(|n| !used.contains(n)) {
+    for number in step.depends_on.iter().filter(|n| expected && !used.contains(n)) {
         let said = format!("depends on step {number} and has no placeholder ({number})");
         out.push(Issue::of(step.number, Fault::MissingPlaceholder, said));
     }
-    let placement = spec(step, tools).map_or(Placement::Anywhere, |s| s.placeholders);
     for (text, here) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
         let wrong_place = step.written == Written::Call
             && ((placement == Placement::Outside && here == Placement::Inside)

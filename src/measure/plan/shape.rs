@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::placeholder::{self, Placeholder};
-use super::schema::{Fault, Issue, Plan, Step};
+use super::schema::{Fault, Issue, Plan, Step, Written};
 
 /// How a plan is laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -90,6 +90,8 @@ pub fn edges(plan: &Plan) -> Vec<Issue> {
 fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool>]) -> Vec<Issue> {
     let mut issues = Vec::new();
     let mut add = |fault, said: String| issues.push(Issue::of(step.number, fault, said));
+    // Without placeholders, what a step uses cannot be told.
+    let told = has_placeholders(plan);
     let places: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
     let mut seen: Vec<usize> = Vec::new();
     for (number, place) in step.depends_on.iter().zip(&places) {
@@ -103,7 +105,7 @@ fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool
             Some(d) => {
                 let others = places.iter().flatten().filter(|o| **o != d && **o < at);
                 let implied = others.filter_map(|o| before.get(*o)).any(|b| b.get(d) == Some(&true));
-                if implied && !used.contains(number) {
+                if implied && told && !used.contains(number) {
                     let said = format!(
                         "depends on step {number} without using it, and another dependency waits for it already"
                     );
@@ -114,6 +116,12 @@ fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool
         seen.push(*number);
     }
     issues
+}
+
+/// Whether outputs are handed on by placeholders. Plans written as fields may leave that to
+/// `depends_on`: where not one placeholder stands in any step, none is missing.
+pub fn has_placeholders(plan: &Plan) -> bool {
+    plan.steps.iter().any(|s| s.written == Written::Call || !placeholder::all(&s.prompt).is_empty())
 }
 
 /// Steps whose output has a placeholder in `step`; one in a malformed bracket counts: what is
@@ -249,6 +257,8 @@ mod tests {
         assert_eq!(faults(&implied), [], "it uses both");
         implied.steps[2].prompt = "with (2)".to_owned();
         assert_eq!(faults(&implied), [(3, Fault::Superfluous)]);
+        implied.steps.iter_mut().for_each(|s| s.prompt = "words alone".to_owned());
+        assert_eq!(faults(&implied), [], "what it uses cannot be told");
     }
 
     proptest! {

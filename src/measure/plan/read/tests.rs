@@ -137,6 +137,44 @@ fn a_plan_of_too_many_steps_is_cut() {
     assert_eq!(faults(&plan), [(None, Fault::TooLong)]);
 }
 
+/// Texts as long as are read, made to be slow: each is done in a blink or not at all.
+#[test]
+fn floods_are_read_or_refused() {
+    let many = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
+    for text in [
+        many("\""),
+        format!("{{\"a{}x", many("\"")),
+        many("{\"1\": "),
+        many("a("),
+        format!("{{1: {}", many("f(\"(1)")),
+        many("\"depends_on\" "),
+        many("(1) "),
+        format!("{{\"1\": {{\"step\": \"f('{}')\", \"depends_on\": [1]}}}}", many("(1) ")),
+        format!(
+            "{{\"1\": {{\"step\": \"f('x')\", \"depends_on\": [{}]}}}}",
+            many("7,").trim_end_matches(',')
+        ),
+        many("- x\n"),
+        many("[["),
+    ] {
+        let plan = read(&text);
+        let tools = super::super::tools::Toolbox::default();
+        let issues = super::super::rules::issues(&plan, &tools, Some(&plan));
+        super::super::reference::compare(&plan, &plan, &issues);
+    }
+    // As many steps and dependencies as are read, numbered so that none stands in its place.
+    let all: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
+    let all = all.join(",");
+    let steps: Vec<String> = (0..MAX_STEPS)
+        .map(|n| format!(r#""{}": {{"step": "f('x')", "depends_on": [{all}]}}"#, n + 500))
+        .collect();
+    let plan = read(&format!("{{{}}}", steps.join(",")));
+    assert_eq!(plan.steps.len(), MAX_STEPS);
+    let issues = super::super::rules::issues(&plan, &Default::default(), Some(&plan));
+    let compared = super::super::reference::compare(&plan, &plan, &issues);
+    assert_eq!(compared.rating, super::super::reference::Rating::ExtremelyBad, "it runs in circles");
+}
+
 proptest! {
     #[test]
     fn any_text_is_a_plan_or_unreadable(text in "(\\PC|[\\n{}\\[\\]\"',:()1-3]){0,80}") {

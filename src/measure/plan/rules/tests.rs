@@ -140,3 +140,21 @@ fn rejected_plans_have_nothing_and_lists_without_structure_are_not_measured() {
     }
     assert_eq!(measured("1. Search\n2. Answer the question", None), [None; 7]);
 }
+
+#[test]
+fn a_plan_of_fields_may_hand_on_outputs_without_placeholders() {
+    let fields = r#"[
+        {"id": 1, "tool": "search", "prompt": "Find it", "depends_on": []},
+        {"id": 2, "tool": "visit", "prompt": "Read it", "depends_on": [1]},
+        {"id": 3, "tool": "write", "prompt": "Sum it up", "depends_on": [1, 2]}
+    ]"#;
+    assert_eq!(issues(&read(fields), &Toolbox::default(), None), []);
+    // One that uses them uses them throughout, and tools that take them must get them.
+    let some = fields.replace("Read it", "Read (1)");
+    let found: Vec<(Option<usize>, Fault)> =
+        issues(&read(&some), &Toolbox::default(), None).into_iter().map(|i| (i.step, i.fault)).collect();
+    let missing = (Some(3), Fault::MissingPlaceholder);
+    assert_eq!(found, [missing, missing, (Some(3), Fault::Superfluous)]);
+    let known = fields.replace("search", "T2S").replace("visit", "RAG").replace("write", "LLM");
+    assert_eq!(faults(&known, None), [(Some(2), Fault::MissingPlaceholder), missing, missing]);
+}
