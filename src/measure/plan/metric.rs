@@ -116,7 +116,15 @@ impl Metric for PlanJudged {
             return Step::Done(Vec::new());
         };
         if answers.is_empty() {
-            return Step::Ask(judged::questions(query, examined));
+            let asker = &view.settings.asker;
+            if asker.withholds(view.scene, view.at) {
+                return Step::Done(Vec::new());
+            }
+            let mut questions = judged::questions(query, examined);
+            for question in &mut questions {
+                question.prompt.user = asker.clean(&question.prompt.user).into();
+            }
+            return Step::Ask(questions);
         }
         Step::Done(answered(view, examined.clone(), answers))
     }
