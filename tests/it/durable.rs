@@ -172,7 +172,7 @@ pub async fn deliver(client: &mut TraceServiceClient<Channel>, request: &ExportT
 }
 
 /// What is written on each span of such a run where nobody is killed.
-async fn undisturbed(close: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub async fn undisturbed(close: &str) -> BTreeMap<String, BTreeSet<String>> {
     let process = Process::start(close).await;
     for request in requests(0) {
         process.client().spans(request).await;

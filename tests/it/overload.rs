@@ -1,5 +1,6 @@
 //! More than it can take, for seconds on end: senders are refused with a time to retry, memory
-//! stays where it was allowed to be, and what was acknowledged comes out.
+//! stays where it was allowed to be, and what was acknowledged comes out. And one trace that does
+//! not end.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +12,8 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
-use crate::durable::{Processor, deliver, requests};
-use crate::support::Destination;
+use crate::durable::{Processor, deliver, requests, undisturbed, written};
+use crate::support::{Destination, Process};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget`, and the exporter's queue beside it.
@@ -145,4 +146,42 @@ async fn under_twice_the_load_with_a_journal_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     overload(folder.path(), &format!("storage: {{ directory: '{}' }}", journal.display())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_far_beyond_its_cap_harms_no_other() {
+    const CHUNK: u64 = 500;
+    const CHUNKS: u64 = 40;
+    let close = "verdict: { close: { quiet: 300ms, max_spans: 500 } }";
+    let expected = undisturbed(close).await;
+    let process = Process::start(close).await;
+    let endless = |chunk: u64| {
+        let span = |n: u64| Span {
+            trace_id: vec![3; 16],
+            span_id: n.to_be_bytes().to_vec(),
+            parent_span_id: vec![3; 8],
+            name: "step".into(),
+            start_time_unix_nano: n,
+            end_time_unix_nano: n + 1,
+            ..Span::default()
+        };
+        let spans = (chunk * CHUNK + 1..=(chunk + 1) * CHUNK).map(span).collect();
+        let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+        let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+        ExportTraceServiceRequest { resource_spans }
+    };
+    for chunk in 0..CHUNKS {
+        process.client().spans(endless(chunk)).await;
+        for request in requests(chunk) {
+            process.client().spans(request).await;
+        }
+    }
+    let all = (CHUNKS * CHUNK + CHUNKS * 3) as usize;
+    process.until("every span", |d| d.spans().len() >= all).await;
+    let spans = process.stop().await.spans();
+    assert_eq!(spans.len(), all);
+    let others = spans.iter().filter(|span| span.trace_id != [3; 16]);
+    for span in others {
+        assert_eq!(written(span), expected[&span.name], "{}", span.name);
+    }
 }
