@@ -341,6 +341,7 @@ async fn a_second_signal_ends_at_once_and_what_was_held_is_there_after_it() {
     let journal = folder.path().join("journal");
     let more =
         format!("verdict: {{ close: {{ quiet: 10ms }} }}\nstorage: {{ directory: '{}' }}", journal.display());
+    std::fs::write(folder.path().join("over.yaml"), "service: { shutdown_timeout: 5m }").unwrap();
     // Nobody listens there, so that it has something to send for as long as it may.
     let mut processor = Processor::start(folder.path(), 1, &more);
     for request in requests(1) {
@@ -350,9 +351,17 @@ async fn a_second_signal_ends_at_once_and_what_was_held_is_there_after_it() {
     processor.signal();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(processor.child.try_wait().unwrap().is_none(), "the first signal leaves it time to send");
+    // Again and again: on a busy machine two that come together are one.
     let began = Instant::now();
-    assert_eq!(processor.terminate(), Some(1));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let code = loop {
+        processor.signal();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Some(status) = processor.child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
+    };
+    assert_eq!(code, Some(1));
     let destination = Destination::default();
     let _processor = Processor::start(folder.path(), destination.serve().await, &more);
     wait(&destination, 3).await;
