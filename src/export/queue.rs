@@ -208,9 +208,9 @@ impl Queue {
                     None if state.closed => return None,
                     None => None,
                     Some((lane, since)) => {
-                        let ready_at = since + PATIENCE;
                         let now = Instant::now();
-                        if state.has_line(now) || state.closed || state.bytes >= GATHER || ready_at <= now {
+                        let ready_at = state.ready_at(since);
+                        if state.active == 0 || state.closed || state.bytes >= GATHER || ready_at <= now {
                             state.began = Some(now);
                             return Some(self.load(&mut state, lane, max));
                         }
@@ -264,10 +264,13 @@ impl Queue {
 }
 
 impl State {
-    /// A request may begin whatever has gathered.
-    fn has_line(&self, now: Instant) -> bool {
-        let apart = || self.began.is_none_or(|began| now.duration_since(began) >= APART);
-        self.active == 0 || self.active < LINES && apart()
+    /// When a request begins whatever has gathered, the oldest of it having waited since then.
+    fn ready_at(&self, since: Instant) -> Instant {
+        let patient = since + PATIENCE;
+        match self.began {
+            Some(began) if self.active < LINES => patient.min(began + APART),
+            _ => patient,
+        }
     }
 
     /// The lane of the oldest parcel, and since when it waits.

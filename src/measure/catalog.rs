@@ -59,11 +59,12 @@ pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'stat
     let mut out = Vec::new();
     for metric in rules() {
         let ruled = settings.ruled(metric.name());
+        let everywhere = settings.everywhere(metric.name());
         for (at, reading) in scene.readings.iter().enumerate() {
             let applies = ruled
                 && judged.get(at).copied().unwrap_or(false)
                 && (!reading.wrapper || metric.name() == super::error_detection::NAME)
-                && settings.enabled(metric.name(), scene, at);
+                && everywhere.unwrap_or_else(|| settings.enabled(metric.name(), scene, at));
             if !applies {
                 continue;
             }

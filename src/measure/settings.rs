@@ -322,6 +322,12 @@ impl Settings {
         special.into_iter().find(|o| o.holds(scene, at)).and_then(|o| o.enabled).unwrap_or(general)
     }
 
+    /// Whether `metric` is wanted, where that is the same on every span of every trace.
+    pub fn everywhere(&self, metric: &str) -> Option<bool> {
+        let differs = self.overrides(metric).iter().any(|o| o.enabled.is_some());
+        (!differs).then(|| self.general(metric))
+    }
+
     /// Whether `metric` is wanted where no override says otherwise.
     fn general(&self, metric: &str) -> bool {
         match metric {

@@ -6,6 +6,10 @@ use foldhash::{HashSet, HashSetExt};
 
 use super::message::Text;
 
+/// Distinct texts for which there is room from the start: a short run has as many, and making room
+/// hashes all that is there again.
+const USUAL: usize = 64;
+
 /// The texts of a scene under construction.
 #[derive(Debug)]
 pub(crate) struct Texts {
@@ -14,7 +18,7 @@ pub(crate) struct Texts {
 
 impl Texts {
     pub(crate) fn new() -> Texts {
-        Texts { set: HashSet::new() }
+        Texts { set: HashSet::with_capacity(USUAL) }
     }
 
     /// The one allocation of `text`.

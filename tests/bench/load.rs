@@ -3,8 +3,8 @@
 //! This process is generator and sink; between them stands, each in a process of its own, a raw
 //! pass-through or the `otel-verdict` binary, without metrics and with all rules. Out, beside each
 //! other: spans a second, CPU seconds per million spans, latency from the request that completes a
-//! trace until the trace is at the sink, and resident bytes of buffered spans. Linux only: CPU and
-//! memory are read from `/proc`.
+//! trace until the trace is at the sink, and resident bytes of buffered spans (these alone:
+//! `cargo bench --bench load -- memory`). Linux only: CPU and memory are read from `/proc`.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses its part.
@@ -48,30 +48,35 @@ async fn main() {
         return println!("skipped: CPU and memory are read from /proc, which this system has not");
     }
     let sink = Sink::start().await;
+    let memory_alone = arguments.iter().any(|argument| argument == "memory");
     for (corpus, rounds) in [(Corpus::agent(TRACES), 8), (Corpus::small(TRACES), 40)] {
         println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
-        println!(
-            "{:<16} {:>9} {:>14} {:>6} {:>9} {:>9} {:>9}",
-            "", "spans/s", "CPU s/million", "x", "paced/s", "p50 ms", "p99 ms"
-        );
-        let mut rates = Vec::new();
-        for kind in Kind::ALL {
-            let stand = Stand::start(kind, &sink, "0s").await;
-            rates.push(throughput(&stand, &sink, &corpus, rounds).await);
-        }
-        let base = rates[0].1;
-        for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
-            // The pass-through's latency stands beside ours, so it is measured at our pace.
-            let pace = PACE * if kind == Kind::PassThrough { rates[1].0 } else { rate };
-            let stand = Stand::start(kind, &sink, "0s").await;
-            let (p50, p99) = latency(&stand, &sink, &corpus, pace).await;
-            let x = cpu / base;
-            println!(
-                "{:<16} {rate:>9.0} {cpu:>14.2} {x:>6.2} {pace:>9.0} {p50:>9.2} {p99:>9.2}",
-                kind.name()
-            );
+        if !memory_alone {
+            speed(&sink, &corpus, rounds).await;
         }
         memory(&sink, &corpus).await;
+    }
+}
+
+/// What a span costs in time, and how long it takes, by all kinds of processors.
+async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
+    println!(
+        "{:<16} {:>9} {:>14} {:>6} {:>9} {:>9} {:>9}",
+        "", "spans/s", "CPU s/million", "x", "paced/s", "p50 ms", "p99 ms"
+    );
+    let mut rates = Vec::new();
+    for kind in Kind::ALL {
+        let stand = Stand::start(kind, sink, "0s").await;
+        rates.push(throughput(&stand, sink, corpus, rounds).await);
+    }
+    let base = rates[0].1;
+    for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
+        // The pass-through's latency stands beside ours, so it is measured at our pace.
+        let pace = PACE * if kind == Kind::PassThrough { rates[1].0 } else { rate };
+        let stand = Stand::start(kind, sink, "0s").await;
+        let (p50, p99) = latency(&stand, sink, corpus, pace).await;
+        let x = cpu / base;
+        println!("{:<16} {rate:>9.0} {cpu:>14.2} {x:>6.2} {pace:>9.0} {p50:>9.2} {p99:>9.2}", kind.name());
     }
 }
 
