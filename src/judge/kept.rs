@@ -62,7 +62,7 @@ impl Kept {
             },
         };
         // What is remembered stays valid: keys say all that an answer depends on.
-        let memory = Cache::builder().max_capacity(config.entries).build();
+        let memory = Cache::builder().max_capacity(config.entries).weigher(weight).build();
         for (key, said) in before.iter().flat_map(|kept| kept.memory.iter()) {
             memory.insert(*key, said);
         }
@@ -133,6 +133,14 @@ impl Kept {
         flights.insert(key, Arc::downgrade(&slot));
         Flight { kept: self, key, slot }
     }
+}
+
+/// Bytes of an answer that count as one entry.
+const USUAL_BYTES: usize = 2048;
+
+/// A long answer takes the room of several: a judge that lies must not fill the memory.
+fn weight(_: &Key, said: &Arc<Said>) -> u32 {
+    u32::try_from(said.value.to_string().len().div_ceil(USUAL_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// Counts what went wrong with files.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::{Fault, Mould};
@@ -192,14 +193,20 @@ impl Seat {
         body: &Bytes,
         account: (&Spending, TraceId),
     ) -> Result<(Reply, Amount), (Stopped, Amount)> {
-        let Some(after) = self.config.hedge_after else { return self.attempt(body, account).await };
-        let first = self.attempt(body, account);
+        let sent = Notify::new();
+        let first = self.attempt(body, account, &sent);
+        let Some(after) = self.config.hedge_after else { return first.await };
         tokio::pin!(first);
+        // From when it is sent: while it waits for a place another would only wait behind it.
+        let long = async {
+            sent.notified().await;
+            sleep(*after).await;
+        };
         tokio::select! {
             ended = &mut first => return ended,
-            () = sleep(*after) => {}
+            () = long => {}
         }
-        let second = self.attempt(body, account);
+        let second = self.attempt(body, account, &sent);
         tokio::pin!(second);
         let (ended, first_ended) = tokio::select! {
             ended = &mut first => (ended, true),
@@ -220,6 +227,7 @@ impl Seat {
         &self,
         body: &Bytes,
         (spending, trace): (&Spending, TraceId),
+        under_way: &Notify,
     ) -> Result<(Reply, Amount), (Stopped, Amount)> {
         let nothing = Amount::default();
         if self.breaker.is_shut(Instant::now()) {
@@ -236,9 +244,10 @@ impl Seat {
         };
         let pass = self.breaker.pass(Instant::now());
         let (Some(_place), Some(pass)) = (place, pass) else { return Err((Stopped::Open, nothing)) };
-        let _under_way = Counted::up(&self.cells.in_flight);
+        let _in_flight = Counted::up(&self.cells.in_flight);
         let prompt_cost = Amount::of(prompt, price);
         reserved.sent(prompt_cost);
+        under_way.notify_one();
         let started = Instant::now();
         let sent = timeout(*self.config.timeout, self.transport.post(body.clone())).await;
         let sent = sent.unwrap_or_else(|_| Err(Failure::new("timeout", Kind::Slow)));
