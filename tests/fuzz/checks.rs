@@ -6,6 +6,8 @@ use std::path::Path;
 
 use otel_verdict::config::{Config, Size, Source, from_sources};
 use otel_verdict::journal::{Journal, Recovered, Storage};
+use otel_verdict::judge::Mould;
+use otel_verdict::measure::{Form, ScoreField};
 use otel_verdict::receive::Signal;
 use otel_verdict::telemetry::Telemetry;
 use otel_verdict::trace::Span;
@@ -69,6 +71,29 @@ pub fn config(data: &[u8]) {
     if !shown.contains("[redacted]") && !shown.contains('$') {
         let again = load(&shown).unwrap_or_else(|faults| panic!("{faults}\n{shown}"));
         assert_eq!(config.differences(&again), [""; 0], "{shown}");
+    }
+}
+
+/// As a judge's answer: no panic, and what is taken fits the form and is taken again.
+pub fn judge_answer(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let form = Form {
+        name: "verdict",
+        schema: serde_json::json!({
+            "type": "object",
+            "properties": {
+                "rationale": { "type": "string" },
+                "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] },
+            },
+            "required": ["rationale", "score"],
+            "additionalProperties": false,
+        }),
+        score: Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }),
+    };
+    let mould = Mould::new(&form).expect("the schema is one");
+    if let Ok(value) = mould.read(text) {
+        assert!((1..=5).contains(&value["score"].as_u64().expect("a whole number")));
+        assert_eq!(mould.read(&value.to_string()).as_ref(), Ok(&value));
     }
 }
 

@@ -109,6 +109,13 @@ fn any_bytes_as_a_segment_of_the_journal() {
 }
 
 #[test]
+fn any_bytes_as_the_answer_of_a_judge() {
+    let words =
+        ["```json\n", "```", "{\"score\":", "<think>", "</think>", "\"rationale\":", "9e99", "\\u0000"];
+    fuzz("judge_answer", checks::judge_answer, 4_000, &seeds("judge_answer"), &words);
+}
+
+#[test]
 fn any_bytes_as_a_configuration() {
     let mut all = seeds("config");
     for name in ["reference", "quickstart"] {
