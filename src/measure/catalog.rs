@@ -26,6 +26,7 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
         Box::new(super::agent::completeness::Completeness),
         Box::new(super::plan::metric::PlanRules),
         Box::new(super::path::metric::Paths),
+        Box::new(super::checklist::Checklist { asks: false }),
     ]
 }
 
@@ -33,6 +34,7 @@ pub fn rules() -> Vec<Box<dyn Metric>> {
 pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
     let mut all = super::ask::metrics();
     all.push(Box::new(super::plan::metric::PlanJudged));
+    all.push(Box::new(super::checklist::Checklist { asks: true }));
     all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
 }
 
@@ -41,9 +43,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     rules().into_iter().map(|metric| metric.name())
 }
 
-/// Names of measurements that rules may make, and of the rules themselves.
+/// Names of measurements that may be made, and of the rules themselves.
 pub fn written() -> impl Iterator<Item = &'static str> {
-    names().chain(super::path::metric::NAMES)
+    let asked = super::ask::metrics().into_iter().map(|metric| metric.name());
+    let asked = asked.filter(|asked| !names().any(|name| name == *asked));
+    names().chain(super::path::metric::NAMES).chain(asked)
 }
 
 /// Runs every rule over every span that may be judged.

@@ -306,6 +306,7 @@ pub mod anchors;
 pub mod ask;
 pub mod avoidance;
 pub mod catalog;
+pub mod checklist;
 pub mod error_detection;
 pub mod error_kind;
 pub mod error_text;

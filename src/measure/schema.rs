@@ -339,7 +339,8 @@ fn validate(memo: &Memo, schema: &Arc<Value>, arguments: &Value, found: &mut Vec
     }
 }
 
-fn compile(schema: &Value) -> Option<Validator> {
+/// The schema, ready to hold values against; `None` where it is none, or too large to be trusted.
+pub fn compile(schema: &Value) -> Option<Validator> {
     if count(schema) > MAX_SCHEMA_VALUES {
         return None;
     }

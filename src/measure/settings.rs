@@ -214,6 +214,8 @@ pub struct Settings {
     pub plan: plan::Settings,
     /// An agent's calls held against the paths that its task allows (0-1): `path.*`.
     pub path: super::path::Settings,
+    /// The task as a checklist of yes or no questions, each proved from the run (003).
+    pub checklist: super::checklist::Settings,
     /// Goal, plan and action (0-3), by judges alone.
     pub gpa: Gpa,
     /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
@@ -238,6 +240,7 @@ impl Default for Settings {
             completeness: Scored::default(),
             plan: plan::Settings::default(),
             path: super::path::Settings::default(),
+            checklist: super::checklist::Settings::default(),
             gpa: Gpa::default(),
             asker: Arc::default(),
         }
@@ -295,6 +298,7 @@ impl Settings {
         let all =
             std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics).chain(gpa).chain([plan]);
         all.flat_map(|(key, judges)| judges.iter().map(move |judge| (key.clone(), judge.as_str())))
+            .chain(self.checklist.named_judges())
             .filter(|(_, judge)| *judge != RULES)
     }
 
@@ -310,6 +314,7 @@ impl Settings {
             "error_detection" => &self.error_detection.judges,
             "avoidance" => &self.avoidance.judges,
             plan::metric::SCORE => &self.plan.judges,
+            super::checklist::NAME => &self.checklist.judges,
             gpa if Gpa::has(gpa) => self.gpa.judges(gpa),
             _ => self.scored(metric).map_or(&[], |s| &s.judges),
         }
@@ -337,6 +342,7 @@ impl Settings {
             "tokens" => self.tokens.enabled,
             plan::metric::SCORE => self.plan.enabled,
             "path" => self.path.is_on(),
+            super::checklist::NAME => self.checklist.enabled,
             gpa if Gpa::has(gpa) => self.gpa.enabled(gpa),
             _ => self.scored(metric).is_some_and(|s| s.enabled),
         }
@@ -422,6 +428,8 @@ impl Settings {
         }
         out.extend(self.plan.problems().into_iter().map(|(key, why)| (format!("plan.{key}"), why)));
         out.extend(self.path.problems().into_iter().map(|(key, message)| (format!("path.{key}"), message)));
+        let of_checklist = self.checklist.problems().into_iter();
+        out.extend(of_checklist.map(|(key, why)| (format!("checklist.{key}"), why)));
         out.extend(self.gpa.problems());
         let limits = &self.latency;
         let of_kinds = limits.by_agent.values().flat_map(BTreeMap::values);

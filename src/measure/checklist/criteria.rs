@@ -1,0 +1,91 @@
+//! The questions of a task's checklist, made by a judge and filtered (003, section 3.1).
+//!
+//! In: the task and the answers so far. Out: the questions, or what to ask next.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::settings::Item;
+use crate::measure::anchors::clip;
+use crate::measure::ask::sheet::{Block, Sheet};
+use crate::measure::{Answer, Form, Prompt, Question, Reason};
+
+const CRITERIA: &str = include_str!("prompts/criteria.md");
+const FILTER: &str = include_str!("prompts/filter.md");
+/// Longest question taken, in bytes: one requirement is said in a sentence.
+const MOST_QUESTION: usize = 400;
+
+/// Why there are no questions yet.
+pub enum Next {
+    /// To be asked.
+    Ask(Box<Question>),
+    /// There will be none.
+    None(Reason),
+}
+
+/// The questions.
+pub fn questions(task: &str, most: usize, answers: &HashMap<&str, &Answer>) -> Result<Vec<Item>, Next> {
+    let made = match answers.get("criteria") {
+        None => return Err(ask("criteria", CRITERIA, task, None, list_form("questions", "string"))),
+        Some(answer) => match &answer.opinions {
+            Err(reason) => return Err(Next::None(*reason)),
+            Ok(opinions) => opinions.first().map(|o| &o.value).map(read).unwrap_or_default(),
+        },
+    };
+    let made: Vec<String> = made.into_iter().take(most).collect();
+    if made.is_empty() {
+        // A task without a requirement, or none that a record could show.
+        return Err(Next::None(Reason::NotApplicable));
+    }
+    let Some(filter) = answers.get("filter") else {
+        let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
+        let listed = Some(numbered.join("\n"));
+        return Err(ask("filter", FILTER, task, listed, list_form("drop", "integer")));
+    };
+    // Without a filter's word all stay; one that would drop every question is not believed.
+    let value = filter.opinions.as_ref().ok().and_then(|all| all.first()).map(|o| &o.value);
+    let numbers = value.and_then(|v| v.get("drop")).and_then(Value::as_array);
+    let dropped: BTreeSet<u64> = numbers.into_iter().flatten().filter_map(Value::as_u64).collect();
+    let kept = |all: bool| {
+        let numbered = made.iter().enumerate();
+        let kept = numbered.filter(|(i, _)| all || !dropped.contains(&(*i as u64 + 1)));
+        kept.map(|(_, q)| Item { question: q.clone(), check: None }).collect::<Vec<Item>>()
+    };
+    let some = kept(false);
+    Ok(if some.is_empty() { kept(true) } else { some })
+}
+
+/// Questions as given, each once.
+fn read(value: &Value) -> Vec<String> {
+    let given = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let texts = given.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MOST_QUESTION).to_owned());
+    texts.filter(|q| !q.is_empty() && seen.insert(q.to_lowercase())).collect()
+}
+
+fn ask(key: &str, system: &'static str, task: &str, listed: Option<String>, schema: Value) -> Next {
+    let mut blocks = vec![Block::about("the task", task, true)];
+    blocks.extend(listed.map(|text| Block::about("the questions", text, false)));
+    let (intro, question) = match key {
+        "criteria" => ("Write the checklist of a task.", "Write its checklist now."),
+        _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),
+    };
+    let sheet = Sheet { intro: intro.to_owned(), blocks, question: question.to_owned() };
+    Next::Ask(Box::new(Question {
+        key: key.to_owned(),
+        prompt: Prompt { system: system.trim().into(), user: sheet.render().into() },
+        form: Arc::new(Form { name: "checklist", schema, score: None }),
+        judges: Vec::new(),
+    }))
+}
+
+fn list_form(key: &str, of: &str) -> Value {
+    json!({
+        "type": "object",
+        "properties": { "thought": { "type": "string" }, key: { "type": "array", "items": { "type": of } } },
+        "required": ["thought", key],
+        "additionalProperties": false,
+    })
+}

@@ -1,0 +1,164 @@
+//! The run as a log in which proofs are looked for (003, section 3.2): chunks of what tools returned
+//! and models wrote, each with the span it is of.
+//!
+//! In: a scene and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
+//! two spans, and within a span at the ends of lines. What was only planned is left out: a plan
+//! proves nothing of what was done, which is where the paper's own parser failed (section 5.1).
+
+use std::collections::HashSet;
+
+use crate::recognise::{Agent, Scene, Text};
+use crate::trace::{Idx, Kind};
+
+/// Bytes of a token, about, in the languages and code that runs are made of.
+const TOKEN_BYTES: usize = 4;
+/// Chunks of one run at most: 12 MB of text. What is beyond was never read by anybody either.
+const MAX_CHUNKS: usize = 10_000;
+
+/// Where the text of a chunk is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// What a tool returned.
+    Result,
+    /// What a model wrote.
+    Output,
+    /// Which tools were called how often: what is not there was not done.
+    Calls,
+}
+
+/// A piece of the log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chunk {
+    /// The span that it is of.
+    pub at: Idx,
+    /// Where it is from.
+    pub source: Source,
+    /// The tool, where it is from one.
+    pub tool: Option<Text>,
+    /// The text.
+    pub text: String,
+}
+
+/// The log of an agent's run and of the agents it called, in order; `tokens` a chunk.
+pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
+    let size = tokens.max(1) * TOKEN_BYTES;
+    let mut out = Vec::new();
+    let beneath: HashSet<Idx> = scene.tree.subtree(agent.at).collect();
+    for &at in scene.tree.order() {
+        let Some(reading) = scene.readings.get(at) else { continue };
+        if out.len() >= MAX_CHUNKS {
+            break;
+        }
+        if reading.wrapper || !beneath.contains(&at) {
+            continue;
+        }
+        match reading.kind {
+            Kind::Llm => {
+                let text = without_plans(reading.output_text(), reading.plans.iter().map(|plan| &plan.text));
+                cut(at, Source::Output, None, &text, size, &mut out);
+            }
+            _ => {
+                if let Some(result) = &reading.result {
+                    let tool = reading.call.as_ref().map(|call| call.name.clone());
+                    cut(at, Source::Result, tool, result, size, &mut out);
+                }
+            }
+        }
+    }
+    // Calls without a span of their own: what came back stands in a later prompt.
+    for call in scene.calls.iter().filter(|call| call.tool.is_none() && beneath.contains(&call.at)) {
+        if let Some(result) = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS) {
+            cut(call.at, Source::Result, Some(call.name.clone()), result, size, &mut out);
+        }
+    }
+    out.truncate(MAX_CHUNKS - 1);
+    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(scene, &beneath) });
+    out
+}
+
+/// The output without the parts that are plans.
+fn without_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> String {
+    for plan in plans.filter(|plan| !plan.is_empty()) {
+        if let Some(from) = text.find(&**plan) {
+            text.replace_range(from..from + plan.len(), "");
+        }
+    }
+    text
+}
+
+fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {
+    let mut rest = text.trim();
+    while !rest.is_empty() && out.len() < MAX_CHUNKS {
+        let mut end = rest.len();
+        if end > size {
+            let most = rest.floor_char_boundary(size).max(rest.chars().next().map_or(1, char::len_utf8));
+            // At the end of a line, of a sentence, of a word; not before half of it.
+            let head = rest.get(..most).unwrap_or(rest);
+            let late = |found: Option<usize>| found.filter(|&i| i >= most / 2);
+            end = late(head.rfind('\n'))
+                .or_else(|| late(head.rfind(". ").map(|i| i + 1)))
+                .or_else(|| late(head.rfind(' ')))
+                .unwrap_or(most);
+        }
+        let (head, tail) = rest.split_at(end);
+        out.push(Chunk { at, source, tool: tool.clone(), text: head.trim().to_owned() });
+        rest = tail.trim_start();
+    }
+}
+
+/// One line a tool: how often it was called, and how often that failed.
+fn calls(scene: &Scene, beneath: &HashSet<Idx>) -> String {
+    let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
+    for call in scene.calls.iter().filter(|call| beneath.contains(&call.at)) {
+        match counts.iter_mut().find(|(name, ..)| *name == &call.name) {
+            Some((_, made, failed)) => {
+                *made += 1;
+                *failed += usize::from(call.failed);
+            }
+            None => counts.push((&call.name, 1, usize::from(call.failed))),
+        }
+    }
+    if counts.is_empty() {
+        return "Tool calls of this run: none.".to_owned();
+    }
+    let mut text = "Tool calls of this run, all of them:".to_owned();
+    for (name, made, failed) in counts {
+        text.push_str(&format!("\n{name}: {made}, of which {failed} failed"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn results_and_outputs_are_there_and_plans_are_not() {
+        let scene = Script::new("How high is Elbrus?")
+            .plan(&["search for Elbrus", "email the answer to the client"])
+            .calls("Looking it up.", &[("search", r#"{"q":"Elbrus"}"#)])
+            .returns("Elbrus is 5642 metres high.")
+            .says("It is 5642 metres high.")
+            .answers("5642")
+            .build();
+        let log = chunks(&scene, &scene.agents[0], 300);
+        let all: String = log.iter().map(|c| c.text.as_str()).collect();
+        assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
+        assert!(all.contains("It is 5642 metres high."), "{all}");
+        assert!(!all.contains("email the answer"), "a plan is no proof: {all}");
+        assert!(log.last().unwrap().text.contains("search: 1, of which 0 failed"));
+    }
+
+    #[test]
+    fn chunks_are_of_one_span_and_of_the_size_asked_for() {
+        let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
+        let mut out = Vec::new();
+        cut(3, Source::Result, None, &line, 1200, &mut out);
+        assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
+        assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
+        out.clear();
+        cut(3, Source::Result, None, &"é".repeat(1000), 3, &mut out);
+        assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
+    }
+}

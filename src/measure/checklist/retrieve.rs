@@ -1,0 +1,146 @@
+//! Which chunks of the log may prove a question's answer: BM25 (k1 = 1.2, b = 0.75).
+//!
+//! In: chunks and a question. Out: the best of them, in the log's order. Kept are at most five that
+//! score more than half of what the best does (decisions on 003); widened, twice as many and the
+//! neighbours of each. A log is some hundreds of chunks, so it is scored whole, without an index on
+//! disk; the paper's cross-encoder can be put behind it as a judge (`rerank`).
+
+use std::collections::{BTreeSet, HashMap};
+
+/// Saturation of repeated words, and how much length counts: the values that BM25 is used with.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+/// Words that every text has.
+const COMMON: [&str; 40] = [
+    "a", "about", "agent", "all", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does",
+    "for", "from", "has", "have", "in", "is", "it", "its", "of", "on", "or", "that", "the", "their", "then",
+    "there", "this", "to", "was", "were", "what", "which", "who", "with", "without",
+];
+
+/// How the words of a log are spread.
+pub struct Index {
+    /// For each chunk its words and how often they stand there.
+    words: Vec<HashMap<String, usize>>,
+    lengths: Vec<usize>,
+    mean: f64,
+    /// In how many chunks a word stands.
+    chunks_with: HashMap<String, usize>,
+}
+
+impl Index {
+    /// Of texts in order.
+    pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Index {
+        let mut index =
+            Index { words: Vec::new(), lengths: Vec::new(), mean: 0.0, chunks_with: HashMap::new() };
+        for text in texts {
+            let mut counts: HashMap<String, usize> = HashMap::new();
+            let mut length = 0;
+            for word in words(text) {
+                length += 1;
+                *counts.entry(word).or_default() += 1;
+            }
+            for word in counts.keys() {
+                *index.chunks_with.entry(word.clone()).or_default() += 1;
+            }
+            index.words.push(counts);
+            index.lengths.push(length);
+        }
+        let total: usize = index.lengths.iter().sum();
+        index.mean = total as f64 / index.lengths.len().max(1) as f64;
+        index
+    }
+
+    /// Every chunk's score for a question; 0 where no word of it stands there.
+    pub fn scores(&self, question: &str) -> Vec<f64> {
+        let wanted: BTreeSet<String> = words(question).collect();
+        let n = self.words.len() as f64;
+        let score = |chunk: usize| -> f64 {
+            let (Some(counts), Some(&length)) = (self.words.get(chunk), self.lengths.get(chunk)) else {
+                return 0.0;
+            };
+            let norm = K1 * (1.0 - B + B * length as f64 / self.mean.max(1.0));
+            let of = |word: &String| {
+                let Some(&count) = counts.get(word) else { return 0.0 };
+                let with = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
+                let rarity = ((n - with + 0.5) / (with + 0.5) + 1.0).ln();
+                rarity * count as f64 * (K1 + 1.0) / (count as f64 + norm)
+            };
+            wanted.iter().map(of).sum()
+        };
+        (0..self.words.len()).map(score).collect()
+    }
+}
+
+/// The chunks to look for proof in: at most `most`, above `share` of the best score, in order.
+pub fn best(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
+    let top = scores.iter().copied().fold(0.0, f64::max);
+    let mut kept: Vec<usize> = (0..scores.len())
+        .filter(|&i| scores[i] > 0.0 && (scores[i] > top * share || scores[i] == top))
+        .collect();
+    kept.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    kept.truncate(most);
+    kept.sort_unstable();
+    kept
+}
+
+/// A wider window: twice as many, whatever share they have, with their neighbours.
+pub fn wider(scores: &[f64], most: usize) -> Vec<usize> {
+    let near = |i: usize| [i.saturating_sub(1), i, (i + 1).min(scores.len().saturating_sub(1))];
+    let all: BTreeSet<usize> = best(scores, most * 2, 0.0).into_iter().flat_map(near).collect();
+    all.into_iter().collect()
+}
+
+/// Words of a text in lower case, the commonest left out, a plural's `s` dropped.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).filter_map(|word| {
+        let word = word.to_lowercase();
+        if COMMON.binary_search(&word.as_str()).is_ok() {
+            return None;
+        }
+        match word.strip_suffix('s') {
+            Some(stem) if stem.len() > 3 && !stem.ends_with('s') => Some(stem.to_owned()),
+            _ => Some(word),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_chunk_that_answers_comes_first() {
+        let texts = ["Mont Blanc is 4806 metres high.", "The weather is fine.", "Elbrus: 5642 metres."];
+        let index = Index::new(texts.iter().copied());
+        let scores = index.scores("Did the agent find how many metres high Mont Blanc is?");
+        assert_eq!(best(&scores, 5, 0.5), [0]);
+        assert_eq!(scores[1], 0.0);
+        assert_eq!(wider(&scores, 5), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_question_of_common_words_finds_nothing() {
+        let index = Index::new(["Mont Blanc", "Elbrus"].into_iter());
+        assert!(best(&index.scores("Did the agent do this?"), 5, 0.5).is_empty());
+        assert!(best(&Index::new(std::iter::empty()).scores("Elbrus"), 5, 0.5).is_empty());
+    }
+
+    #[test]
+    fn the_list_of_common_words_is_sorted() {
+        assert!(COMMON.is_sorted());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_scores_above_its_share_and_no_better_one_is_left(scores in proptest::collection::vec(0.0..10.0f64, 0..40)) {
+            let kept = best(&scores, 5, 0.5);
+            let top = scores.iter().copied().fold(0.0, f64::max);
+            prop_assert!(kept.len() <= 5 && kept.is_sorted());
+            prop_assert!(kept.iter().all(|&i| scores[i] > 0.0 && scores[i] >= top * 0.5));
+            if let Some(worst) = kept.iter().map(|&i| scores[i]).reduce(f64::min) {
+                prop_assert!((0..scores.len()).all(|i| kept.contains(&i) || kept.len() == 5 || scores[i] <= worst));
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Whole checklists, with judges whose answers are written here.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::measure::testing::Script;
+use crate::measure::{Memo, Opinion, Question, Usage};
+
+fn settings(yaml: &str) -> crate::measure::Settings {
+    serde_saphyr::from_str(yaml).unwrap()
+}
+
+/// The paper's run, about: a catalogue is found, and the answer is a city.
+fn specimens(answer: &str) -> Scene {
+    Script::new("Where were the specimens described by Kuznetsov eventually deposited? Just the city, without abbreviations.")
+        .plan(&["find the paper", "email the curator to confirm the deposit"])
+        .calls("Searching.", &[("search", r#"{"q": "Kuznetsov Nedoshivina 2010"}"#)])
+        .returns("A catalogue of type specimens of the Tortricidae described by V. I. Kuznetsov from Vietnam and deposited in the Zoological Institute, St. Petersburg")
+        .answers(answer)
+        .build()
+}
+
+/// Drives the metric on the outermost agent; `judge` answers by the question's key.
+fn drive(
+    scene: &Scene,
+    settings: &crate::measure::Settings,
+    judge: impl Fn(&Question) -> Result<Json, Reason>,
+) -> (Vec<Measurement>, Vec<Question>) {
+    let mut answers: Vec<Answer> = Vec::new();
+    let mut asked = Vec::new();
+    loop {
+        let memo = Memo::new();
+        let at = scene.agents[0].at;
+        let view = View { scene, at, settings, memo: &memo, rules: &[] };
+        match (Checklist { asks: true }).step(&view, &answers) {
+            Step::Done(measurements) => return (measurements, asked),
+            Step::Ask(questions) => {
+                assert!(asked.len() < 100, "it ends");
+                for question in questions {
+                    let opinions = judge(&question).map(|value| {
+                        let schema = jsonschema::validator_for(&question.form.schema).unwrap();
+                        assert!(schema.is_valid(&value), "{value} does not fit {}", question.form.schema);
+                        vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]
+                    });
+                    answers.push(Answer { key: question.key.clone(), opinions, usage: Usage::default() });
+                    asked.push(question);
+                }
+            }
+        }
+    }
+}
+
+/// The piece of the record that holds `text`, as the question names it.
+fn piece_with(question: &Question, text: &str) -> String {
+    let page = &question.prompt.user;
+    let upto = page.find(text).expect("the record is shown");
+    let label = page[..upto].rfind("| piece ").unwrap();
+    page[label + 8..].split(',').next().unwrap().to_owned()
+}
+
+fn perceived(piece: String, quote: &str, sufficient: &str) -> Json {
+    json!({ "thought": "t", "class": "reasoning", "passages": [{ "piece": piece, "quote": quote }],
+            "final_answer": "yes", "sufficient": sufficient })
+}
+
+fn checked(answer: &str) -> Json {
+    json!({ "reason": "as the passage says", "tool": "none", "input": "", "answer": answer })
+}
+
+const GENERATED: &str = "judges: [rules, main]\nchecklist: { generate: true }";
+
+/// Two questions, one of which the filter drops.
+fn criteria(question: &Question) -> Option<Json> {
+    match question.key.as_str() {
+        "criteria" => Some(json!({ "thought": "t", "questions": [
+            "Did the agent answer with the name of a city?", "Did the agent try hard?",
+            "Was the city given without any abbreviations?" ] })),
+        "filter" => Some(json!({ "thought": "t", "drop": [2] })),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
+    let scene = specimens("St. Petersburg");
+    let (measured, asked) = drive(&scene, &settings(GENERATED), |question| {
+        Ok(criteria(question).unwrap_or_else(|| match question.key.as_str() {
+            key if key.ends_with("perceive") => perceived(
+                piece_with(question, "A catalogue of type"),
+                "Zoological Institute, St. Petersburg",
+                "yes",
+            ),
+            "q000.3-answer-0" => checked("yes"),
+            _ => checked("no"),
+        }))
+    });
+    let [m] = &measured[..] else { panic!("one verdict: {measured:?}") };
+    assert_eq!(m.at, scene.tree.root().unwrap());
+    let value = m.outcome.as_ref().unwrap();
+    assert_eq!((value.value.clone(), value.passed), (Value::Label("no"), false));
+    assert!(value.findings[0].rationale.starts_with("Was the city given without any abbreviations? No:"));
+    assert_eq!(value.findings[0].quote, "Zoological Institute, St. Petersburg");
+    assert_eq!(value.findings[0].cited.len(), 1, "the span that returned it");
+    let Plain::Text(items) = &m.details[0].value else { panic!() };
+    let items: Json = serde_json::from_str(items).unwrap();
+    assert_eq!(items["verdict"], "no");
+    assert_eq!(items["eval"].as_array().unwrap().len(), 2, "the filtered question is gone");
+    assert_eq!(
+        items["eval"][1]["c3_response"]["decision_path"],
+        json!(["proofs+final_answer", "logical", "reasoning"])
+    );
+    assert_eq!(items["eval"][0]["proofs"]["final_answer"], "St. Petersburg");
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        ["criteria", "filter", "q000.1-perceive", "q001.1-perceive", "q000.3-answer-0", "q001.3-answer-0"]
+    );
+}
+
+#[test]
+fn a_plan_is_never_shown_as_proof() {
+    let scene = specimens("Saint Petersburg");
+    let (_, asked) = drive(&scene, &settings(GENERATED), |question| {
+        Ok(criteria(question).unwrap_or_else(|| match question.key.contains("answer") {
+            true => checked("yes"),
+            false => perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes"),
+        }))
+    });
+    let shown = asked.iter().filter(|q| q.key.starts_with('q'));
+    assert!(shown.into_iter().all(|q| !q.prompt.user.contains("email the curator")));
+}
+
+#[test]
+fn a_passage_that_is_not_there_is_no_proof_and_the_window_is_widened_once() {
+    let scene = specimens("Saint Petersburg");
+    let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
+    let (measured, asked) = drive(&scene, &settings(one), |question| {
+        let mut said = perceived(piece_with(question, "A catalogue of type"), "deposited on the Moon", "no");
+        said["final_answer"] = json!("no");
+        Ok(said)
+    });
+    assert_eq!(measured[0].outcome, Err(Reason::NotApplicable));
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["q000.1-perceive", "q000.2-wider"]);
+}
+
+#[test]
+fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered() {
+    let scene = specimens("Saint Petersburg");
+    let fixed = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
+    let factual = |question: &Question| {
+        if question.key.contains("answer") {
+            return Ok(checked("yes"));
+        }
+        let mut said = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes");
+        said["class"] = json!("factual");
+        Ok(said)
+    };
+    let without = settings(&format!("judges: [main]\nchecklist: {{ {fixed} }}"));
+    let (measured, _) = drive(&scene, &without, factual);
+    assert_eq!(measured[0].outcome, Err(Reason::NotApplicable));
+
+    let asset =
+        "assets: [{ name: reference, match: { task: specimens }, text: 'It is in Saint Petersburg.' }]";
+    let with = settings(&format!(
+        "judges: [main]\nchecklist: {{ {fixed}, {asset}, by_class: {{ factual: [big] }} }}"
+    ));
+    let (measured, asked) = drive(&scene, &with, factual);
+    assert!(measured[0].outcome.as_ref().unwrap().passed);
+    let last = asked.last().unwrap();
+    assert!(last.prompt.user.contains("It is in Saint Petersburg."));
+    assert_eq!(last.judges, ["big"]);
+
+    let search = settings(&format!("judges: [main]\nchecklist: {{ {fixed}, search: web }}"));
+    let (_, asked) = drive(&scene, &search, factual);
+    assert_eq!(asked.last().unwrap().judges, ["web"]);
+}
+
+#[test]
+fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
+    let scene = specimens("836");
+    let one = settings(
+        "judges: [main]\nchecklist: { fixed: [{ items: [{ question: 'Is the answer the Institute difference?' }] }] }",
+    );
+    let (measured, asked) = drive(&scene, &one, |question| {
+        Ok(match question.key.as_str() {
+            "q000.3-answer-0" => {
+                json!({ "reason": "", "tool": "calculator", "input": "5642-4806", "answer": "unclear" })
+            }
+            "q000.3-answer-1" => checked("yes"),
+            _ => perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes"),
+        })
+    });
+    assert!(measured[0].outcome.as_ref().unwrap().passed);
+    assert!(asked.last().unwrap().prompt.user.contains("calculator 5642-4806]\n836\n"));
+}
+
+#[test]
+fn a_judge_that_fails_leaves_the_checklist_unmeasured() {
+    let scene = specimens("Saint Petersburg");
+    let (measured, _) = drive(&scene, &settings(GENERATED), |_| Err(Reason::Budget));
+    assert_eq!(measured[0].outcome, Err(Reason::Budget));
+    let (measured, _) =
+        drive(&scene, &settings(GENERATED), |question| criteria(question).ok_or(Reason::Timeout));
+    assert_eq!(measured[0].outcome, Err(Reason::Timeout));
+}
+
+#[test]
+fn checks_alone_are_answered_by_rules() {
+    let scene = specimens("St. Petersburg");
+    let rules = settings(
+        "checklist: { fixed: [{ match: { task: specimens }, items: [
+           { question: 'Was anything searched?', check: { called: { tool: search } } },
+           { question: 'Is the city spelt out?', check: { matches: { text: '^[^.]+$' } } } ] }] }",
+    );
+    let memo = Memo::new();
+    let view = View { scene: &scene, at: scene.agents[0].at, settings: &rules, memo: &memo, rules: &[] };
+    let Step::Done(measured) = (Checklist { asks: false }).step(&view, &[]) else {
+        panic!("rules never ask")
+    };
+    let value = measured[0].outcome.as_ref().unwrap();
+    assert_eq!((value.passed, value.findings.len()), (false, 1));
+    assert_eq!(value.findings[0].quote, "St. Petersburg");
+    assert_eq!(measured[0].judge, "rules/1");
+    assert_eq!((Checklist { asks: true }).step(&view, &[]), Step::Done(Vec::new()));
+}
+
+#[test]
+fn a_rerank_endpoint_orders_what_is_shown_and_its_failure_changes_nothing() {
+    let scene = specimens("Saint Petersburg");
+    let one = "judges: [main]\nchecklist: { rerank: cross, keep: 1, fixed: [{ items: [{ question: 'Was the Zoological catalogue found?' }] }] }";
+    let judge = |down: bool| {
+        move |question: &Question| match question.key.as_str() {
+            "q000.0-rerank" if down => Err(Reason::JudgeError),
+            "q000.0-rerank" => {
+                let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
+                assert_eq!(question.judges, ["cross"]);
+                Ok(
+                    json!({ "scores": texts.iter().map(|t| if t.contains("A catalogue") { 5.0 } else { -5.0 }).collect::<Vec<_>>() }),
+                )
+            }
+            key if key.contains("answer") => Ok(checked("yes")),
+            _ => Ok(perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes")),
+        }
+    };
+    for down in [false, true] {
+        let (measured, _) = drive(&scene, &settings(one), judge(down));
+        assert!(measured[0].outcome.as_ref().unwrap().passed, "down: {down}");
+    }
+}

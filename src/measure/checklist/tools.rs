@@ -1,0 +1,186 @@
+//! What a judge may use while it answers: a calculator, a reader of spans, a JSON query. None has
+//! an effect on anything.
+//!
+//! In: the tool's name and its input, both written by a model. Out: a text, or why there is none.
+
+use serde_json::Value;
+
+use super::log::Chunk;
+use crate::measure::anchors::clip;
+use crate::recognise::Scene;
+
+/// Longest output, in bytes.
+const MOST: usize = 4096;
+/// Longest arithmetic, in bytes: more is no sum that a person would check.
+const MOST_ARITHMETIC: usize = 512;
+/// Parentheses and signs within one another at most.
+const MAX_DEPTH: usize = 32;
+
+/// Uses a tool.
+pub fn call(name: &str, input: &str, scene: &Scene, log: &[Chunk]) -> String {
+    let out = match name {
+        "calculator" => calculate(input).map(|n| n.to_string()),
+        "read_span" => read(input.trim(), scene, log),
+        "json_query" => query(input, scene, log),
+        _ => Err(format!("there is no tool {}", clip(name, 40))),
+    };
+    match out {
+        Ok(text) => clip(&text, MOST).to_owned(),
+        Err(why) => format!("error: {why}"),
+    }
+}
+
+/// What a span returned or wrote.
+fn read(id: &str, scene: &Scene, log: &[Chunk]) -> Result<String, String> {
+    let of = |chunk: &&Chunk| scene.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
+    let texts: Vec<&str> = log.iter().filter(of).map(|chunk| chunk.text.as_str()).collect();
+    match texts.is_empty() {
+        true => Err(format!("no span {} with content", clip(id, 40))),
+        false => Ok(texts.join("\n")),
+    }
+}
+
+fn query(input: &str, scene: &Scene, log: &[Chunk]) -> Result<String, String> {
+    let (id, pointer) = input.trim().split_once(' ').ok_or("input is a span id, a blank, a JSON pointer")?;
+    let text = read(id, scene, log)?;
+    let value: Value = serde_json::from_str(&text).map_err(|_| "what the span returned is not JSON")?;
+    value.pointer(pointer.trim()).map(Value::to_string).ok_or_else(|| "nothing stands there".to_owned())
+}
+
+/// Arithmetic: `+ - * / ^ %`, parentheses, decimal numbers with or without `,` between thousands.
+fn calculate(input: &str) -> Result<f64, String> {
+    if input.len() > MOST_ARITHMETIC {
+        return Err(format!("longer than {MOST_ARITHMETIC} bytes"));
+    }
+    let text: Vec<u8> = input.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b',').collect();
+    let mut sum = Sum { text: &text, at: 0, depth: 0 };
+    let value = sum.terms()?;
+    match sum.peek() {
+        Some(other) => Err(format!("'{}' is not arithmetic", char::from(other))),
+        None if value.is_finite() => Ok(value),
+        None => Err("the result is no number".to_owned()),
+    }
+}
+
+struct Sum<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl Sum<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn takes(&mut self, wanted: u8) -> bool {
+        let there = self.peek() == Some(wanted);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn terms(&mut self) -> Result<f64, String> {
+        let mut value = self.factors()?;
+        loop {
+            if self.takes(b'+') {
+                value += self.factors()?;
+            } else if self.takes(b'-') {
+                value -= self.factors()?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn factors(&mut self) -> Result<f64, String> {
+        let mut value = self.signed()?;
+        loop {
+            if self.takes(b'*') {
+                value *= self.signed()?;
+            } else if self.takes(b'/') {
+                value /= self.signed()?;
+            } else if self.takes(b'%') {
+                value %= self.signed()?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// A sign binds weaker than a power: -2^2 is -4.
+    fn signed(&mut self) -> Result<f64, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("nested too deeply".to_owned());
+        }
+        let value = if self.takes(b'-') {
+            self.signed().map(|value| -value)
+        } else if self.takes(b'+') {
+            self.signed()
+        } else {
+            self.power()
+        };
+        self.depth -= 1;
+        value
+    }
+
+    fn power(&mut self) -> Result<f64, String> {
+        let base = self.atom()?;
+        if self.takes(b'^') { Ok(base.powf(self.signed()?)) } else { Ok(base) }
+    }
+
+    fn atom(&mut self) -> Result<f64, String> {
+        if self.takes(b'(') {
+            let value = self.terms()?;
+            return if self.takes(b')') { Ok(value) } else { Err("a parenthesis is not closed".to_owned()) };
+        }
+        let from = self.at;
+        while self.peek().is_some_and(|b| b.is_ascii_digit() || b == b'.') {
+            self.at += 1;
+        }
+        let digits = self.text.get(from..self.at).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("");
+        digits.parse().map_err(|_| "a number is missing".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::log::chunks;
+    use super::*;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn arithmetic_is_done_and_nothing_else() {
+        assert_eq!(calculate("5,642 - 4806"), Ok(836.0));
+        assert_eq!(calculate("-2^2 + 3*(4-1)%5"), Ok(0.0));
+        assert_eq!(calculate("2^-1"), Ok(0.5));
+        assert!(calculate("1/0").is_err() && calculate("x+1").is_err() && calculate("").is_err());
+        assert!(calculate(&"(".repeat(200)).is_err() && calculate(&"-".repeat(200)).is_err());
+        assert!(calculate("1 2").is_ok_and(|n| n == 12.0));
+    }
+
+    #[test]
+    fn spans_are_read_and_queried() {
+        let scene = Script::new("Price?")
+            .calls("", &[("get", "{}")])
+            .returns(r#"{"items": [{"price": 3}]}"#)
+            .answers("3")
+            .build();
+        let log = chunks(&scene, &scene.agents[0], 300);
+        let result = log.iter().find(|c| c.text.contains("price")).unwrap();
+        let id = scene.tree.spans[result.at].id.to_string();
+        assert_eq!(call("json_query", &format!("{id} /items/0/price"), &scene, &log), "3");
+        assert!(call("read_span", &id, &scene, &log).contains("items"));
+        assert!(call("read_span", "nonsense", &scene, &log).starts_with("error"));
+        assert!(call("shell", "rm -rf /", &scene, &log).starts_with("error"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_nothing_breaks(input in ".{0,80}") {
+            let _ = calculate(&input);
+        }
+    }
+}
