@@ -159,6 +159,21 @@ fn outcome_relevant_forgives_what_was_recovered_from() {
 }
 
 #[test]
+fn outcome_relevant_takes_numbered_steps_for_one_operation() {
+    let mut scene = retried();
+    for (i, name) in [(2, "Step 1"), (4, "Step 2")] {
+        scene.readings[i].kind = Kind::Chain;
+        scene.readings[i].call = None;
+        scene.readings[i].name = Some(Text::from(name));
+    }
+    let steps = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
+    let relevant = policies(Policy::OutcomeRelevant);
+    assert_eq!(propagate(&scene, &steps, &relevant).trace.passed, Some(true));
+    scene.readings[4].name = Some(Text::from("Clean up"));
+    assert_eq!(propagate(&scene, &steps, &relevant).trace.passed, Some(false));
+}
+
+#[test]
 fn outcome_relevant_forgives_a_call_to_a_tool_that_nobody_offered_once_another_tool_has_answered() {
     let mut scene = retried();
     if let Some(call) = &mut scene.readings[2].call {

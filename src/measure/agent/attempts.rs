@@ -111,6 +111,8 @@ pub struct Attempts {
     pub of: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
     pub repeats: Vec<Repeat>,
+    /// The last repetition of each failed call, by the call that makes it.
+    ends: HashMap<usize, Repeat>,
 }
 
 impl Attempts {
@@ -127,16 +129,14 @@ impl Attempts {
             failing_repeats(scene, &of, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &Repeat| r.call);
-        Attempts { of, repeats }
+        let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
+        let ends = last.into_values().map(|r| (r.call, r)).collect();
+        Attempts { of, repeats, ends }
     }
 
-    /// Whether this repetition is the last of its kind.
-    pub fn ends(&self, repeat: &Repeat) -> bool {
-        self.repeats
-            .iter()
-            .rev()
-            .find(|r| r.first == repeat.first)
-            .is_none_or(|last| last.call == repeat.call)
+    /// The repetition that call `i` is, where it is the last of its kind.
+    pub fn ending(&self, i: usize) -> Option<&Repeat> {
+        self.ends.get(&i)
     }
 
     /// The attempt of call `i`.

@@ -22,6 +22,9 @@ static LIMIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Headings and paths come with what is read.
 const TOLERANCE: usize = 2;
 
+/// Limits stand in the instructions and in the task: the first texts of a prompt.
+const ASKED: usize = 4;
+
 struct Limit(Option<(usize, String)>);
 
 /// The finding on the span of `view`, and whether there was a limit and something to hold to it.
@@ -54,7 +57,7 @@ fn limit(view: &View<'_>, reading: &Reading) -> Option<(usize, String)> {
         Part::Text(text) => Some(text),
         _ => None,
     });
-    texts.filter_map(|text| view.memo.of(text, |t| Limit(read(t))).0.clone()).next()
+    texts.take(ASKED).filter_map(|text| view.memo.of(text, |t| Limit(read(t))).0.clone()).next()
 }
 
 fn read(text: &str) -> Option<(usize, String)> {

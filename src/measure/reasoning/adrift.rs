@@ -37,6 +37,8 @@ static TRIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 /// The first change of approach may be insight; from so many on the run goes in circles.
 const CIRCLES: usize = 3;
+/// Bytes of prompts that one agent's paths are looked for in.
+const MAX_SEARCHED: usize = 32 << 20;
 /// Outputs of one agent that are looked at.
 const MAX_TURNS: usize = 200;
 
@@ -84,6 +86,7 @@ fn circles(scene: &Scene, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
 /// The first path of the agent's code that nothing it was shown contains.
 fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
     let path = PATH.as_ref()?;
+    let mut searched = 0;
     turns.iter().find_map(|(at, reading)| {
         let text = reading.output_text();
         if !writes_code(&text) || PATCH.as_ref()?.is_match(&text) || reading.input_content != Content::Present {
@@ -91,6 +94,10 @@ fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
         }
         let named: Vec<String> =
             path.captures_iter(&text).take(8).filter_map(|c| Some(c.get(1)?.as_str().replace('\\', ""))).collect();
+        searched += named.len() * bytes(reading);
+        if searched > MAX_SEARCHED {
+            return None;
+        }
         let unknown = named.iter().find(|p| !was_shown(reading, p))?;
         let rationale = format!(
             "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
@@ -103,15 +110,24 @@ fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
     })
 }
 
-/// The path, or its end, stands somewhere in the prompt.
+fn bytes(reading: &Reading) -> usize {
+    let parts = reading.input.iter().flat_map(|m| &m.parts);
+    parts.map(|p| match p {
+        Part::Text(t) => t.len(),
+        Part::Result { content, .. } => content.len(),
+        _ => 0,
+    })
+    .sum()
+}
+
+/// The path as it is written stands somewhere in the prompt. Its end alone does not do: what
+/// comes before it is then the guess.
 fn was_shown(reading: &Reading, path: &str) -> bool {
-    let mut parts = path.rsplit('/');
-    let (file, folder) = (parts.next().unwrap_or(path), parts.next().unwrap_or_default());
-    let end = format!("{folder}/{file}");
+    let holds = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
     reading.input.iter().flat_map(|m| &m.parts).any(|p| match p {
-        Part::Text(t) => memchr::memmem::find(t.as_bytes(), end.as_bytes()).is_some(),
-        Part::Result { content, .. } => memchr::memmem::find(content.as_bytes(), end.as_bytes()).is_some(),
-        Part::Call(call) => call.arguments.as_ref().is_some_and(|a| a.contains(&end)),
+        Part::Text(t) => holds(t),
+        Part::Result { content, .. } => holds(content),
+        Part::Call(call) => call.arguments.as_deref().is_some_and(holds),
         _ => false,
     })
 }

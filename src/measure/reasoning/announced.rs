@@ -26,6 +26,8 @@ static INTENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 /// A name as programs have them.
 static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\b[A-Za-z]\w*_\w+\b"));
+/// Agents of a trace that are looked at, outermost first.
+const MAX_AGENTS: usize = 512;
 /// Outputs of one agent that are looked at.
 const MAX_TURNS: usize = 200;
 
@@ -33,7 +35,7 @@ const MAX_TURNS: usize = 200;
 pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
     let turns = Turns::of(scene, memo);
     let mut out = Vec::new();
-    for (i, agent) in scene.agents.iter().enumerate() {
+    for (i, agent) in scene.agents.iter().enumerate().take(MAX_AGENTS) {
         let mut before = 0;
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(reading) = scene.readings.get(at) else { continue };

@@ -166,7 +166,7 @@ impl<'a> Reviewer<'a> {
                 ids.fold(Defect::RepeatedFailingCall.found(rationale, &shown(call)), Finding::citing);
             // The waste is one, and complete at its end; each repetition before is part of it. Where
             // the call has a span, the end stands there.
-            if call.tool.is_some() || !self.attempts.ends(repeat) {
+            if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
                 finding.category = None;
             }
             self.review.of_llm.entry(llm).or_default().findings.push(finding);

@@ -44,6 +44,8 @@ static LEANS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 /// Share of an observation's words that the model must have written itself for it to be an echo.
 const ECHO: f64 = 0.9;
+/// Agents of a trace that are looked at, outermost first: each looks among the others for helpers.
+const MAX_AGENTS: usize = 512;
 /// Names of unused tools that are told.
 const MAX_TOLD: usize = 6;
 
@@ -53,7 +55,7 @@ pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Findin
     if scene.incomplete {
         return out;
     }
-    for (i, agent) in scene.agents.iter().enumerate() {
+    for (i, agent) in scene.agents.iter().enumerate().take(MAX_AGENTS) {
         let Some(at) = answered_by(scene, memo, agent) else { continue };
         let Some(reading) = scene.readings.get(at) else { continue };
         let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(reading));

@@ -5,8 +5,9 @@
 //! walked over a string where its lines or items were meant. That stands where it is to be seen,
 //! and cites the call that wrote the code.
 
-use crate::measure::agent::attempts::{Attempts, Repeat, shown};
+use crate::measure::agent::attempts::{Attempts, shown};
 use crate::measure::anchors::Defect;
+use crate::measure::error_detection::CallsAt;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, View};
 use crate::recognise::Call;
@@ -19,8 +20,7 @@ const MAX_LINES: usize = 400;
 /// The last of a call's vain repetitions, on the span that carried it out.
 pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
     let attempts = Attempts::get(view.scene, view.memo);
-    let here = |r: &&Repeat| view.scene.calls.get(r.call).is_some_and(|c| c.tool == Some(view.at));
-    let repeat = attempts.repeats.iter().find(here).filter(|r| attempts.ends(r))?;
+    let repeat = attempts.ending(*CallsAt::of(view.scene, view.memo).by_tool.get(&view.at)?)?;
     let rationale = format!(
         "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
          was expected",
