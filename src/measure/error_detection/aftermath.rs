@@ -32,12 +32,12 @@ pub fn met(view: &View<'_>) -> Option<Finding> {
 fn failed_call(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>, String)> {
     let known = CallsAt::of(view.scene, view.memo);
     // A call that stands in the model's code fails as that code does.
-    let coded = view.scene.readings.get(before).is_some_and(|r| writes_code(&r.output_text()));
+    let coded = || view.scene.readings.get(before).is_some_and(|r| writes_code(&r.output_text()));
     let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| view.scene.calls.get(i));
     calls.filter_map(|call| Some((call, of_call(view.scene, view.memo, call)?))).find_map(|(call, error)| {
         let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
             && error.cause.category().is_some_and(|c| !c.is_environment());
-        let category = if coded { written::category_of_code(error.cause) } else { error.cause.category() };
+        let category = if coded() { written::category_of_code(error.cause) } else { error.cause.category() };
         own.then(|| (format!("{} failed", call.name.trim()), category, error.quote))
     })
 }

@@ -65,6 +65,10 @@ fn circles(scene: &Scene, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
     let another = ANOTHER_WAY.as_ref()?;
     let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
         let text = reading.output_text();
+        // Most outputs speak of no other way: they need not be masked to tell.
+        if !another.is_match(&text) {
+            return None;
+        }
         let prose = masked(&text);
         let found = another.find(&prose)?;
         Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))
@@ -112,12 +116,13 @@ fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
 
 fn bytes(reading: &Reading) -> usize {
     let parts = reading.input.iter().flat_map(|m| &m.parts);
-    parts.map(|p| match p {
-        Part::Text(t) => t.len(),
-        Part::Result { content, .. } => content.len(),
-        _ => 0,
-    })
-    .sum()
+    parts
+        .map(|p| match p {
+            Part::Text(t) => t.len(),
+            Part::Result { content, .. } => content.len(),
+            _ => 0,
+        })
+        .sum()
 }
 
 /// The path as it is written stands somewhere in the prompt. Its end alone does not do: what

@@ -60,6 +60,8 @@ fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Fi
 
 /// The filter's word and its place, where the request has that word.
 fn switched_off(text: &str, task: &str) -> Option<(String, String)> {
+    // Most texts name no such filter.
+    memchr::memmem::find(text.as_bytes(), b"nly")?;
     OFF.as_ref()?.captures_iter(text).find_map(|found| {
         let whole = found.get(0)?;
         let word = found.iter().skip(1).flatten().next()?.as_str().to_lowercase();

@@ -34,10 +34,10 @@ pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
 pub fn characters(view: &View<'_>) -> Option<Finding> {
     let before = Turns::of(view.scene, view.memo).before(view.at)?;
     let reading = view.scene.readings.get(view.at)?;
-    let column = handed_back(reading).find_map(|text| column(text))?;
     if !writes_code(&view.scene.readings.get(before)?.output_text()) {
         return None;
     }
+    let column = handed_back(reading).find_map(|text| column(text))?;
     let rationale = "lines or items were to be printed; what came back is one character a line: the code walked \
                      over the characters of a string";
     let finding = Defect::CharactersForItems.found(rationale, column);
