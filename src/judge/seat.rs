@@ -103,7 +103,9 @@ impl Seat {
     /// Whether it may be shown what `service` wrote.
     pub fn may_see(&self, service: Option<&str>, judging: &JudgingConfig) -> bool {
         let listed = |list: &[String]| service.is_some_and(|name| list.iter().any(|p| matches(p, name)));
-        !listed(&self.config.exclude_services) && !(self.external && listed(&judging.keep_internal))
+        let withheld =
+            listed(&self.config.exclude_services) || (self.external && listed(&judging.keep_internal));
+        !withheld
     }
 
     /// The body that asks `question`.

@@ -63,7 +63,7 @@ fn config(endpoint: &str) -> JudgeConfig {
     JudgeConfig {
         endpoint: format!("{endpoint}/v1"),
         model: "m".to_owned(),
-        timeout: Period::millis(2000),
+        timeout: Period::secs(60),
         retries: 1,
         ..JudgeConfig::default()
     }

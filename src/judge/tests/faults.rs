@@ -102,7 +102,9 @@ fn rows() -> Vec<Row> {
 async fn each_way_of_failing_has_one_end() {
     let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
         let server = server(in_turn(responses)).await;
-        let bench = Bench::one(JudgeConfig { timeout: Period::millis(700), ..config(&server.uri()) });
+        // Only where slowness is the point: a busy machine is slow as well.
+        let timeout = if word.contains("timeout") { Period::millis(1500) } else { Period::secs(60) };
+        let bench = Bench::one(JudgeConfig { timeout, ..config(&server.uri()) });
         let answer = bench.ask("Rate this.").await;
         let found = scores(&answer).map(|scores| scores[0]);
         assert_eq!(found, expected, "{name}");
@@ -157,10 +159,10 @@ async fn a_reset_a_drip_a_cut_body_and_a_closed_port_end_too() {
         (cut, Reason::JudgeError, "connection"),
         (closed, Reason::JudgeError, "connection"),
     ] {
-        let bench = Bench::one(JudgeConfig { timeout: Period::millis(500), retries: 0, ..config(&endpoint) });
+        let bench = Bench::one(JudgeConfig { timeout: Period::secs(3), retries: 0, ..config(&endpoint) });
         let started = Instant::now();
         assert_eq!(scores(&bench.ask("Rate this.").await), Err(expected), "{status}");
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < Duration::from_secs(30));
         assert_eq!(bench.count(&format!("judge_requests_total{{judge=\"main\",status=\"{status}\"}}")), 1.0);
     }
 }
@@ -195,18 +197,18 @@ async fn a_judge_that_fails_time_after_time_is_left_alone_until_one_request_succ
     let mut responses = vec![status(500); 3];
     responses.extend([status(500), good(4)]);
     let server = server(in_turn(responses)).await;
-    let breaker = BreakerConfig { failures: 3, open_for: Period::millis(400) };
+    let breaker = BreakerConfig { failures: 3, open_for: Period::secs(2) };
     let bench = Bench::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
     for n in 0..10 {
         assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Reason::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
     assert_eq!(bench.count("judge_breaker_state"), 2.0);
-    sleep(Duration::from_millis(450)).await;
+    sleep(Duration::from_millis(2100)).await;
     assert_eq!(scores(&bench.ask("tries").await), Err(Reason::JudgeError));
     assert_eq!(scores(&bench.ask("too soon").await), Err(Reason::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
-    sleep(Duration::from_millis(450)).await;
+    sleep(Duration::from_millis(2100)).await;
     assert_eq!(scores(&bench.ask("well again").await), Ok(vec![4]));
     assert_eq!(bench.count("judge_breaker_state"), 0.0);
 }
@@ -223,14 +225,29 @@ async fn a_question_of_no_good_does_not_open_the_breaker() {
 
 #[tokio::test]
 async fn hedging_takes_whichever_comes_first() {
-    let slow = good(1).set_delay(Duration::from_millis(1800));
+    let slow = good(1).set_delay(Duration::from_secs(20));
     let server = server(in_turn([slow, good(4)])).await;
     let hedge_after = Some(Period::millis(100));
     let bench = Bench::one(JudgeConfig { hedge_after, ..config(&server.uri()) });
     let started = Instant::now();
     assert_eq!(scores(&bench.ask("Rate this.").await), Ok(vec![4]));
-    assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_question_that_waits_for_a_place_is_not_hedged() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(300))])).await;
+    let hedge_after = Some(Period::secs(1));
+    let bench = Bench::one(JudgeConfig { hedge_after, max_concurrency: 1, ..config(&server.uri()) });
+    let questions: Vec<String> = (0..6).map(|n| format!("Q{n}")).collect();
+    let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
+    assert!(answers.iter().all(|answer| scores(answer) == Ok(vec![4])));
+    assert_eq!(
+        server.received_requests().await.unwrap().len(),
+        6,
+        "the last waited for 1.5 s and was sent once"
+    );
 }
 
 #[tokio::test]
