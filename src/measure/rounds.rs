@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::ask::filter::{Doubt, Gate};
+use super::ask::topic::topic;
 use super::question::{Answer, Question};
 use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
 use crate::recognise::Scene;
@@ -172,6 +173,11 @@ impl Rounds {
         // Whether a metric that has not begun exists on its span, only its first step can tell.
         for (metric, at) in self.todo {
             let Some(metric) = self.metrics.get(metric) else { continue };
+            // Of those that are asked about by topic it is known, and a step would render a prompt.
+            if topic(metric.name()).is_some() {
+                self.done.push(anchors::unmeasured(at, metric.name(), why));
+                continue;
+            }
             let Sight { scene, settings, rules } = sight;
             let view = View { scene, at, settings, memo: &Memo::new(), rules };
             match metric.step(&view, &[]) {

@@ -27,8 +27,9 @@ pub struct Ask {
     pub sample: Sample,
     /// Which spans judges are asked about.
     pub spans: Which,
-    /// Default none. Services whose content stands in no prompt, also not beside other spans; `*`
-    /// at the end stands for any rest.
+    /// Default none. Services whose spans' content stands in no prompt, also not beside other
+    /// spans; `*` at the end stands for any rest. What another service's model was given of it is
+    /// that service's content.
     pub withhold: Vec<String>,
 }
 

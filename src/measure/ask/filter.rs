@@ -7,11 +7,10 @@
 use super::Asker;
 use super::config::{When, matches};
 use super::digest::{digest, share};
-use super::run;
-use super::step;
-use super::topic::{About, topic};
+use super::topic::topic;
+use super::{stands, step};
 use crate::measure::rounds::Sight;
-use crate::measure::{Measurement, Reason};
+use crate::measure::{Measurement, Memo, Reason, View};
 use crate::trace::Idx;
 
 /// What becomes of a question.
@@ -50,37 +49,35 @@ impl Doubt {
 impl Asker {
     /// Whether `metric` is asked about the span `at`.
     pub fn gate(&self, metric: &str, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
-        let Some(reading) = sight.scene.readings.get(at) else { return Gate::Skip };
-        let own = step::of_span(sight.rules, at).iter().filter(|m| m.metric == metric);
-        let own: Vec<&Measurement> = own.collect();
-        // A rule's fact is final whatever a judge says.
-        let settled = own.iter().any(|m| {
-            m.outcome
-                .as_ref()
-                .is_ok_and(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact))
-        });
-        if settled || !self.is_wanted(sight, at) {
+        let Sight { scene, settings, rules } = sight;
+        let memo = Memo::new();
+        let view = View { scene, at, settings, memo: &memo, rules };
+        let nothing = topic(metric).and_then(|topic| stands(topic, &view).err());
+        if nothing == Some(None) || !self.is_wanted(sight, at) {
             return Gate::Skip;
         }
-        // That something is left out is said only where it could have been asked.
-        let leave = || match topic(metric).is_none_or(|topic| is_about(topic.about, sight, at)) {
-            true => Gate::Leave(Reason::SampledOut),
-            false => Gate::Skip,
+        let own = || {
+            step::of_span(rules, at)
+                .iter()
+                .filter(|m| m.metric == metric)
+                .filter_map(|m| m.outcome.as_ref().ok())
         };
-        let service = reading.service.as_deref().unwrap_or_default();
-        if share(digest([&b"sample"[..], &sight.scene.tree.id.0])) >= self.rate(service) {
-            return leave();
+        // A rule's fact is final whatever a judge says.
+        if own().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
+            return Gate::Skip;
         }
-        let passes = match self.when(metric) {
+        if let Some(Some(reason)) = nothing {
+            return Gate::Leave(reason);
+        }
+        let service = scene.readings.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
+        let sampled = share(digest([&b"sample"[..], &scene.tree.id.0])) < self.rate(service);
+        let wanted = match self.when(metric) {
             When::Always => true,
             // Rules that were not asked know nothing, and what they only suspect they do not know.
-            When::Unsure => {
-                let sure = |m: &&Measurement| m.outcome.as_ref().is_ok_and(|o| o.findings.is_empty());
-                !doubt.early && !own.iter().any(sure)
-            }
+            When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => doubt.failing,
         };
-        if passes { Gate::Ask } else { leave() }
+        if sampled && wanted { Gate::Ask } else { Gate::Leave(Reason::SampledOut) }
     }
 
     fn is_wanted(&self, sight: Sight<'_>, at: Idx) -> bool {
@@ -107,14 +104,5 @@ impl Asker {
         let special = &self.ask.when_by_metric;
         let of_gpa = || special.get("gpa").filter(|_| metric.starts_with("gpa."));
         special.get(metric).or_else(of_gpa).copied().unwrap_or(self.ask.when)
-    }
-}
-
-/// Whether the metric exists on such a span; cheap, since it is asked of every one.
-fn is_about(about: About, sight: Sight<'_>, at: Idx) -> bool {
-    let Some(reading) = sight.scene.readings.get(at) else { return false };
-    match about {
-        About::Model | About::Tool | About::Step => step::fits(about, reading.kind),
-        _ => run::scope(about, sight.scene, sight.settings, at).is_some(),
     }
 }

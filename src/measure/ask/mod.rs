@@ -27,7 +27,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Metric, Need, Settings, Step, View};
+use super::anchors::unmeasured;
+use super::{Answer, Metric, Need, Reason, Settings, Step, View};
 use crate::recognise::Scene;
 use crate::redact::{Redact, Redactor};
 use crate::trace::Idx;
@@ -157,10 +158,24 @@ impl Metric for Asked {
     }
 
     fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
+        match stands(self.0, view) {
+            Err(None) => return Step::Done(Vec::new()),
+            Err(Some(reason)) => return Step::Done(vec![unmeasured(view.at, self.0.name, reason)]),
+            Ok(()) => {}
+        }
         match self.0.about {
             About::Model | About::Tool | About::Step => step::step(self.0, view, answers),
             About::Agent | About::Run | About::Plans | About::Segments => run::step(self.0, view, answers),
         }
+    }
+}
+
+/// Whether there is anything to ask about the span of `view`; why not, where that is to be said.
+/// Cheap: it is asked of every span, before anything is rendered.
+fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason>> {
+    match topic.about {
+        About::Model | About::Tool | About::Step => step::stands(topic, view),
+        About::Agent | About::Run | About::Plans | About::Segments => run::stands(topic, view).map(|_| ()),
     }
 }
 

@@ -31,9 +31,7 @@ const MOST_FAILING: usize = 30;
 
 /// See the module.
 pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step {
-    let Some(scope) = scope(topic.about, view.scene, view.settings, view.at) else {
-        return Step::Done(Vec::new());
-    };
+    let Ok(scope) = stands(topic, view) else { return Step::Done(Vec::new()) };
     let missing = |reason| Step::Done(vec![unmeasured(view.at, topic.name, reason)]);
     let system = asker(view.settings).system(topic, view.scene, view.at);
     let room = asker(view.settings).room(&system);
@@ -57,7 +55,7 @@ fn key(part: usize) -> String {
 }
 
 /// What a question on the span `at` is about: an agent's run, the trace, or nothing.
-pub(super) fn scope(about: About, scene: &Scene, settings: &Settings, at: Idx) -> Option<Scope> {
+fn scope(about: About, scene: &Scene, settings: &Settings, at: Idx) -> Option<Scope> {
     let own = scene.owner.get(at).copied().flatten();
     let agent = own.filter(|&i| scene.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {
@@ -72,6 +70,29 @@ pub(super) fn scope(about: About, scene: &Scene, settings: &Settings, at: Idx) -
         return Some(Scope::Trace);
     }
     agent.filter(|_| per(Per::Agents)).map(Scope::Own)
+}
+
+/// The agent that a run is of; of a trace its outermost.
+fn agent_of(scene: &Scene, scope: Scope) -> Option<&Agent> {
+    match scope {
+        Scope::Own(i) | Scope::Beneath(i) => scene.agents.get(i),
+        Scope::Trace => scene.agents.first(),
+    }
+}
+
+/// See [`super::stands`].
+pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<Scope, Option<Reason>> {
+    let scope = scope(topic.about, view.scene, view.settings, view.at).ok_or(None)?;
+    let about_answer = matches!(topic.name, "completeness" | "gpa.goal_fulfillment");
+    let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
+    if about_answer && agent_of(view.scene, scope).is_some_and(unseen) {
+        return Err(Some(Reason::NoContent));
+    }
+    let needs_plan = matches!(topic.about, About::Plans | About::Segments);
+    if needs_plan && plans::planners(view.scene, scope).is_empty() {
+        return Err(Some(Reason::NotApplicable));
+    }
+    Ok(scope)
 }
 
 /// What is to be asked of one run.
@@ -92,13 +113,6 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         room: usize,
     ) -> Result<Inquiry<'a, 'v>, Reason> {
         let mut inquiry = Inquiry { topic, view, scope, head: Vec::new(), parts: Vec::new(), room };
-        if !inquiry.is_readable() {
-            return Err(Reason::NoContent);
-        }
-        let needs_plan = matches!(topic.about, About::Plans | About::Segments);
-        if needs_plan && plans::planners(view.scene, scope).is_empty() {
-            return Err(Reason::NotApplicable);
-        }
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
@@ -123,16 +137,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
     }
 
     fn agent(&self) -> Option<&'v Agent> {
-        match self.scope {
-            Scope::Own(i) | Scope::Beneath(i) => self.view.scene.agents.get(i),
-            Scope::Trace => self.view.scene.agents.first(),
-        }
-    }
-
-    fn is_readable(&self) -> bool {
-        let answers = matches!(self.topic.name, "completeness" | "gpa.goal_fulfillment");
-        let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-        !answers || !self.agent().is_some_and(unseen)
+        agent_of(self.view.scene, self.scope)
     }
 
     /// What every part begins with.
@@ -155,11 +160,17 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             let text = asker.shown(scene, at, answer, self.room / 8);
             out.push(Block::about("the final answer", text, false));
         }
-        if !of_plans {
+        // The rules quote whatever they read, also what is withheld.
+        if !of_plans && !self.withholds() {
             out.extend(evidence(self.view, self.room / 12));
             out.extend(self.failing());
         }
         out
+    }
+
+    fn withholds(&self) -> bool {
+        let scene = self.view.scene;
+        (0..scene.readings.len()).any(|at| asker(self.view.settings).withholds(scene, at))
     }
 
     /// Spans beneath in which the rules found a failure: a judge finds the rest more easily.

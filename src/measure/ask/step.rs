@@ -28,18 +28,21 @@ const MOST_EVIDENCE: usize = 12;
 
 /// See the module.
 pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step {
-    let Some(reading) = view.scene.readings.get(view.at).filter(|reading| fits(topic.about, reading.kind))
-    else {
-        return Step::Done(Vec::new());
-    };
-    if !is_readable(topic, view, reading) {
-        return Step::Done(vec![unmeasured(view.at, topic.name, Reason::NoContent)]);
-    }
+    let Some(reading) = view.scene.readings.get(view.at) else { return Step::Done(Vec::new()) };
     let system = asker(view.settings).system(topic, view.scene, view.at);
     let sheet = sheet(topic, view, reading, asker(view.settings).room(&system));
     match answers.first() {
         None => Step::Ask(vec![ask(topic, "span", system, &sheet)]),
         Some(answer) => Step::Done(vec![measured(topic, view, &sheet, answer)]),
+    }
+}
+
+/// See [`super::stands`].
+pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason>> {
+    let reading = view.scene.readings.get(view.at).filter(|reading| fits(topic.about, reading.kind));
+    match is_readable(topic, view, reading.ok_or(None)?) {
+        true => Ok(()),
+        false => Err(Some(Reason::NoContent)),
     }
 }
 
@@ -69,7 +72,7 @@ fn measured(topic: &'static Topic, view: &View<'_>, sheet: &Sheet, answer: &Answ
 }
 
 /// Whether a metric about single steps is about such a span.
-pub(super) fn fits(about: About, kind: Kind) -> bool {
+fn fits(about: About, kind: Kind) -> bool {
     match about {
         About::Model => kind == Kind::Llm,
         About::Tool => kind == Kind::Tool,

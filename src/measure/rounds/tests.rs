@@ -20,7 +20,7 @@ fn question(key: &str) -> Question {
 
 impl Metric for Thrice {
     fn name(&self) -> &'static str {
-        "completeness"
+        "latency"
     }
     fn need(&self) -> Need {
         Need::Parent
