@@ -44,7 +44,7 @@ struct Endless;
 
 impl Metric for Endless {
     fn name(&self) -> &'static str {
-        "tool_abuse"
+        "tokens"
     }
     fn need(&self) -> Need {
         Need::Trace
