@@ -83,8 +83,11 @@ fn compile(pattern: &str) -> Result<Regex, String> {
 struct Rule {
     regex: Regex,
     what: &'static str,
-    holds: fn(&str) -> bool,
+    holds: Holds,
 }
+
+/// Whether what a pattern matched is what it looks for.
+type Holds = fn(&str) -> bool;
 
 /// Any match counts.
 fn always(_: &str) -> bool {
@@ -97,7 +100,7 @@ static KNOWN: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         r#"(?i)(?P<keep>(?:{SECRET_NAMES})\\?["']?[ \t]*(?:=|:)[ \t]*\\?["']?)[^\s"'\\,;&|{{}}()\[\]<>$`]{{4,}}"#
     );
     // No upper bounds: an automaton counts them state by state.
-    let table: [(&str, &'static str, fn(&str) -> bool); 9] = [
+    let table: [(&str, &'static str, Holds); 9] = [
         (
             // Whole; or cut off, as far as it looks like one.
             r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(?:(?:[^-]|-[A-Za-z])*-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|(?:\\[nr]|\s|[A-Za-z0-9+/=]{16,})*)",
@@ -180,7 +183,7 @@ fn is_card(text: &str) -> bool {
             _ => 2 * d,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 /// Takes out what `verdict.redact` says, resolved once.

@@ -67,7 +67,7 @@ fn findings_name_the_agent_that_they_are_about() {
     let scene = team();
     let wrong = finding(&scene, 5, "search", "low");
     let (all, _) = judged(&scene, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
-        0 => Ok(vec![said(1, &[wrong.clone()])]),
+        0 => Ok(vec![said(1, std::slice::from_ref(&wrong))]),
         _ => Ok(vec![said(3, &[])]),
     });
     let measured = of(&all, "gpa.tool_calling")[0].outcome.as_ref().unwrap();
