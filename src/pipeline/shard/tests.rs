@@ -1,5 +1,7 @@
 //! A shard, its exporters behind it: what becomes of spans when judging goes wrong.
 
+mod judges;
+
 use std::time::Duration;
 
 use bytes::Bytes;

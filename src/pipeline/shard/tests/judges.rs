@@ -1,0 +1,229 @@
+//! A shard whose traces wait for judges: what goes out, and when, whatever the judges do.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::judge::Whose;
+use crate::measure::rounds::Ask;
+use crate::measure::{self, Answer, Opinion, Usage};
+use crate::pipeline::asking::Panel;
+use crate::wire::value::SPAN_ATTRIBUTES;
+use crate::wire::write::Plain;
+
+/// How a judge behaves.
+#[derive(Debug)]
+struct Scripted {
+    does: Does,
+    asked: Mutex<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    /// Gives the worst score, after so many seconds.
+    Fails(u64),
+    /// Never answers.
+    Hangs,
+    /// Is down.
+    Errs,
+    /// Goes wrong itself.
+    Panics,
+}
+
+impl Panel for Scripted {
+    fn ask(self: Arc<Self>, _: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
+        Box::pin(async move {
+            let key = ask.question.key.clone();
+            let opinions = match self.does {
+                Does::Fails(secs) => {
+                    tokio::time::sleep(Duration::from_secs(secs)).await;
+                    let opinion = Opinion { value: worst(&ask), weighted: None, judge: Arc::from("m/1") };
+                    Ok(vec![opinion])
+                }
+                Does::Hangs => std::future::pending().await,
+                Does::Errs => Err(measure::Reason::JudgeError),
+                Does::Panics => panic!("a judge's bug"),
+            };
+            Answer { key, opinions, usage: Usage { tokens: 100, cost_usd: 0.5 } }
+        })
+    }
+}
+
+/// The answer that fits the form and finds the most wrong.
+fn worst(ask: &Ask) -> Value {
+    let fields = ask.question.form.schema["properties"].as_object().unwrap();
+    let of = |(key, schema): (&String, &Value)| {
+        let value = match (schema.get("enum").and_then(Value::as_array), schema["type"].as_str()) {
+            (Some(all), _) => all.iter().min_by_key(|v| v.as_u64()).cloned().unwrap(),
+            (None, Some("array")) => json!([]),
+            _ => json!("it does not do what it was told"),
+        };
+        (key.clone(), value)
+    };
+    Value::Object(fields.iter().map(of).collect())
+}
+
+/// One model call, a whole trace.
+fn call(trace: u8, id: u8) -> Bytes {
+    let mut span = Vec::new();
+    write::bytes(&mut span, 1, &[trace; 16]);
+    write::bytes(&mut span, 2, &[id; 8]);
+    write::fixed64(&mut span, 7, 1);
+    write::fixed64(&mut span, 8, 2);
+    let said = |role: &str, text: &str| {
+        json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
+    };
+    let (asked, answered) = (said("user", "Reply in one word: what is 2+2?"), said("assistant", "Four."));
+    for (key, value) in [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.input.messages", asked.as_str()),
+        ("gen_ai.output.messages", answered.as_str()),
+    ] {
+        write::attribute(&mut span, SPAN_ATTRIBUTES, key, Plain::Str(value));
+    }
+    let mut spans = Vec::new();
+    write::bytes(&mut spans, 2, &span);
+    let mut scope = Vec::new();
+    write::bytes(&mut scope, 2, &spans);
+    let mut request = Vec::new();
+    write::bytes(&mut request, 1, &scope);
+    request.into()
+}
+
+const JUDGED: &str = "verdict: { max_wait: 30s, close: { quiet: 5s }, metrics: { judges: [rules], instruction_following: { judges: [main] } } }
+judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
+
+/// Runs a shard with such a judge; `play` is given its inbox, the budget and what it writes.
+async fn with_judge<F: Future<Output = ()>>(
+    does: Does,
+    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+) -> (Vec<Value>, Arc<Scripted>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let text = format!(
+        "{JUDGED}\nexporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
+    );
+    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+    let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
+    let panel = Arc::new(Scripted { does, asked: Mutex::new(Vec::new()) });
+    let live = Live::new(&config.verdict, Some(Arc::clone(&panel) as Arc<dyn Panel>)).unwrap();
+    let shared = Arc::new(Shared {
+        live: InForce::new(live),
+        exporters: Arc::clone(&exporters),
+        meter: Meter::new(Telemetry::new()),
+        budget: Budget::new(config.memory.budget),
+        shadow: false,
+        journal: None,
+        hurried: AtomicBool::new(false),
+        hurry: Notify::new(),
+        leaving: AtomicBool::new(false),
+    });
+    let (inbox, work) = mpsc::channel(8);
+    let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
+    play(inbox, Arc::clone(&shared)).await;
+    shard.await.unwrap();
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    let text = std::fs::read_to_string(path).unwrap();
+    (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), panel)
+}
+
+async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &Bytes) {
+    let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
+    inbox.send(Work::Spans(groups, shared.budget.hold(0), None)).await.unwrap();
+}
+
+/// An attribute of the first span of a written request.
+fn attribute<'a>(request: &'a Value, key: &str) -> Option<&'a str> {
+    let spans = &request["resourceSpans"][0]["scopeSpans"][0]["spans"];
+    let all = spans[0]["attributes"].as_array()?;
+    let value = &all.iter().find(|a| a["key"] == key)?["value"];
+    value.as_object()?.values().next()?.as_str()
+}
+
+#[tokio::test]
+async fn what_a_judge_says_goes_out_with_the_span_and_what_it_took() {
+    let (out, panel) = with_judge(Does::Fails(0), |inbox, shared| async move {
+        send(&inbox, &shared, &call(1, 1)).await;
+    })
+    .await;
+    assert_eq!(out.len(), 1);
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.result"), Some("fail"), "{:#}", out[0]);
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.judge"), Some("m/1"));
+    assert_eq!(attribute(&out[0], "verdict.trace.judge_tokens"), Some("100"));
+    assert_eq!(attribute(&out[0], "verdict.trace.result"), Some("fail"));
+    assert!(panel.asked.lock().unwrap()[0].contains("what is 2+2?"));
+}
+
+#[tokio::test]
+async fn judges_that_err_or_panic_cost_no_span_and_no_verdict_of_the_rules() {
+    for does in [Does::Errs, Does::Panics] {
+        let (out, _) = with_judge(does, |inbox, shared| async move {
+            send(&inbox, &shared, &call(1, 1)).await;
+            send(&inbox, &shared, &call(2, 1)).await;
+        })
+        .await;
+        assert_eq!(out.len(), 2, "{does:?}");
+        for request in &out {
+            assert_eq!(attribute(request, "verdict.instruction_following.result"), Some("unmeasured"));
+            let why = attribute(request, "verdict.instruction_following.reason");
+            let expected = if does == Does::Errs { "judge_error" } else { "timeout" };
+            assert_eq!(why, Some(expected), "{does:?}");
+            assert_eq!(attribute(request, "verdict.error_detection.result"), Some("pass"), "{does:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trace_waits_for_a_judge_no_longer_than_it_was_told_to() {
+    let began = tokio::time::Instant::now();
+    let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
+        send(&inbox, &shared, &call(1, 1)).await;
+    })
+    .await;
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(30) && waited < Duration::from_secs(45), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_memory_or_time_nobody_waits() {
+    let began = tokio::time::Instant::now();
+    let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
+        send(&inbox, &shared, &call(1, 1)).await;
+        drop(inbox);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        shared.hurry.notify_waiters();
+    })
+    .await;
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_span_that_comes_while_its_trace_waits_follows_with_the_next_revision() {
+    let (out, _) = with_judge(Does::Fails(1), |inbox, shared| async move {
+        send(&inbox, &shared, &call(1, 1)).await;
+        let (done, flushed) = oneshot::channel();
+        let inbox_too = inbox.clone();
+        let flush = tokio::spawn(async move { inbox_too.send(Work::Flush(done)).await.unwrap() });
+        flush.await.unwrap();
+        send(&inbox, &shared, &call(1, 2)).await;
+        flushed.await.unwrap();
+    })
+    .await;
+    assert_eq!(out.len(), 2);
+    assert_eq!(attribute(&out[0], "verdict.trace.revision"), Some("1"));
+    assert_eq!(
+        attribute(&out[1], "verdict.instruction_following.judge"),
+        None,
+        "late spans are not asked about"
+    );
+    let spans = &out[1]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"];
+    let late = spans.as_array().unwrap().iter().find(|a| a["key"] == "verdict.late");
+    assert_eq!(late.map(|a| &a["value"]["boolValue"]), Some(&json!(true)));
+}
