@@ -127,7 +127,9 @@ fn append(path: &Path, requests: &[Bytes], durability: Durability) -> Duration {
     }
     let took = began.elapsed();
     stop.store(true, Ordering::Relaxed);
-    forcing.map(|thread| thread.join().unwrap());
+    if let Some(thread) = forcing {
+        thread.join().unwrap();
+    }
     took
 }
 

@@ -118,8 +118,8 @@ fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) 
             measured(at, NAME, Measured { value: Value::Label(label), passed: yes, findings })
         }
     };
-    let first = answers.iter().filter_map(|a| a.opinions.as_ref().ok()?.first());
-    if let Some(opinion) = first.last() {
+    let mut latest = answers.iter().rev().filter_map(|a| a.opinions.as_ref().ok()?.first());
+    if let Some(opinion) = latest.next() {
         out.judge = opinion.judge.to_string().into();
     }
     let answer = check::answer(case.agent).map(|(text, _)| text);

@@ -55,16 +55,20 @@ impl Panel for Scripted {
 
 /// The answer that fits the form and finds the most wrong.
 fn worst(ask: &Ask) -> Value {
-    let fields = ask.question.form.schema["properties"].as_object().unwrap();
-    let of = |(key, schema): (&String, &Value)| {
-        let value = match (schema.get("enum").and_then(Value::as_array), schema["type"].as_str()) {
-            (Some(all), _) => all.iter().min_by_key(|v| v.as_u64()).cloned().unwrap(),
-            (None, Some("array")) => json!([]),
-            _ => json!("it does not do what it was told"),
-        };
-        (key.clone(), value)
-    };
-    Value::Object(fields.iter().map(of).collect())
+    fill(&ask.question.form.schema)
+}
+
+fn fill(schema: &Value) -> Value {
+    match (schema.get("enum").and_then(Value::as_array), schema["type"].as_str()) {
+        (Some(all), _) => all.iter().min_by_key(|v| v.as_u64()).cloned().unwrap(),
+        (None, Some("array")) => json!([fill(&schema["items"])]),
+        (None, Some("object")) => {
+            let fields = schema["properties"].as_object().unwrap();
+            Value::Object(fields.iter().map(|(key, schema)| (key.clone(), fill(schema))).collect())
+        }
+        // Every text: what the span says, so that it can be a quotation.
+        _ => json!("Four."),
+    }
 }
 
 /// One model call, a whole trace.
