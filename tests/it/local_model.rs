@@ -112,7 +112,7 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     let configs = [
         ("strict", JudgeConfig { logprobs: true, ..plain.clone() }),
         ("sampled", JudgeConfig { samples: 2, ..plain.clone() }),
-        ("prose", JudgeConfig { format: Format::Text, ..plain.clone() }),
+        ("prose", JudgeConfig { format: Format::Text, max_tokens: 60, ..plain.clone() }),
         ("brief", JudgeConfig { max_tokens: 4, ..plain.clone() }),
         ("wide", JudgeConfig { max_prompt_tokens: 1_000_000, ..plain }),
     ];
