@@ -129,6 +129,8 @@ pub enum Dialect {
     Openai,
     /// Anthropic's Messages.
     Anthropic,
+    /// A cross-encoder's `/rerank`: no judge, but what orders proofs for checklists.
+    Rerank,
 }
 
 /// How a server is told the shape of an answer. `anthropic` is always given a tool.

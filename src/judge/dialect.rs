@@ -1,14 +1,14 @@
 //! A question as a body of a request, and an answer out of the body of a response.
 //!
 //! In: a [`Question`](crate::measure::Question)'s texts and form; bytes of a 200. Out: JSON of
-//! either dialect; a [`Reply`], or why these bytes are none.
+//! each dialect; a [`Reply`], or why these bytes are none.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::config::{Dialect, JudgeConfig};
 use super::transport::{Failure, Kind};
-use super::{anthropic, openai};
+use super::{anthropic, openai, rerank};
 use crate::measure::{Form, Prompt};
 
 /// What is sent.
@@ -101,6 +101,7 @@ impl Dialect {
         let mut body = match self {
             Dialect::Openai => openai::write(asked),
             Dialect::Anthropic => anthropic::write(asked),
+            Dialect::Rerank => rerank::write(asked),
         };
         overlay(&mut body, asked.config);
         Value::Object(body).to_string().into()
@@ -123,6 +124,7 @@ impl Dialect {
         let reply = match self {
             Dialect::Openai => openai::read(&body),
             Dialect::Anthropic => anthropic::read(&body),
+            Dialect::Rerank => rerank::read(&body),
         };
         reply.ok_or_else(|| Failure::new("not_an_answer", Kind::Away))
     }

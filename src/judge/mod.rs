@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `config`, `check` | `judges:` and `judging:`, and what may be wrong with them |
 //! | `seat` | one judge: reserve, wait, send, retry, read, ask again |
-//! | `dialect`, `openai`, `anthropic` | questions to JSON, and back |
+//! | `dialect`, `openai`, `anthropic`, `rerank` | questions to JSON, and back |
 //! | `transport` | one HTTP request; kinds of failure |
 //! | `gate`, `breaker` | how many at once and a minute; when to leave a judge alone |
 //! | `budget` | tokens and money, by trace, hour and day |
@@ -44,6 +44,7 @@ mod line;
 mod named;
 mod openai;
 mod recording;
+mod rerank;
 mod seat;
 #[cfg(test)]
 mod testing;

@@ -124,6 +124,7 @@ pub(super) fn url(config: &JudgeConfig) -> Result<Url, String> {
     let path = match config.dialect {
         Dialect::Openai => "/chat/completions",
         Dialect::Anthropic => "/messages",
+        Dialect::Rerank => "/rerank",
     };
     let path = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -179,7 +180,9 @@ impl Transport {
 fn key(config: &JudgeConfig) -> Option<(String, Secret)> {
     let key = config.api_key.as_ref()?.expose();
     Some(match config.dialect {
-        Dialect::Openai => ("authorization".to_owned(), Secret::new(format!("Bearer {key}"))),
+        Dialect::Openai | Dialect::Rerank => {
+            ("authorization".to_owned(), Secret::new(format!("Bearer {key}")))
+        }
         Dialect::Anthropic => ("x-api-key".to_owned(), Secret::new(key)),
     })
 }

@@ -19,8 +19,9 @@ const MIB: u64 = 1 << 20;
 /// `memory.budget`, and the exporter's queue beside it.
 const BUDGET: u64 = 24 * MIB;
 const QUEUE: u64 = 4 * MIB;
-/// What the process may take beyond these: requests being read and written, the allocator.
-const BESIDE: u64 = 48 * MIB;
+/// What the process may take beyond these: requests being read and written, what is being judged,
+/// and pages that the allocator gives back only after a while.
+const BESIDE: u64 = 96 * MIB;
 /// Bytes of a span.
 const SPAN: usize = 16 << 10;
 /// Spans of a request, each a trace.
