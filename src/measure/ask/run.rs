@@ -164,8 +164,24 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         if !of_plans && !self.withholds() {
             out.extend(evidence(self.view, self.room / 12));
             out.extend(self.failing());
+            out.extend(self.steps_done());
         }
         out
+    }
+
+    /// For adherence: which call carried out which planned step, as far as names and arguments tell.
+    fn steps_done(&self) -> Option<Block> {
+        if self.topic.about != About::Segments {
+            return None;
+        }
+        let i = match self.scope {
+            Scope::Own(i) | Scope::Beneath(i) => i,
+            Scope::Trace => 0,
+        };
+        let text = crate::measure::agent::plan_efficiency::evidence(self.view, i)?;
+        let text = asker(self.view.settings).clean(&text);
+        let text = super::content::excerpt(&text, self.room / 12).into_owned();
+        Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
     }
 
     fn withholds(&self) -> bool {

@@ -8,7 +8,7 @@
 //! | [`schema`], [`read`] | the one shape of a plan, and how any text becomes it |
 //! | [`shape`] | the dependency graph: what is wrong with it, hops and width |
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
-//! | [`reference`] | step matching, F1 and the seven tiers |
+//! | [`mod@reference`] | step matching, F1 and the seven tiers |
 //! | [`tools`] | what is known of the tools |
 //! | [`judged`] | metrics that a judge answers: questions, and what answers mean |
 //! | [`examine`] | all of that for one plan |

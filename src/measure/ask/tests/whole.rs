@@ -122,6 +122,8 @@ fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
         .build();
     let whole = questions(&scene, &settings(&["gpa.plan_adherence"]));
     assert_eq!(whole.len(), 1);
+    let page = &whole[0].question.prompt.user;
+    assert!(page.contains("the last plan's steps and the calls that seem to be theirs]"), "{page}");
     let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
     let parts = questions(&scene, &small);
     assert!(parts.len() >= 2);
