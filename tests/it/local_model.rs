@@ -153,3 +153,43 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
 }
+
+/// The whole way of a question: made from a real run, asked, answered by a model, read, written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
+    let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("judged.yaml");
+    let text = format!(
+        "judges: {{ main: {{ endpoint: '{}', model: smollm2, max_tokens: 300, timeout: 300s }} }}\n\
+         verdict: {{ metrics: {{ checklist: {{ judges: [main], keep: 2, chunk_tokens: 100, fixed: [{{ items: [\n\
+         {{ question: 'Is a height named?' }},\n\
+         {{ question: 'Is 836 named?', check: {{ contains: {{ text: '836' }} }} }} ] }}] }} }} }}\n",
+        model.url
+    );
+    std::fs::write(&config, text).unwrap();
+    let run = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks/strands-c");
+    let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+        .args(["eval", "--output", "json", "--config"])
+        .args([&config, &run])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let trace: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured =
+        trace["spans"].as_array().unwrap().iter().flat_map(|s| s["measurements"].as_array().unwrap());
+    let all: Vec<_> = measured.filter(|m| m["metric"] == "checklist.verdict").collect();
+    assert_eq!(all.len(), 1, "one checklist, on the root");
+    assert_eq!(all[0]["result"], "fail", "836 is not named, whatever the model says: {:#}", all[0]);
+    let items = all[0]["details"]["checklist.items"].as_str().unwrap();
+    let items: serde_json::Value = serde_json::from_str(items).unwrap();
+    let eval = items["eval"].as_array().unwrap();
+    assert_eq!(eval.len(), 2);
+    let said = eval[0]["c3_response"]["answer"].as_str().unwrap();
+    assert!(["yes", "no", "unmeasured"].contains(&said), "{said}");
+    // So small a model may go on until it is cut, twice: then the question says that it has no answer.
+    let heard = all[0]["judge"].as_str().unwrap().starts_with("smollm2/");
+    assert!(heard || said == "unmeasured", "{:#}", all[0]);
+    assert_eq!(eval[1]["c3_response"]["answer"], "no");
+    assert_eq!(eval[1]["c3_response"]["decision_path"][2], "rules");
+}
