@@ -139,24 +139,7 @@ fn objects(text: &str) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::ScoreField;
-    use serde_json::json;
-
-    fn form() -> Form {
-        Form {
-            name: "verdict",
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "rationale": { "type": "string" },
-                    "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] },
-                },
-                "required": ["rationale", "score"],
-                "additionalProperties": false,
-            }),
-            score: Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }),
-        }
-    }
+    use crate::judge::testing::form;
 
     fn read(text: &str) -> Result<u64, Fault> {
         let form = form();

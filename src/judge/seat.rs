@@ -23,6 +23,7 @@ use super::gate::{Gate, LONGEST_PAUSE};
 use super::kept::Said;
 use super::transport::{Failure, Kind, Transport};
 use super::weigh;
+use crate::config::matches;
 use crate::export::StartError;
 use crate::export::http::is_loopback;
 use crate::measure::{Form, Prompt, Question, Reason, Usage};
@@ -343,13 +344,6 @@ fn read(reply: &Reply, mould: &Mould<'_>) -> Result<serde_json::Value, (&'static
 
 fn add(usage: &mut Usage, spent: Amount) {
     *usage += Usage { tokens: spent.tokens, cost_usd: spent.usd() };
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
-    }
 }
 
 /// Counts one in a gauge for as long as it lives.

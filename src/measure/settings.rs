@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ask::Asker;
 use super::plan;
+use crate::config::{admits, matches};
 use crate::recognise::Scene;
 use crate::trace::{Idx, Kind};
 
@@ -465,15 +466,10 @@ fn check_threshold(key: &str, threshold: f64, out: &mut Vec<(String, String)>) {
 impl Override {
     fn holds(&self, scene: &Scene, at: Idx) -> bool {
         let Some(reading) = scene.readings.get(at) else { return false };
-        let named = |wanted: &Option<String>, seen: Option<&str>| match (wanted, seen) {
-            (None, _) => true,
-            (Some(pattern), Some(name)) => matches(pattern, name),
-            (Some(_), None) => false,
-        };
         self.kind.is_none_or(|kind| kind == reading.kind)
-            && named(&self.service, reading.service.as_deref())
-            && named(&self.model, reading.model.as_deref())
-            && named(&self.agent, agent_name(scene, at))
+            && admits(self.service.as_deref(), reading.service.as_deref())
+            && admits(self.model.as_deref(), reading.model.as_deref())
+            && admits(self.agent.as_deref(), agent_name(scene, at))
     }
 }
 
@@ -484,13 +480,6 @@ pub(super) fn agent_name(scene: &Scene, at: Idx) -> Option<&str> {
         let agent = scene.owner.get(at).copied().flatten()?;
         scene.agents.get(agent)?.name.as_deref()
     })
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
-    }
 }
 
 /// The exact name first, else the longest pattern that matches.

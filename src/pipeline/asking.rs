@@ -12,6 +12,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::engine::{Engine, Weighed};
+use super::select;
+use crate::assemble::Closing;
 use crate::judge::{Judges, Whose};
 use crate::measure::rounds::{Ask, Rounds};
 use crate::measure::{Answer, Measurement, Reason, Usage};
@@ -30,6 +32,12 @@ impl Panel for Judges {
     fn ask(self: Arc<Self>, whose: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         Box::pin(async move { Judges::ask(&self, &whose, &ask).await })
     }
+}
+
+/// Whose trace it is that closes.
+pub(super) fn whose(closing: &Closing) -> Whose {
+    let service = closing.spans.first().and_then(|span| select::service(&span.envelope));
+    Whose { trace: closing.trace, service: service.map(Arc::from) }
 }
 
 /// What judges measured in a trace.

@@ -9,18 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::asking::{Panel, Said, ask_all, guarded};
+use super::asking::{Panel, Said, ask_all, guarded, whose};
 use super::durable;
 use super::engine::{Judged, Weighed};
 use super::live::Live;
 use super::memory::SPAN_OVERHEAD;
-use super::select;
 use super::shard::Shared;
 use crate::annotate::Annotated;
 use crate::assemble::{Closing, Remembered};
 use crate::export::Parcel;
 use crate::journal::{Journal, Sealed, Seq};
-use crate::judge::Whose;
 use crate::measure::Usage;
 use crate::receive::Signal;
 use crate::trace::Tree;
@@ -177,8 +175,7 @@ impl Waiting {
         let weighed = if large { tokio::task::spawn_blocking(weigh).await.ok().flatten() } else { weigh() };
         let case = match weighed {
             Some(weighed) => {
-                let service = closing.spans.first().and_then(|span| select::service(&span.envelope));
-                let whose = Whose { trace: closing.trace, service: service.map(Arc::from) };
+                let whose = whose(&closing);
                 let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);
                 let mut said = ask_all(&live.engine, &weighed, ask, shared.time_is_up(live.max_wait)).await;
                 said.usage += spent;

@@ -10,11 +10,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::asking::{Panel, ask_early, guarded};
+use super::asking::{Panel, ask_early, guarded, whose};
 use super::live::Live;
-use super::select;
 use crate::assemble::{Assembler, Closing};
-use crate::judge::Whose;
 use crate::measure::Usage;
 use crate::trace::TraceId;
 
@@ -66,14 +64,12 @@ impl Early {
 }
 
 async fn ask(glimpse: Closing, live: Arc<Live>, panel: Arc<dyn Panel>) -> (TraceId, Usage) {
-    let trace = glimpse.trace;
-    let service = glimpse.spans.first().and_then(|span| select::service(&span.envelope)).map(Arc::from);
+    let (trace, whose) = (glimpse.trace, whose(&glimpse));
     let reader = Arc::clone(&live);
     let weigh = move || guarded(|| reader.engine.weigh(glimpse, &mut |_, _| ()));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };
-    let whose = Whose { trace, service };
     let usage = ask_early(&live.engine, &weighed, |ask| Arc::clone(&panel).ask(whose.clone(), ask)).await;
     (trace, usage)
 }

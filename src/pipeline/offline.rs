@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use tokio::runtime::Runtime;
 
-use super::asking::{Panel, ask_all};
+use super::asking::{Panel, ask_all, whose};
 use super::engine::{Engine, Judged};
 use super::select;
 use crate::annotate::Annotated;
 use crate::assemble::{Assembler, Close, Closing, Reason};
 use crate::config::Config;
-use crate::judge::{JudgeError, Judges, Whose};
+use crate::judge::{JudgeError, Judges};
 use crate::receive::{Offer, Refused, Signal};
 use crate::telemetry;
 use crate::trace::{Attached, Span};
@@ -146,8 +146,7 @@ impl Evaluation {
     /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
     /// whatever time their own limits give them.
     fn hear(&self, closing: Closing, asking: &Asking, run: u32) -> Judged {
-        let service = closing.spans.first().and_then(|span| select::service(&span.envelope)).map(Arc::from);
-        let whose = Whose { trace: closing.trace, service };
+        let whose = whose(&closing);
         let weighed = self.engine.weigh(closing, &mut |_, _| ());
         let panel: Arc<dyn Panel> = Arc::new(asking.judges.of_run(run));
         let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);

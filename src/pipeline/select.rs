@@ -1,6 +1,6 @@
 //! Which spans are judged: `verdict.select`.
 
-use crate::config::Select;
+use crate::config::{Select, matches};
 use crate::trace::{Envelope, Span};
 use crate::wire::stated::{inner, resource_attributes, stated};
 use crate::wire::{Fields, Payload};
@@ -20,14 +20,6 @@ pub fn selects(select: &Select, span: &Span) -> bool {
     any(&select.service, service(&span.envelope))
         && any(&select.scope, scope(&span.envelope))
         && select.attribute.iter().all(|(key, wanted)| stated(span, key).any(|value| matches(wanted, &value)))
-}
-
-/// `*` at the end of an entry stands for any rest.
-fn matches(entry: &str, value: &str) -> bool {
-    match entry.strip_suffix('*') {
-        Some(start) => value.starts_with(start),
-        None => entry == value,
-    }
 }
 
 /// The scope's name.

@@ -1,10 +1,11 @@
 //! `plan` by what it prints and how it exits, on the plans of paper 004.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+
+use crate::model;
 
 const LISTING_1: &str = r#"# Query: Compare QA scores for professionalism and resolution procedures in unresolved calls.
 # Plan:
@@ -137,44 +138,12 @@ fn said(form: &str, prompt: &str) -> Value {
     }
 }
 
-/// A model on loopback that answers chat completions one at a time; ends with the test process.
-fn model() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let (mut length, mut line) = (0, String::new());
-            while stream.read_line(&mut line).unwrap() > 2 {
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("content-length")
-                {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).unwrap();
-            let asked: Value = serde_json::from_slice(&body).unwrap();
-            let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
-            let prompt = asked["messages"][1]["content"].as_str().unwrap();
-            let content = said(form, prompt).to_string();
-            let answer = json!({ "choices": [{ "message": { "role": "assistant", "content": content }, "finish_reason": "stop" }], "usage": { "prompt_tokens": 1, "completion_tokens": 1 } }).to_string();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                answer.len()
-            );
-            stream.get_mut().write_all(format!("{head}{answer}").as_bytes()).unwrap();
-        }
-    });
-    format!("http://{address}/v1")
-}
-
 /// Configurations that ask the model and record, and that replay what was recorded.
 fn asking_and_replaying(folder: &tempfile::TempDir) -> (String, String) {
     let record = folder.path().join("answers.jsonl");
     let record = record.to_str().unwrap();
-    let asking = json!({ "judges": { "main": { "endpoint": model(), "model": "m", "record": record } } });
+    let asking =
+        json!({ "judges": { "main": { "endpoint": model::serve(said), "model": "m", "record": record } } });
     let replaying = json!({ "judges": { "main": { "replay": record } } });
     (file(folder, "asking.yaml", &asking.to_string()), file(folder, "replaying.yaml", &replaying.to_string()))
 }

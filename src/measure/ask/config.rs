@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::topic::{TOPICS, topic};
+use crate::config::matches;
 use crate::trace::Kind;
 
 /// `verdict.ask`: which questions go to judges, and how long they may be. The built-in rules are
@@ -197,12 +198,4 @@ fn unknown(metric: &str) -> String {
 
 fn too_long(bytes: usize) -> String {
     format!("{bytes} bytes are too many for what stands in every prompt; at most {MOST_TEXT}")
-}
-
-/// `*` at the end stands for any rest.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
-    }
 }

@@ -5,10 +5,11 @@
 //! traces, mixed anew, so that it is independent of samplers upstream that go by the id too.
 
 use super::Asker;
-use super::config::{When, matches};
+use super::config::When;
 use super::digest::{digest, share};
 use super::topic::topic;
 use super::{stands, step};
+use crate::config::matches;
 use crate::measure::rounds::Sight;
 use crate::measure::{Measurement, Memo, Reason, View};
 use crate::trace::Idx;

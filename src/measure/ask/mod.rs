@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use super::anchors::unmeasured;
 use super::{Answer, Metric, Need, Reason, Settings, Step, View};
+use crate::config::{admits, matches};
 use crate::recognise::Scene;
 use crate::redact::{Redact, Redactor};
 use crate::trace::Idx;
@@ -52,7 +53,6 @@ pub mod topic;
 pub mod topology;
 pub mod verdict;
 
-use config::matches;
 pub use config::{Ask, Instruction, When};
 use topic::{About, TOPICS, Topic};
 
@@ -115,16 +115,11 @@ impl Asker {
         let reading = scene.readings.get(at);
         let service = reading.and_then(|reading| reading.service.as_deref());
         let agent = super::settings::agent_name(scene, at);
-        let fits = |wanted: &Option<String>, seen: Option<&str>| match (wanted, seen) {
-            (None, _) => true,
-            (Some(pattern), Some(name)) => matches(pattern, name),
-            (Some(_), None) => false,
-        };
         let instructions: Vec<&Instruction> = self
             .instructions
             .iter()
             .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, topic.name)))
-            .filter(|i| fits(&i.service, service) && fits(&i.agent, agent))
+            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
             .collect();
         system::system(topic, self.rubrics.get(topic.name).map(String::as_str), &instructions).into()
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::log::{Chunk, Source};
+use crate::config::matches;
 use crate::measure::anchors::{QUOTE_BYTES, around, clip};
 use crate::measure::schema;
 use crate::recognise::{Agent, Call, Content, Scene};
@@ -203,7 +204,7 @@ impl Called {
         let named: Vec<&Call> = scene
             .calls
             .iter()
-            .filter(|call| beneath.contains(&call.at) && self.is_named(&call.name))
+            .filter(|call| beneath.contains(&call.at) && matches(&self.tool, &call.name))
             .collect();
         let given = |call: &&&Call| {
             let arguments = call.parsed.as_deref();
@@ -243,13 +244,6 @@ impl Called {
                 at: agent.at,
                 by_answer: false,
             },
-        }
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        match self.tool.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == self.tool,
         }
     }
 }

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use super::agent::cast;
 use super::anchors::{Defect, measured, unmeasured};
 use super::{Answer, Detail, Finding, Measured, Measurement, Metric, Need, Plain, Reason, Step, Value, View};
+use crate::config::admits;
 use crate::recognise::{Agent, Scene};
 use crate::trace::Idx;
 
@@ -147,20 +148,12 @@ fn written_at(scene: &Scene, agent: &Agent, of: Of) -> Idx {
 /// Whether something configured is for this agent's task.
 fn fits(of: &Match, scene: &Scene, agent: &Agent) -> bool {
     let reading = scene.readings.get(agent.at);
-    let named = |wanted: &Option<String>, seen: Option<&str>| match (wanted, seen) {
-        (None, _) => true,
-        (Some(pattern), Some(name)) => match pattern.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => pattern == name,
-        },
-        (Some(_), None) => false,
-    };
     let task = match (&of.task, agent.task.as_deref()) {
         (None, _) => true,
         // A pattern that does not compile is refused with the configuration.
         (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
         (Some(_), None) => false,
     };
-    task && named(&of.service, reading.and_then(|r| r.service.as_deref()))
-        && named(&of.agent, agent.name.as_deref())
+    task && admits(of.service.as_deref(), reading.and_then(|r| r.service.as_deref()))
+        && admits(of.agent.as_deref(), agent.name.as_deref())
 }

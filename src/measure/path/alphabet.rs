@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::argument::{Captured, Pattern};
 use super::automaton::Symbol;
+use crate::config::matches;
 
 /// Where the value stands to which a pattern applies.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,7 +155,7 @@ impl Alphabet {
 
     /// What a call of `function` is. `arguments` is `None` where they were not recorded.
     pub fn see(&self, function: &str, arguments: Option<&Value>, captured: &Captured) -> Seen {
-        if self.ignored.iter().any(|pattern| glob(pattern, function)) {
+        if self.ignored.iter().any(|pattern| matches(pattern, function)) {
             return Seen::Ignored;
         }
         let Some(symbols) = self.by_function.get(function) else {
@@ -189,14 +190,6 @@ impl Alphabet {
         self.definitions.iter().enumerate().flat_map(move |(i, a)| {
             self.definitions.iter().skip(i + 1).filter(move |b| !a.excludes(b)).map(move |b| (a, b))
         })
-    }
-}
-
-/// `*` at the end of a pattern stands for any rest.
-pub(super) fn glob(pattern: &str, text: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => text.starts_with(start),
-        None => pattern == text,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which agents of a scene a task judges, and what their prompt says that arguments refer to.
 
-use super::alphabet::glob;
 use super::argument::Captured;
 use super::task::{Matching, Prompt, Scope, Task};
+use crate::config::{admits, matches};
 use crate::measure::agent::cast;
 use crate::recognise::Scene;
 use crate::wire::stated::stated;
@@ -26,13 +26,14 @@ pub fn calls_of(task: &Task, scene: &Scene, i: usize) -> Option<(Vec<usize>, Cap
 fn captured(matching: &Matching, scene: &Scene, i: usize) -> Option<Captured> {
     let agent = scene.agents.get(i)?;
     let reading = scene.readings.get(agent.at)?;
-    let named = |wanted: &Option<String>, seen: Option<&str>| {
-        wanted.as_ref().is_none_or(|pattern| seen.is_some_and(|seen| glob(pattern, seen)))
-    };
+    let named = |wanted: &Option<String>, seen: Option<&str>| admits(wanted.as_deref(), seen);
     let span = scene.tree.spans.get(agent.at)?;
     let matches = named(&matching.service, reading.service.as_deref())
         && named(&matching.agent, agent.name.as_deref().or(reading.agent.as_deref()))
-        && matching.attribute.iter().all(|(key, wanted)| stated(span, key).any(|value| glob(wanted, &value)));
+        && matching
+            .attribute
+            .iter()
+            .all(|(key, wanted)| stated(span, key).any(|value| matches(wanted, &value)));
     if !matches {
         return None;
     }
