@@ -38,9 +38,15 @@ pub(super) struct Writer<'a> {
     note: &'a Note,
     emission: &'a Emission,
     encoded: Encoded,
-    /// Spans whose measurements were written of late, and where.
-    recent: [Option<(&'a [&'a Measurement], Range<usize>)>; RECENT],
+    recent: [Option<Recent<'a>>; RECENT],
     next: usize,
+}
+
+/// A span of which was written of late, and where that stands.
+struct Recent<'a> {
+    verdict: Option<Verdict>,
+    own: &'a [&'a Measurement],
+    said: Range<usize>,
 }
 
 /// Spans of a trace that are measured alike are of a few sorts, and take turns.
@@ -67,14 +73,8 @@ impl<'a> Writer<'a> {
     /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
     /// for every span, and only grows.
     pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [&'a Measurement]) {
-        if let Some(verdict) = self.verdicts.of.get(i).copied().flatten() {
-            self.say(out, "", "result", Fixed::Word(word(!verdict.failed())));
-            if let Verdict::Fail(cause) = verdict {
-                self.say(out, "", "cause", Fixed::Word(cause.as_str()));
-            }
-        }
-        self.failures(out, own);
-        self.metrics(out, own);
+        let verdict = self.verdicts.of.get(i).copied().flatten();
+        self.said(out, verdict, own);
         if self.note.reason == Reason::Late {
             self.put(out, &["late"], Plain::Bool(true));
         }
@@ -83,6 +83,29 @@ impl<'a> Writer<'a> {
         if self.scene.tree.parent(i).is_none() && (!late || self.scene.tree.spans[i].parent.is_zero()) {
             self.trace(out);
         }
+    }
+
+    /// A span's verdict and measurements: copied where a recent span's came to the same.
+    fn said(&mut self, out: &mut Vec<u8>, verdict: Option<Verdict>, own: &'a [&'a Measurement]) {
+        let alike = |before: &&Recent<'_>| {
+            before.verdict == verdict
+                && before.own.len() == own.len()
+                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a, b))
+        };
+        if let Some(before) = self.recent.iter().flatten().find(alike) {
+            return out.extend_from_within(before.said.clone());
+        }
+        let start = out.len();
+        if let Some(verdict) = verdict {
+            self.say(out, "", "result", Fixed::Word(word(!verdict.failed())));
+            if let Verdict::Fail(cause) = verdict {
+                self.say(out, "", "cause", Fixed::Word(cause.as_str()));
+            }
+        }
+        self.failures(out, own);
+        own.iter().for_each(|m| self.metric(out, m));
+        self.recent[self.next] = Some(Recent { verdict, own, said: start..out.len() });
+        self.next = (self.next + 1) % RECENT;
     }
 
     fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
@@ -116,20 +139,6 @@ impl<'a> Writer<'a> {
         }
         let worst = findings().map(|f| f.severity).max().unwrap_or(Severity::Medium);
         self.put(out, &["severity"], Plain::Str(worst.as_str()));
-    }
-
-    /// All measurements of a span: copied where a recent span's came to the same.
-    fn metrics(&mut self, out: &mut Vec<u8>, own: &'a [&'a Measurement]) {
-        let alike = |before: &[&Measurement]| {
-            before.len() == own.len() && before.iter().zip(own).all(|(a, b)| says_the_same(a, b))
-        };
-        if let Some((_, said)) = self.recent.iter().flatten().find(|(before, _)| alike(before)) {
-            return out.extend_from_within(said.clone());
-        }
-        let start = out.len();
-        own.iter().for_each(|m| self.metric(out, m));
-        self.recent[self.next] = Some((own, start..out.len()));
-        self.next = (self.next + 1) % RECENT;
     }
 
     fn metric(&mut self, out: &mut Vec<u8>, m: &Measurement) {
@@ -278,7 +287,8 @@ fn sentence(text: &mut String, finding: &Finding) {
     if !finding.rationale.ends_with(['.', '!', '?']) {
         text.push('.');
     }
-    if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
+    let quoted = || memchr::memmem::find(finding.rationale.as_bytes(), finding.quote.as_bytes()).is_some();
+    if !finding.quote.is_empty() && !quoted() {
         text.push_str(" Seen: \"");
         text.push_str(&finding.quote);
         text.push_str("\".");

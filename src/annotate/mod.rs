@@ -6,7 +6,6 @@
 //! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
 //! could spoof a verdict.
 
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use crate::export::Piece;
 use crate::measure::{Measurement, Usage};
 use crate::propagate::Verdicts;
 use crate::recognise::Scene;
-use crate::trace::{Envelope, Idx, Tree};
+use crate::trace::{Envelope, Idx, Span, Tree};
 use crate::wire::write::{self, Item};
 
 mod attributes;
@@ -131,15 +130,28 @@ pub fn marks(
 /// Requests of a trace's spans with what was written for each, and how many spans came with
 /// verdicts of their own. `marks` are of a tree of the same spans.
 pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) -> (Vec<Piece>, usize) {
-    let ends = marks.lengths.iter().scan(0usize, |end, len| {
-        let start = *end;
-        *end = end.saturating_add(*len);
-        Some(start..*end)
-    });
-    let ranges: Vec<Range<usize>> = ends.collect();
-    let mut existing = 0;
-    let spans = write_spans(tree, &marks.appended, &ranges, emission, max_size, &mut existing);
-    (spans, existing)
+    // Also where we write no attributes: what is left in place would be taken for ours.
+    let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
+    let strip =
+        |span: &Span| span.has_verdict.then(|| write::strip_attributes(&span.bytes, &emission.prefix));
+    let stripped: Vec<Option<Bytes>> = match replace {
+        true => tree.spans.iter().map(|span| strip(span).flatten()).collect(),
+        false => Vec::new(),
+    };
+    let mut rest = &marks.appended[..];
+    let items: Vec<Item<'_>> = tree
+        .spans
+        .iter()
+        .zip(&marks.lengths)
+        .enumerate()
+        .map(|(i, (span, &len))| {
+            let appended;
+            (appended, rest) = rest.split_at(len.min(rest.len()));
+            let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
+            Item { envelope: &span.envelope, bytes, appended }
+        })
+        .collect();
+    (write::requests(&items, max_size), stripped.iter().flatten().count())
 }
 
 /// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.
@@ -203,40 +215,6 @@ static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     write::bytes(&mut field, 1, &scope);
     Bytes::from(field)
 });
-
-fn write_spans(
-    tree: &Tree,
-    appended: &[u8],
-    ranges: &[Range<usize>],
-    emission: &Emission,
-    max_size: usize,
-    existing: &mut usize,
-) -> Vec<Piece> {
-    let stripped: Vec<Option<Bytes>> = tree
-        .spans
-        .iter()
-        .map(|span| {
-            // Also where we write no attributes: what is left in place would be taken for ours.
-            let replace = emission.existing == Existing::Replace;
-            (span.has_verdict && replace)
-                .then(|| write::strip_attributes(&span.bytes, &emission.prefix))
-                .flatten()
-        })
-        .collect();
-    *existing = stripped.iter().flatten().count();
-    let items: Vec<Item<'_>> = tree
-        .spans
-        .iter()
-        .zip(&stripped)
-        .zip(ranges)
-        .map(|((span, stripped), range)| Item {
-            envelope: &span.envelope,
-            bytes: stripped.as_ref().unwrap_or(&span.bytes),
-            appended: appended.get(range.clone()).unwrap_or_default(),
-        })
-        .collect();
-    write::requests(&items, max_size)
-}
 
 /// The measurements by span, those of one span in their order.
 fn by_span(measurements: &[Measurement]) -> Vec<&Measurement> {

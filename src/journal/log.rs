@@ -199,11 +199,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// Holds a record that was written.
-    pub fn keep(&mut self, seq: Seq, (segment, at): (u64, u64), len: u64, claims: Vec<Claim>) {
+    pub fn keep(&mut self, seq: Seq, (segment, at): (u64, u64), len: u64, claims: Claims) {
         if let Some(to) = self.segments.get_mut(&segment) {
             to.live += len;
         }
-        let claims = Claims::new(claims);
         let acked = self.kept.get(&seq).map(|k| k.acked.clone()).unwrap_or_default();
         if let Some(before) = self.kept.insert(seq, Kept { segment, at, len, claims, acked })
             && let Some(from) = self.segments.get_mut(&before.segment)
@@ -229,10 +228,11 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// A claim holds no more.
-    pub fn done(&mut self, seq: Seq, claim: Claim) {
+    /// Claims on one record hold no more.
+    pub fn done(&mut self, claims: &[(Seq, Claim)]) {
+        let Some(&(seq, _)) = claims.first() else { return };
         let Some(kept) = self.kept.get_mut(&seq) else { return };
-        kept.claims.remove(&claim);
+        claims.iter().for_each(|(_, claim)| kept.claims.remove(claim));
         if kept.claims.is_empty() {
             self.forget(seq);
         }
@@ -329,7 +329,7 @@ impl<D: Disk> Log<D> {
         }
         let places = self.append(batch.iter().map(|(frame, _)| frame).chain(&acks))?;
         for ((frame, claims), place) in batch.into_iter().zip(places) {
-            self.keep(frame.seq, place, frame.size() as u64, claims);
+            self.keep(frame.seq, place, frame.size() as u64, Claims::new(claims));
         }
         Ok(())
     }

@@ -87,6 +87,7 @@ pub use record::{Claim, Record, Sealed, Seq};
 pub use recover::Recovered;
 pub use ticket::{Stake, Ticket};
 
+use claims::Claims;
 use disk::{Disk, Folder};
 use log::{Limits, Log};
 use record::Frame;
@@ -223,6 +224,7 @@ impl Journal {
         let seq = self.name();
         let frame = Frame::request(seq, signal, &claims, body);
         let (answer, kept) = oneshot::channel();
+        let claims = Claims::new(claims);
         self.commands.send(Command::Admit { frame, claims, room, answer }).ok()?;
         kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), seq, taken: false })
     }

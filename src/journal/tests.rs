@@ -103,7 +103,7 @@ impl Driven {
         let log = self.log.as_mut().unwrap();
         let place = log.append(std::iter::once(frame)).unwrap()[0];
         if let Some(claims) = claims {
-            log.keep(frame.seq, place, frame.size() as u64, claims.clone());
+            log.keep(frame.seq, place, frame.size() as u64, Claims::new(claims.clone()));
             self.model.insert(frame.seq, (claims, Vec::new()));
         }
     }
@@ -184,7 +184,7 @@ impl Driven {
                 let ends = ends.swap_remove(pick.index(ends.len()));
                 self.write(&Frame::done(&ends), None);
                 for (seq, claim) in ends {
-                    self.log.as_mut().unwrap().done(seq, claim);
+                    self.log.as_mut().unwrap().done(&[(seq, claim)]);
                     self.verdicts.remove(&seq);
                     let claims = &mut self.model.get_mut(&seq).unwrap().0;
                     claims.retain(|c| *c != claim);
@@ -358,7 +358,7 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
     for t in 1..4 {
         let ends = [(1, Claim::Trace(trace(t)))];
         driven.write(&Frame::done(&ends), None);
-        driven.log.as_mut().unwrap().done(1, ends[0].1);
+        driven.log.as_mut().unwrap().done(&[(1, ends[0].1)]);
     }
     for _ in 0..200 {
         let seq = driven.name();
@@ -367,7 +367,7 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
         driven.write(&frame, Some(claims.to_vec()));
         driven.write(&Frame::done(&[(seq, claims[0])]), None);
         let log = driven.log.as_mut().unwrap();
-        log.done(seq, claims[0]);
+        log.done(&[(seq, claims[0])]);
         log.reclaim().unwrap();
     }
     let log = driven.log.as_mut().unwrap();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::claims::Claims;
 use super::config::Durability;
 use super::disk::Disk;
 use super::force::{self, Forced, Waiting, Written};
@@ -22,10 +23,11 @@ use crate::assemble::Remembered;
 use crate::telemetry::Journaling;
 use crate::trace::TraceId;
 
-/// One write takes so many commands, or bytes, at the most: enough to hide what a write costs by
-/// itself, and short enough that nobody waits long behind others.
+/// One write takes so many commands, or about so many bytes, at the most: enough to hide what a
+/// write costs by itself, and short enough that those whom it answers bring more while the next one
+/// runs. Were all that wait written at once, writer and senders would take turns at idling.
 const COMMANDS: usize = 1024;
-const BYTES: usize = 4 << 20;
+const BYTES: usize = 256 << 10;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How often space is given back when nothing is written.
@@ -34,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// What the writer is told.
 pub(super) enum Command {
     /// A request, to be kept before it is acknowledged. Without an answer it was given up.
-    Admit { frame: Frame, claims: Vec<Claim>, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
+    Admit { frame: Frame, claims: Claims, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
     /// A verdict, to be kept before it is exported; and what to remember of its trace.
     Seal { frame: Frame, closed: (TraceId, Remembered), answer: oneshot::Sender<bool> },
     /// An exporter has what a record gave it.
@@ -108,7 +110,7 @@ impl Forcing {
 #[derive(Default)]
 struct Todo {
     frames: Vec<Frame>,
-    claims: Vec<Vec<Claim>>,
+    claims: Vec<Claims>,
     waiting: Vec<Waiting>,
     closed: Vec<(TraceId, Remembered)>,
     acked: Vec<(Seq, String)>,
@@ -188,7 +190,7 @@ impl<D: Disk> Writer<D> {
                     bytes += frame.size() as u64;
                     todo.waiting.push(Waiting { seq: frame.seq, answer, _room: None });
                     todo.frames.push(frame);
-                    todo.claims.push(vec![Claim::Verdict]);
+                    todo.claims.push(Claims::new(vec![Claim::Verdict]));
                     todo.closed.push(closed);
                 }
                 Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
@@ -216,8 +218,8 @@ impl<D: Disk> Writer<D> {
             tail.push(Frame::done(&self.unwritten));
         }
         // Space is given back by what is known, whether or not that could be written.
-        for &(seq, claim) in &self.unwritten {
-            self.log.done(seq, claim);
+        for done in self.unwritten.chunk_by(|(a, _), (b, _)| a == b) {
+            self.log.done(done);
         }
         if frames.is_empty() && tail.is_empty() {
             return;

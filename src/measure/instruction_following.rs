@@ -40,7 +40,7 @@ impl Metric for InstructionFollowing {
     }
 }
 
-struct OfSystem(Vec<Instruction>);
+struct OfSystem(Rc<[Instruction]>);
 struct OfUser(Vec<Instruction>);
 
 fn measure(view: &View<'_>) -> Option<Measurement> {
@@ -52,7 +52,7 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     let mut findings = Findings::new();
     let mut held = false;
     let (systems, user) = parsed(view, reading);
-    let all = systems.iter().flat_map(|s| &s.0).chain(user.iter().flat_map(|u| &u.0));
+    let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
     for instruction in all {
         match hold(view, reading, &output, instruction) {
             None => {}

@@ -12,7 +12,7 @@
 //! An agent ends well when its span shows no error and the span that gave its answer does not
 //! fail. That is structural, so it works where no content was recorded.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::measure::Severity;
 use crate::recognise::{ErrorSource, Scene};

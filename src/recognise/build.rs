@@ -1,6 +1,5 @@
 //! From a tree of encoded spans and the log records that belong to them to a [`Scene`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::interpret::Interpreter;
@@ -11,12 +10,12 @@ use super::scene::Scene;
 use super::table::Table;
 use super::texts::Texts;
 use super::{Attached, agents, calls, errors, wrappers};
-use crate::trace::{Envelope, Kind, SpanId, Tree};
+use crate::trace::{ById, Envelope, Kind, SpanId, Tree};
 use crate::wire::value::RESOURCE_ATTRIBUTES;
 use crate::wire::{Attributes, Fields, Payload};
 
 pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> Scene {
-    let mut by_span: HashMap<SpanId, Vec<&Attached>> = HashMap::new();
+    let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
     for log in logs {
         by_span.entry(log.span).or_default().push(log);
     }

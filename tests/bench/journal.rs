@@ -33,6 +33,10 @@ use relay::Client;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
+/// The binary's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Senders at once.
 const SENDERS: usize = 64;
 /// Rounds of everything.

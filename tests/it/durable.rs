@@ -184,9 +184,31 @@ pub async fn undisturbed(close: &str) -> BTreeMap<String, BTreeSet<String>> {
     written
 }
 
-async fn killed_again_and_again(durability: &str, rounds: u64) {
-    let close = "verdict: { close: { quiet: 300ms } }";
+/// What a test that kills is made of.
+struct Killing<'a> {
+    durability: &'a str,
+    rounds: u64,
+    /// How traces are judged.
+    verdict: &'a str,
+    /// How long a sender waits after each request.
+    pace: Duration,
+    /// Part of what is written on some span.
+    told: &'a str,
+}
+
+impl Default for Killing<'_> {
+    fn default() -> Self {
+        let verdict = "verdict: { close: { quiet: 300ms } }";
+        let pace = Duration::from_millis(5);
+        Killing { durability: "interval", rounds: 50, verdict, pace, told: "verdict.trace.result" }
+    }
+}
+
+/// Returns how many traces were sent.
+async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
+    let Killing { durability, rounds, verdict: close, pace, told } = killing;
     let expected = undisturbed(close).await;
+    assert!(format!("{expected:?}").contains(told), "{expected:#?}");
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
     let storage = folder.path().join("journal");
@@ -211,7 +233,7 @@ async fn killed_again_and_again(durability: &str, rounds: u64) {
                     let mut again = false;
                     for request in requests(trace) {
                         again |= deliver(&mut client, &request).await > 1;
-                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        tokio::time::sleep(pace).await;
                     }
                     acknowledged.lock().unwrap().insert(trace, again);
                 }
@@ -280,16 +302,47 @@ async fn killed_again_and_again(durability: &str, rounds: u64) {
     // is a few milliseconds away; here the machine may be busy with everything else.)
     let on_the_way = rounds as usize * SENDERS as usize * 3;
     assert!(duplicates <= on_the_way, "{duplicates} spans were sent twice");
+    acknowledged.len() as u64
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_fifty_times_under_load_every_acknowledged_span_comes_out_as_without() {
-    killed_again_and_again("interval", 50).await;
+    killed_again_and_again(Killing::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_under_load_while_every_request_is_forced_to_the_disk_hardly_anything_goes_out_twice() {
-    killed_again_and_again("sync", 15).await;
+    killed_again_and_again(Killing { durability: "sync", rounds: 15, ..Killing::default() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_traces_wait_for_a_judge_they_are_asked_about_again() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let endpoint = crate::model::serve(move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+        serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
+    });
+    let verdict = format!(
+        "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
+         verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}"
+    );
+    // Asked about one after the other, so that a few traces wait at any moment.
+    let pace = Duration::from_millis(100);
+    let killing = Killing {
+        rounds: 15,
+        verdict: &verdict,
+        pace,
+        told: "verdict.completeness.score",
+        ..Killing::default()
+    };
+    let traces = killed_again_and_again(killing).await;
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(
+        asked > traces + 1,
+        "{asked} questions about {traces} traces: none was waiting when it was killed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,10 @@
 //! calls not applicable, without any recorded arguments or outcomes no content. Paging, polling
 //! and retries whose results advance are progress and are left alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, shown};
 use crate::measure::agent::cast;

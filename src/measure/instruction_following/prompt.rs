@@ -3,6 +3,9 @@
 //! In: a system or user message. Out: [`Instruction`]s. When in doubt there is none: sentences
 //! with a condition, text in code fences and examples, and rules about tools' inputs are skipped.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -98,9 +101,27 @@ pub struct Instruction {
     pub sentence: String,
 }
 
+thread_local! {
+    /// System messages with what was read of them, the latest first: a service says the same to its
+    /// model in every trace.
+    static KNOWN: RefCell<VecDeque<(Box<str>, Rc<[Instruction]>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// So many are kept, of [`SYSTEM_BYTES`] at most each.
+const KEPT: usize = 16;
+
 /// The instructions of a system message.
-pub fn of_system(text: &str) -> Vec<Instruction> {
-    read(clip(text, SYSTEM_BYTES))
+pub fn of_system(text: &str) -> Rc<[Instruction]> {
+    let text = clip(text, SYSTEM_BYTES);
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(at) = known.iter().position(|(before, _)| **before == *text) {
+            known.swap(0, at);
+        } else {
+            known.truncate(KEPT - 1);
+            known.push_front((text.into(), read(text).into()));
+        }
+        known.front().map(|(_, instructions)| Rc::clone(instructions)).unwrap_or_default()
+    })
 }
 
 /// The instructions of a user message.
