@@ -101,10 +101,13 @@ pub struct Instruction {
     pub sentence: String,
 }
 
+/// A system message, and what was read of it.
+type Known = (Box<str>, Rc<[Instruction]>);
+
 thread_local! {
     /// System messages with what was read of them, the latest first: a service says the same to its
     /// model in every trace.
-    static KNOWN: RefCell<VecDeque<(Box<str>, Rc<[Instruction]>)>> = const { RefCell::new(VecDeque::new()) };
+    static KNOWN: RefCell<VecDeque<Known>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// So many are kept, of [`SYSTEM_BYTES`] at most each.
