@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::encoded::{Encoded, Fixed};
-use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
+use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note, Told};
 use crate::assemble::Reason;
 use crate::measure::{self, Detail, Finding, Measurement, Severity, Value, scale};
 use crate::propagate::{Verdict, Verdicts};
@@ -45,7 +45,7 @@ pub(super) struct Writer<'a> {
 /// A span of which was written of late, and where that stands.
 struct Recent<'a> {
     verdict: Option<Verdict>,
-    own: &'a [&'a Measurement],
+    own: &'a [Told<'a>],
     said: Range<usize>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
 
     /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
     /// for every span, and only grows.
-    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [&'a Measurement]) {
+    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [Told<'a>]) {
         let verdict = self.verdicts.of.get(i).copied().flatten();
         self.said(out, verdict, own);
         if self.note.reason == Reason::Late {
@@ -86,11 +86,11 @@ impl<'a> Writer<'a> {
     }
 
     /// A span's verdict and measurements: copied where a recent span's came to the same.
-    fn said(&mut self, out: &mut Vec<u8>, verdict: Option<Verdict>, own: &'a [&'a Measurement]) {
+    fn said(&mut self, out: &mut Vec<u8>, verdict: Option<Verdict>, own: &'a [Told<'a>]) {
         let alike = |before: &&Recent<'_>| {
             before.verdict == verdict
                 && before.own.len() == own.len()
-                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a, b))
+                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a.measurement, b.measurement))
         };
         if let Some(before) = self.recent.iter().flatten().find(alike) {
             return out.extend_from_within(before.said.clone());
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
             }
         }
         self.failures(out, own);
-        own.iter().for_each(|m| self.metric(out, m));
+        own.iter().for_each(|told| self.metric(out, *told));
         self.recent[self.next] = Some(Recent { verdict, own, said: start..out.len() });
         self.next = (self.next + 1) % RECENT;
     }
@@ -122,8 +122,10 @@ impl<'a> Writer<'a> {
     }
 
     /// P_fail(s), and the categories and worst severity of its findings.
-    fn failures(&mut self, out: &mut Vec<u8>, own: &[&Measurement]) {
-        let failing = || own.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
+    fn failures(&mut self, out: &mut Vec<u8>, own: &[Told<'_>]) {
+        let failing = || {
+            own.iter().map(|told| told.measurement).filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed))
+        };
         let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
         if metrics.is_empty() {
             return;
@@ -141,7 +143,8 @@ impl<'a> Writer<'a> {
         self.put(out, &["severity"], Plain::Str(worst.as_str()));
     }
 
-    fn metric(&mut self, out: &mut Vec<u8>, m: &Measurement) {
+    fn metric(&mut self, out: &mut Vec<u8>, told: Told<'_>) {
+        let m = told.measurement;
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
@@ -157,8 +160,8 @@ impl<'a> Writer<'a> {
             Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
         }
         self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
-        if let Some(text) = explanation(m, self.emission) {
-            self.put(out, &[m.metric, "explanation"], Plain::Str(&text));
+        if let Some(text) = told.explanation {
+            self.put(out, &[m.metric, "explanation"], Plain::Str(text));
         }
         if !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value) {
@@ -287,8 +290,7 @@ fn sentence(text: &mut String, finding: &Finding) {
     if !finding.rationale.ends_with(['.', '!', '?']) {
         text.push('.');
     }
-    let quoted = || memchr::memmem::find(finding.rationale.as_bytes(), finding.quote.as_bytes()).is_some();
-    if !finding.quote.is_empty() && !quoted() {
+    if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
         text.push_str(" Seen: \"");
         text.push_str(&finding.quote);
         text.push_str("\".");

@@ -1,9 +1,9 @@
 //! Evaluation results as events, in the form that the GenAI semantic conventions give them:
 //! `gen_ai.evaluation.result`.
 
-use super::attributes::{chain, explanation, ids, strs, word};
-use super::{Emission, Note};
-use crate::measure::{self, Measurement, Value};
+use super::attributes::{chain, ids, strs, word};
+use super::{Emission, Note, Told};
+use crate::measure::{self, Value};
 use crate::propagate::Verdicts;
 use crate::recognise::Scene;
 use crate::trace::Idx;
@@ -21,16 +21,17 @@ const WARN: u64 = 13;
 pub(super) fn measurement(
     record: &mut Vec<u8>,
     scene: &Scene,
-    m: &Measurement,
+    told: Told<'_>,
     note: &Note,
     emission: &Emission,
 ) {
+    let m = told.measurement;
     if m.outcome.is_err() && !emission.log_unmeasured {
         return;
     }
     let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
     head(record, scene, m.at, failed, note);
-    evaluation(record, LOG_ATTRIBUTES, m, emission);
+    evaluation(record, LOG_ATTRIBUTES, told);
 }
 
 /// Appends the log record of the trace's verdict.
@@ -61,14 +62,14 @@ pub(super) fn trace(
 }
 
 /// The same as an event on the span itself.
-pub(super) fn span_event(out: &mut Vec<u8>, m: &Measurement, note: &Note, emission: &Emission) {
-    if m.outcome.is_err() && !emission.log_unmeasured {
+pub(super) fn span_event(out: &mut Vec<u8>, told: Told<'_>, note: &Note, emission: &Emission) {
+    if told.measurement.outcome.is_err() && !emission.log_unmeasured {
         return;
     }
     let mut event = Vec::new();
     write::fixed64(&mut event, 1, note.now);
     write::bytes(&mut event, 2, NAME.as_bytes());
-    evaluation(&mut event, EVENT_ATTRIBUTES, m, emission);
+    evaluation(&mut event, EVENT_ATTRIBUTES, told);
     write::bytes(out, SPAN_EVENTS, &event);
 }
 
@@ -84,7 +85,8 @@ fn head(record: &mut Vec<u8>, scene: &Scene, at: Idx, failed: bool, note: &Note)
     write::bytes(record, 12, NAME.as_bytes());
 }
 
-fn evaluation(out: &mut Vec<u8>, field: u32, m: &Measurement, emission: &Emission) {
+fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
+    let m = told.measurement;
     let mut put = |key: &str, value: Plain<'_>| write::attribute(out, field, key, value);
     put("gen_ai.evaluation.name", Plain::Str(m.metric));
     match &m.outcome {
@@ -96,8 +98,8 @@ fn evaluation(out: &mut Vec<u8>, field: u32, m: &Measurement, emission: &Emissio
                 }
                 Value::Label(label) => put("gen_ai.evaluation.score.label", Plain::Str(label)),
             }
-            if let Some(text) = explanation(m, emission) {
-                put("gen_ai.evaluation.explanation", Plain::Str(&text));
+            if let Some(text) = told.explanation {
+                put("gen_ai.evaluation.explanation", Plain::Str(text));
             }
         }
         Err(reason) => {

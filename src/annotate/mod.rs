@@ -101,7 +101,8 @@ pub fn marks(
     emission: &Emission,
     max_size: usize,
 ) -> Marks {
-    let sorted = by_span(measurements);
+    let explanations = explanations(measurements, emission);
+    let sorted = by_span(measurements, &explanations);
     let mut rest = &sorted[..];
     // What a passing measurement takes, with its share of the verdict.
     let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
@@ -109,19 +110,19 @@ pub fn marks(
     let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
     for i in 0..scene.tree.len() {
         let own;
-        (own, rest) = rest.split_at(rest.iter().take_while(|m| m.at == i).count());
+        (own, rest) = rest.split_at(rest.iter().take_while(|told| told.measurement.at == i).count());
         let start = appended.len();
         let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
         if emission.has(Emit::Attributes) && !kept {
             writer.span(&mut appended, i, own);
         }
         if emission.has(Emit::SpanEvents) {
-            own.iter().for_each(|m| events::span_event(&mut appended, m, note, emission));
+            own.iter().for_each(|told| events::span_event(&mut appended, *told, note, emission));
         }
         lengths.push(appended.len() - start);
     }
     let events = match emission.has(Emit::LogEvents) {
-        true => log_events(scene, measurements, verdicts, note, emission, max_size),
+        true => records(scene, (measurements, &explanations), verdicts, note, emission, max_size),
         false => Vec::new(),
     };
     Marks { appended, lengths, events }
@@ -163,6 +164,19 @@ pub fn log_events(
     emission: &Emission,
     max_size: usize,
 ) -> Vec<Piece> {
+    let explanations = explanations(measurements, emission);
+    records(scene, (measurements, &explanations), verdicts, note, emission, max_size)
+}
+
+/// As [`log_events`], of measurements with their explanations.
+fn records(
+    scene: &Scene,
+    (measurements, explanations): (&[Measurement], &[Option<String>]),
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Vec<Piece> {
     // Records come under our own scope and the resource of the span that they speak of.
     let mut envelopes: HashMap<&[u8], Arc<Envelope>> = HashMap::new();
     // Neighbours mostly share one, and a resource takes long to hash.
@@ -183,11 +197,11 @@ pub fn log_events(
         };
         ends.push((Arc::clone(envelope), end));
     };
-    for m in measurements {
+    for told in told(measurements, explanations) {
         let start = records.len();
-        events::measurement(&mut records, scene, m, note, emission);
+        events::measurement(&mut records, scene, told, note, emission);
         if records.len() > start {
-            push(m.at, records.len());
+            push(told.measurement.at, records.len());
         }
     }
     let said = note.changed && (note.passed.is_some() || emission.log_unmeasured);
@@ -216,10 +230,30 @@ static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     Bytes::from(field)
 });
 
+/// A measurement with what explains it, where that is to be said.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    measurement: &'a Measurement,
+    explanation: Option<&'a str>,
+}
+
+/// The explanations of all measurements: made once for the attributes and the events that give them.
+fn explanations(measurements: &[Measurement], emission: &Emission) -> Vec<Option<String>> {
+    measurements.iter().map(|m| attributes::explanation(m, emission)).collect()
+}
+
+fn told<'a>(
+    measurements: &'a [Measurement],
+    explanations: &'a [Option<String>],
+) -> impl Iterator<Item = Told<'a>> {
+    let pairs = measurements.iter().zip(explanations);
+    pairs.map(|(measurement, explanation)| Told { measurement, explanation: explanation.as_deref() })
+}
+
 /// The measurements by span, those of one span in their order.
-fn by_span(measurements: &[Measurement]) -> Vec<&Measurement> {
-    let mut sorted: Vec<&Measurement> = measurements.iter().collect();
+fn by_span<'a>(measurements: &'a [Measurement], explanations: &'a [Option<String>]) -> Vec<Told<'a>> {
+    let mut sorted: Vec<Told<'_>> = told(measurements, explanations).collect();
     // Which they mostly are already.
-    sorted.sort_by_key(|m| m.at);
+    sorted.sort_by_key(|told| told.measurement.at);
     sorted
 }

@@ -5,11 +5,10 @@
 //!
 //! A judge's measurements are rated ([`ratings`]); those of rules are the same every time and are
 //! left out. Scores are scaled to 0..1; a label is 1 where it passes and 0 where it fails; quantities
-//! are no ratings. The rationale is what the findings say, so that an answer that found nothing has
-//! none. Places with fewer than two ratings take no part. The
-//! spread is the sample standard deviation of a place's runs (runs are a sample of what the judge
-//! might say), its mean over places, and the half-width of that mean's 95 % interval,
-//! 1.96 s / sqrt(n).
+//! are no ratings. The rationale is the judge's own, and what its findings say. Places with fewer
+//! than two ratings take no part. The spread is the sample standard deviation of a place's runs (runs
+//! are a sample of what the judge might say), its mean over places, and the half-width of that mean's
+//! 95 % interval, 1.96 s / sqrt(n).
 
 use std::collections::BTreeMap;
 
@@ -89,7 +88,8 @@ pub fn ratings(scene: &Scene, measurements: &[Measurement]) -> BTreeMap<(String,
                 Value::Label(_) => f64::from(u8::from(measured.passed)),
                 Value::Number(_) => return None,
             };
-            let said: Vec<&str> = measured.findings.iter().map(|f| f.rationale.as_str()).collect();
+            let findings = measured.findings.iter().map(|f| f.rationale.as_str());
+            let said: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
             let place = (scene.tree.id, scene.tree.spans.get(m.at)?.id);
             Some(((m.metric.to_owned(), place), Rating { score, rationale: said.join(" ") }))
         })

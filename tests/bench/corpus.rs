@@ -359,7 +359,8 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     let mut run = Run {
         trace,
         flat: trace.is_multiple_of(2),
-        system: format!("You are a support agent of a shop. {}", dice.prose(1_500)),
+        // A service says the same to its model in every run.
+        system: format!("You are a support agent of a shop. {}", Dice(0x5e11).prose(1_500)),
         task: format!("Where is order {}? {}", 10_000 + trace, dice.prose(220)),
         answer: String::new(),
         turns,

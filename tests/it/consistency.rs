@@ -31,15 +31,21 @@ fn trace(id: u8, query: &str) -> Value {
     json!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": spans }] }] })
 }
 
-/// Of refunds it says now this, now that; of the weather always the same.
+/// Of refunds it says now this, now that; of the weather always the same. Whether all of a request
+/// was answered it rates better each time.
 fn fickle() -> String {
     let asked_about_refunds = AtomicUsize::new(0);
+    let asked_about_all = AtomicUsize::new(0);
     model::serve(move |form, prompt| match form {
         "plan_adherence" if prompt.contains("refund") => {
             let times = asked_about_refunds.fetch_add(1, Ordering::Relaxed);
             json!({ "rationale": "half of it", "score": times % 2 })
         }
         "plan_adherence" => json!({ "rationale": "all of it", "score": 2 }),
+        "completeness" => {
+            let times = asked_about_all.fetch_add(1, Ordering::Relaxed);
+            json!({ "rationale": format!("part {times} was answered"), "score": 4 + times % 2, "findings": [] })
+        }
         _ => json!({ "rationale": "fine", "wrong": [] }),
     })
 }
@@ -61,7 +67,10 @@ fn runs_are_asked_independently_and_their_spread_is_told() {
     let traces = file("traces.jsonl", traces.map(|t| t.to_string()).join("\n"));
     let config = json!({
         "judges": { "main": { "endpoint": fickle(), "model": "m" } },
-        "verdict": { "metrics": { "plan": { "enabled": true, "judges": ["rules", "main"] } } },
+        "verdict": { "metrics": {
+            "plan": { "enabled": true, "judges": ["rules", "main"] },
+            "completeness": { "judges": ["main"] },
+        } },
     });
     let config = file("config.yaml", config.to_string());
     let output = run(&["consistency", &traces, "--runs", "4", "--config", &config, "--output", "json"]);
@@ -75,6 +84,12 @@ fn runs_are_asked_independently_and_their_spread_is_told() {
     assert!(adherence["alpha_interval"].as_f64().is_some_and(|alpha| alpha > 0.5 && alpha < 1.0), "{told}");
     let steady = &told["metrics"]["plan.tool_prompt_alignment"];
     assert_eq!((&steady["alpha_interval"], &steady["mean_standard_deviation"]), (&Value::Null, &json!(0.0)));
+    let holistic = &told["metrics"]["completeness"];
+    assert_eq!((&holistic["places"], &holistic["ratings"]), (&json!(2), &json!(8)), "{told}");
+    // Four of eight say 4 and four say 5, whichever trace they are about: no agreement beyond chance.
+    assert!(holistic["alpha_ordinal"].as_f64().is_some_and(|alpha| alpha < 0.2), "{told}");
+    let alike = holistic["rationale_similarity_lexical"].as_f64().unwrap();
+    assert!(alike > 0.5 && alike < 1.0, "{told}");
     assert!(told["metrics"]["plan.format"].is_null(), "what rules answer is left out: {told}");
     let table = run(&["consistency", &traces, "--runs", "2", "--config", &config]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("plan.query_adherence"));
