@@ -291,7 +291,12 @@ fn sentence(text: &mut String, finding: &Finding) {
         text.push('.');
     }
     if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
-        text.push_str(" Seen: \"");
+        text.push_str(" Seen");
+        if let Some(id) = finding.seen_in {
+            text.push_str(" in span ");
+            text.push_str(&id.to_string());
+        }
+        text.push_str(": \"");
         text.push_str(&finding.quote);
         text.push_str("\".");
     }

@@ -17,6 +17,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
     Finding {
         rationale: rationale.to_owned(),
         quote: quote.to_owned(),
+        seen_in: None,
         cited: vec![SpanId([9; 8])],
         category: Some(Category::ResourceNotFound),
         severity: Severity::High,

@@ -27,7 +27,9 @@ pub(super) const SHAPE: &str = r#"{
       "result": "pass" | "fail" | "unmeasured",
       "reason": "no_content",              only if unmeasured
       "score" | "label" | "value": ...,    one of them, only if measured
-      "findings": [{ "rationale": "...", "quote": "...", "cited": ["span id"],
+      "findings": [{ "rationale": "...", "quote": "...",
+                     "seen_in": "span id" | null,   the quote's span, if not this one
+                     "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
                      "origin": "span id" | null }],
       "details": { "path.harmful_call.state": "...", ... }   only where a metric has more to say
@@ -149,6 +151,7 @@ fn finding(scene: &Scene, f: &Finding) -> Value {
     json!({
         "rationale": f.rationale,
         "quote": f.quote,
+        "seen_in": f.seen_in.map(|id| id.to_string()),
         "cited": f.cited.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "category": f.category.map(|c| c.as_str()),
         "severity": f.severity.as_str(),

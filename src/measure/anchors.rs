@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use super::excerpt::head;
 use super::{Category, Finding, Measured, Measurement, Reason, Severity, Value, View};
 use crate::trace::{Idx, SpanId};
 
@@ -223,9 +224,7 @@ impl Defect {
             }
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
             | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
-            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath => {
-                Category::LanguageOnly
-            }
+            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath => Category::LanguageOnly,
             RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
                 Category::ResourceAbuse
             }
@@ -241,7 +240,8 @@ impl Defect {
     pub fn found(self, rationale: impl Into<String>, quote: &str) -> Finding {
         Finding {
             rationale: rationale.into(),
-            quote: clip(quote, QUOTE_BYTES).to_owned(),
+            quote: head(quote, QUOTE_BYTES).to_owned(),
+            seen_in: None,
             cited: Vec::new(),
             category: self.category(),
             severity: self.severity(),
@@ -417,19 +417,6 @@ pub fn clip_end(text: &str, max: usize) -> &str {
     text.get(start..).unwrap_or(text)
 }
 
-/// The part of `text` around the bytes `start..end`, with up to `margin` bytes on both sides.
-pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
-    let mut from = start.saturating_sub(margin).min(text.len());
-    while !text.is_char_boundary(from) {
-        from -= 1;
-    }
-    let mut to = end.saturating_add(margin).min(text.len()).max(from);
-    while !text.is_char_boundary(to) {
-        to += 1;
-    }
-    text.get(from..to).unwrap_or(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,11 +451,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn clipping_never_splits_a_character(text in ".{0,40}", max in 0usize..60, start in 0usize..60) {
+        fn clipping_never_splits_a_character(text in ".{0,40}", max in 0usize..60) {
             prop_assert!(clip(&text, max).len() <= max);
             prop_assert!(clip_end(&text, max).len() <= max);
             prop_assert!(text.starts_with(clip(&text, max)) && text.ends_with(clip_end(&text, max)));
-            prop_assert!(text.contains(around(&text, start, start + 3, 5)));
         }
     }
 }

@@ -55,8 +55,10 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm)?;
     if let Some(reason) = reading.finish.iter().find(|f| is_filter(f)) {
         let mut findings = Findings::new();
-        findings
-            .push(Defect::Refusal.found("the model call was stopped by a content filter or refused", reason));
+        findings.push(
+            Defect::Refusal
+                .found("an answer was expected; a content filter or a refusal ended the call", reason),
+        );
         return Some(findings.labelled(view, NAME, POLICY));
     }
     if reading.output_content != Content::Present {
@@ -73,9 +75,9 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     let label = avoided.map_or(VALID, |(label, _)| label);
     if let Some((label, sentence)) = avoided {
         let (defect, rationale) = match label {
-            POLICY => (Defect::Refusal, "the request is refused instead of answered"),
-            KNOWLEDGE => (Defect::GiveUp, "an answer was asked for; the output only says that it has none"),
-            _ => (Defect::Evasion, "an answer was asked for; the run stopped without one"),
+            POLICY => (Defect::Refusal, "an answer was expected; the request is refused instead"),
+            KNOWLEDGE => (Defect::GiveUp, "an answer was expected; the output only says that it has none"),
+            _ => (Defect::Evasion, "an answer was expected; the run stopped without one"),
         };
         findings.push(defect.found(rationale, sentence));
     }

@@ -6,6 +6,7 @@
 //! own errors count.
 
 use super::memo::Memo;
+use super::whereabouts;
 use super::{Measurement, Metric, Settings, Step, View};
 use crate::recognise::Scene;
 use crate::trace::Kind;
@@ -81,6 +82,7 @@ pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'stat
     }
     // Stable, so that the metrics' order holds within a span.
     out.sort_by_key(|m| m.at);
+    whereabouts::locate(scene, &memo, &mut out);
     out
 }
 

@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use super::anchors::{Defect, Findings, unmeasured};
+use super::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use super::error_kind::cause;
 use super::error_text;
+use super::excerpt::head;
 use super::memo::Memo;
 use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Call, Content, ErrorSign, ErrorSource, Reading, Scene, Text};
@@ -26,6 +27,8 @@ const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
 const API: &str = "api_error";
+/// Bytes of an exception's type that are shown: names of classes are short.
+const SHOWN_KIND: usize = 80;
 
 /// See the module.
 pub struct ErrorDetection;
@@ -60,8 +63,11 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
     }
     for call in virtual_calls(view) {
         if let Some(error) = of_call(view.scene, view.memo, call) {
-            let rationale =
-                format!("the call to {} came back with an error{}", call.name.trim(), blame(error.cause));
+            let rationale = format!(
+                "a result of {} was expected; the call came back with an error{}",
+                call.name.trim(),
+                blame(error.cause)
+            );
             findings.push(error.cause.found(rationale, &error.quote));
             label = if label == VALID { label_of(Kind::Tool, error.cause) } else { label };
         }
@@ -125,27 +131,16 @@ pub fn own_signs(reading: &Reading) -> Option<(Finding, Defect)> {
     let announced = !retries.is_empty();
     // A retry sign stands beside the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
-    let words = words_of(&signs);
-    let cause = match cause(&words) {
+    let cause = match cause(&words_of(&signs)) {
         Defect::Errored => reading.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
         known => known,
     };
-    let quote = match words.is_empty() {
-        true => reading.result.as_deref().unwrap_or_default(),
-        false => &words,
-    };
-    let what = signs.first().map_or("an error", |sign| match sign.source {
-        ErrorSource::Status => "status ERROR",
-        ErrorSource::Exception => "an exception",
-        ErrorSource::ErrorType => "error.type",
-        ErrorSource::Flag => "an error flag",
-        ErrorSource::Retry => "an exception that is announced as to be retried",
-    });
+    let quote = telling(&signs).or(reading.result.as_deref()).unwrap_or(BARE);
+    let rationale = format!("{} was expected; {}", due(reading.kind), ended(&signs, announced));
     let finding = match announced {
-        false => cause.found(format!("the span ended with {what}{}", blame(cause)), quote),
+        false => cause.found(rationale + blame(cause), quote),
         true => {
-            let mut finding = Defect::RetryAnnounced
-                .found("the span ended with an error that is announced as to be retried", quote);
+            let mut finding = Defect::RetryAnnounced.found(rationale, quote);
             finding.category = cause.category();
             finding
         }
@@ -153,13 +148,56 @@ pub fn own_signs(reading: &Reading) -> Option<(Finding, Defect)> {
     Some((finding, cause))
 }
 
-/// Type and message of the signs, the most telling first, each said once.
-fn words_of(signs: &[&ErrorSign]) -> String {
-    let rank = |sign: &ErrorSign| match sign.source {
+/// All that there is to quote of an error without words.
+const BARE: &str = "status ERROR";
+
+/// What a span of this kind is for.
+fn due(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Llm => "a completion",
+        Kind::Agent => "an answer",
+        Kind::Tool | Kind::Retriever | Kind::Memory => "a result",
+        Kind::Embedding | Kind::Reranker => "a reply",
+        _ => "an end without an error",
+    }
+}
+
+/// How the span ended, by its first sign; an exception's type where it is named.
+fn ended(signs: &[&ErrorSign], announced: bool) -> String {
+    let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
+    let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
+    let what = match signs.first().map(|sign| sign.source) {
+        _ if announced => "an error that is announced as to be retried",
+        Some(ErrorSource::Status) => "status ERROR",
+        Some(ErrorSource::Exception | ErrorSource::Retry) => "an exception",
+        Some(ErrorSource::ErrorType) => "error.type",
+        Some(ErrorSource::Flag) => "an error flag",
+        None => "an error",
+    };
+    format!("the span ended with {what}{named}")
+}
+
+/// The most telling words among the signs, as they stand in one of them.
+fn telling<'s>(signs: &[&'s ErrorSign]) -> Option<&'s str> {
+    let mut sorted: Vec<&'s ErrorSign> = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
+    let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
+    let rest = sorted.iter().filter_map(|s| s.message.as_deref());
+    messages.chain(kinds).chain(rest).map(str::trim).find(|text| !text.is_empty())
+}
+
+/// Exceptions tell most; a flag's or type's name least.
+fn rank(sign: &ErrorSign) -> u8 {
+    match sign.source {
         ErrorSource::Exception | ErrorSource::Retry => 0,
         ErrorSource::Status => 1,
         ErrorSource::ErrorType | ErrorSource::Flag => 2,
-    };
+    }
+}
+
+/// Type and message of the signs, the most telling first, each said once.
+fn words_of(signs: &[&ErrorSign]) -> String {
     let mut sorted: Vec<&ErrorSign> = signs.to_vec();
     sorted.sort_by_key(|sign| rank(sign));
     let mut out = String::new();
@@ -187,7 +225,8 @@ fn returned(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
             let error = reported(view.memo, reading.result.as_ref()?)?;
             let cause = cause(&error);
             let rationale = format!(
-                "the result is an error report, though the span's status does not say so{}",
+                "a result was expected; what came back is an error report, though the span's status does not say \
+                 so{}",
                 blame(cause)
             );
             Some((cause.found(rationale, &error), cause))
@@ -202,7 +241,9 @@ fn failed_completion(reading: &Reading) -> Option<(Finding, Defect)> {
     if reading.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
         let text = reading.output_text();
         let cause = cause(&text);
-        return Some((cause.found("the model call finished with reason 'error'", &text), cause));
+        let quote = if text.trim().is_empty() { "error" } else { &text };
+        let rationale = "a completion was expected; the model call finished with reason 'error'";
+        return Some((cause.found(rationale, quote), cause));
     }
     // A model may well explain an error: only an API's own error object counts as one.
     let text = reading.output_text();
@@ -216,7 +257,7 @@ fn failed_completion(reading: &Reading) -> Option<(Finding, Defect)> {
         return None;
     }
     let cause = cause(&text);
-    Some((cause.found("the output is the API's error object, not a completion", &text), cause))
+    Some((cause.found("a completion was expected; the output is the API's error object", &text), cause))
 }
 
 /// What went wrong with a call.
@@ -249,15 +290,10 @@ pub fn of_call(scene: &Scene, memo: &Memo, call: &Call) -> Option<CallError> {
     let signs: Vec<&ErrorSign> =
         call.tool.and_then(|tool| scene.readings.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
     let words = words_of(&signs);
-    let quote = match (words.is_empty(), from_text) {
-        (false, _) => words,
-        (true, Some(text)) => text,
-        (true, None) => call.result.as_deref().unwrap_or_default().to_owned(),
-    };
-    Some(CallError {
-        cause: cause(&quote),
-        quote: super::anchors::clip(&quote, super::anchors::QUOTE_BYTES).to_owned(),
-    })
+    let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
+    let quote = telling(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
+    let cause = cause(if words.is_empty() { quote } else { &words });
+    Some(CallError { cause, quote: head(quote, QUOTE_BYTES).to_owned() })
 }
 
 struct Reported(Option<String>);

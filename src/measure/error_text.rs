@@ -10,6 +10,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::anchors::{QUOTE_BYTES, clip};
+use super::excerpt::head;
 use super::pattern::pattern;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
@@ -35,10 +36,11 @@ pub fn reported(result: &str) -> Option<String> {
             return None;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
-            return of_value(&value, 0);
+            let said = of_value(&value, 0)?;
+            return Some(if said.is_empty() { head(text, QUOTE_BYTES).to_owned() } else { said });
         }
     }
-    of_text(text).map(|passage| clip(passage, QUOTE_BYTES).to_owned())
+    of_text(text).map(|passage| head(passage, QUOTE_BYTES).to_owned())
 }
 
 /// Rules out most JSON without parsing it: an error report says so with one of these.
@@ -64,7 +66,7 @@ fn of_value(value: &Value, depth: usize) -> Option<String> {
             {
                 return of_value(&value, depth + 1);
             }
-            of_text(inner).map(|passage| clip(passage, QUOTE_BYTES).to_owned())
+            of_text(inner).map(|passage| head(passage, QUOTE_BYTES).to_owned())
         }
         // Content blocks: one message in pieces. Every piece must be an error, or the first be one
         // and the rest few.
@@ -118,7 +120,8 @@ const WRAPPERS: [&str; 12] = [
 fn of_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
     if flagged(map) {
         let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(told));
-        return Some(message.unwrap_or_else(|| clip_json(map)));
+        // Without words of its own, the whole result speaks.
+        return Some(message.unwrap_or_default());
     }
     // `{"detail": "Not Found"}` and the like: one message and nothing else.
     if map.len() == 1
@@ -127,7 +130,7 @@ fn of_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
         && text.len() <= SHORT_BYTES
         && of_text(text).is_some()
     {
-        return Some(clip(text, QUOTE_BYTES).to_owned());
+        return Some(head(text, QUOTE_BYTES).to_owned());
     }
     // A wrapper is small but for the one thing it wraps.
     if map.len() > 8 {
@@ -188,10 +191,10 @@ fn is_void(value: &Value) -> bool {
 /// The words of a message, wherever in a small structure they stand.
 fn told(value: &Value) -> Option<String> {
     match value {
-        Value::String(s) if !s.trim().is_empty() => Some(clip(s.trim(), QUOTE_BYTES).to_owned()),
+        Value::String(s) if !s.trim().is_empty() => Some(head(s.trim(), QUOTE_BYTES).to_owned()),
         Value::Object(map) => {
             ["message", "detail", "text", "type", "code"].iter().find_map(|k| match map.get(*k) {
-                Some(Value::String(s)) => Some(clip(s, QUOTE_BYTES).to_owned()),
+                Some(Value::String(s)) => Some(head(s, QUOTE_BYTES).to_owned()),
                 Some(Value::Number(n)) => Some(n.to_string()),
                 _ => None,
             })
@@ -200,7 +203,7 @@ fn told(value: &Value) -> Option<String> {
             Value::String(_) => told(item),
             Value::Object(map) => {
                 ["message", "text", "msg"].iter().find_map(|k| map.get(*k)).and_then(|v| match v {
-                    Value::String(s) => Some(clip(s, QUOTE_BYTES).to_owned()),
+                    Value::String(s) => Some(head(s, QUOTE_BYTES).to_owned()),
                     _ => None,
                 })
             }
@@ -208,11 +211,6 @@ fn told(value: &Value) -> Option<String> {
         }),
         _ => None,
     }
-}
-
-fn clip_json(map: &Map<String, Value>) -> String {
-    let text = serde_json::to_string(map).unwrap_or_default();
-    clip(&text, QUOTE_BYTES).to_owned()
 }
 
 /// Shapes that make the text an error report however long it is, matched at its very start.

@@ -136,7 +136,9 @@ fn hold(
     match &instruction.rule {
         Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
             let names: Vec<&str> = reading.requests().take(8).map(|r| &*r.name).collect();
-            (Defect::TooManyCalls, format!("one tool call; there are {}", output.calls), names.join(", "))
+            let second = names.get(1).copied().unwrap_or_default().to_owned();
+            let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
+            (Defect::TooManyCalls, expected, second)
         })),
         Rule::OneCall => None,
         Rule::UseTool(_) | Rule::UseSomeTool => used(view, reading, output, &instruction.rule),

@@ -29,7 +29,9 @@ impl Metric for Latency {
             Some(ms) => {
                 let over = ms > limit;
                 let finding = || {
-                    Defect::OverLimit.found(format!("took {ms:.0} ms, at most {limit:.0} ms are allowed"), "")
+                    let rationale =
+                        format!("at most {limit:.0} ms were expected, by the limit set; it took {ms:.0} ms");
+                    Defect::OverLimit.found(rationale, &format!("{ms:.0} ms"))
                 };
                 let findings = if over { vec![finding()] } else { Vec::new() };
                 measured(view.at, NAME, Measured { value: Value::Number(ms), passed: !over, findings })

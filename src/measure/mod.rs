@@ -179,10 +179,14 @@ impl Reason {
 /// One defect, with its evidence. A rule without evidence has no finding.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// What was expected, what was seen, where; in plain words.
+    /// What was expected and what was seen instead, in plain words.
     pub rationale: String,
-    /// The evidence, verbatim from the span named by `cited` (or of this span).
+    /// The evidence, never empty: a stretch of the text of the span named by `seen_in`, verbatim. Of
+    /// what is no text (a status, a quantity) the recorded fact itself; of an omission, what asked for
+    /// what is missing.
     pub quote: String,
+    /// Where the quote stands, if not in the span that the finding is written on.
+    pub seen_in: Option<SpanId>,
     /// Spans that the finding rests on, beside the one it is written on.
     pub cited: Vec<SpanId>,
     /// Where one fits.
@@ -310,6 +314,7 @@ pub mod checklist;
 pub mod error_detection;
 pub mod error_kind;
 pub mod error_text;
+pub mod excerpt;
 pub mod instruction_following;
 pub mod latency;
 pub mod memo;
@@ -330,6 +335,7 @@ pub mod settle;
 pub mod tokens;
 pub mod tool_completeness;
 pub mod turns;
+pub mod whereabouts;
 pub use memo::Memo;
 pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use settings::Settings;

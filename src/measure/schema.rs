@@ -14,6 +14,7 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
 use super::anchors::{Defect, QUOTE_BYTES, clip};
+use super::excerpt::head;
 use super::memo::Memo;
 
 /// Disagreements reported for one call.
@@ -22,6 +23,8 @@ const MAX_PROBLEMS: usize = 8;
 const MAX_SCHEMA_VALUES: usize = 4096;
 /// Nested schemas are followed so deep in place.
 const MAX_DEPTH: usize = 16;
+/// Bytes of a value that are shown.
+const SHOWN_BYTES: usize = 80;
 /// Bytes that one compiled `pattern` may take.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
@@ -32,8 +35,8 @@ pub struct Problem {
     pub defect: Defect,
     /// What was expected and what was seen.
     pub rationale: String,
-    /// The value in question as JSON, clipped; empty for what is missing.
-    pub seen: String,
+    /// The parameter in question, without the path to it.
+    pub name: String,
     /// The value says the same in another type (`"5"` for 5), as many frameworks accept.
     pub coercible: bool,
 }
@@ -266,8 +269,11 @@ fn is_a(name: &str, value: &Value) -> Option<bool> {
 fn missing(name: &str) -> Problem {
     Problem {
         defect: Defect::MissingParameter,
-        rationale: format!("the required parameter '{}' is missing", clip(name, QUOTE_BYTES)),
-        seen: String::new(),
+        rationale: format!(
+            "the required parameter '{}' was expected; it is missing",
+            clip(name, QUOTE_BYTES)
+        ),
+        name: last(name),
         coercible: false,
     }
 }
@@ -275,8 +281,12 @@ fn missing(name: &str) -> Problem {
 fn unknown(name: &str, value: &Value) -> Problem {
     Problem {
         defect: Defect::UnknownParameter,
-        rationale: format!("the tool has no parameter '{}'", clip(name, QUOTE_BYTES)),
-        seen: clip(&value.to_string(), QUOTE_BYTES).to_owned(),
+        rationale: format!(
+            "parameters of the tool's schema were expected; it has no '{}' (here {})",
+            clip(name, QUOTE_BYTES),
+            head(&value.to_string(), SHOWN_BYTES)
+        ),
+        name: last(name),
         coercible: false,
     }
 }
@@ -286,10 +296,19 @@ fn ill_typed(path: &str, wanted: &str, value: &Value) -> Problem {
         if path.is_empty() { "the arguments".to_owned() } else { format!("'{}'", clip(path, QUOTE_BYTES)) };
     Problem {
         defect: Defect::IllTypedParameter,
-        rationale: format!("{place} should be {wanted}"),
-        seen: clip(&value.to_string(), QUOTE_BYTES).to_owned(),
+        rationale: format!(
+            "{place} was expected to be {wanted}; it is {}",
+            head(&value.to_string(), SHOWN_BYTES)
+        ),
+        name: last(path),
         coercible: coercible(value),
     }
+}
+
+/// The name at the end of a path.
+fn last(path: &str) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    clip(name.split('[').next().unwrap_or(name), QUOTE_BYTES).to_owned()
 }
 
 /// `null` for an optional value, or a scalar written as a string or the other way round.

@@ -33,7 +33,10 @@ impl Metric for Tokens {
             Some(count) => {
                 let over = count > limit;
                 let finding = || {
-                    Defect::OverLimit.found(format!("took {count} tokens, at most {limit} are allowed"), "")
+                    let rationale = format!(
+                        "at most {limit} tokens were expected, by the limit set; it took {count} tokens"
+                    );
+                    Defect::OverLimit.found(rationale, &format!("{count} tokens"))
                 };
                 let findings = if over { vec![finding()] } else { Vec::new() };
                 // Counts are far below 2^53: exact as a double.

@@ -33,6 +33,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
     let finding = Finding {
         rationale: "because".to_owned(),
         quote: String::new(),
+        seen_in: None,
         cited: Vec::new(),
         category: None,
         severity: Severity::of_score(score),

@@ -11,6 +11,7 @@ mod commands;
 mod consistency;
 mod durable;
 mod end_to_end;
+mod explanations;
 mod frameworks;
 mod local_model;
 mod fuzz;

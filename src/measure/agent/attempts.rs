@@ -10,10 +10,11 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 
-use crate::measure::anchors::{Defect, QUOTE_BYTES, clip};
+use crate::measure::anchors::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::reported;
+use crate::measure::excerpt::head;
 use crate::measure::{Memo, error_kind};
-use crate::recognise::{Call, Scene, Text};
+use crate::recognise::{Call, Scene};
 use crate::trace::Idx;
 
 /// How often a call may be made in vain before the next is a fault, when the error says that
@@ -162,7 +163,7 @@ fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, R
 
 fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
     let said = match (&call.result, call.failed) {
-        (Some(result), true) if !result.trim().is_empty() => Some(clip(result, QUOTE_BYTES).to_owned()),
+        (Some(result), true) if !result.trim().is_empty() => Some(head(result, QUOTE_BYTES).to_owned()),
         (_, true) => Some(own_word(scene, call)),
         (Some(result), false) => reported(memo, result),
         (None, false) => return Outcome::Unknown,
@@ -177,7 +178,7 @@ fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
 fn own_word(scene: &Scene, call: &Call) -> String {
     let signs = call.tool.and_then(|at| scene.readings.get(at)).map(|r| r.errors.as_slice());
     let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
-    said.map_or_else(String::new, |t| clip(t, QUOTE_BYTES).to_owned())
+    said.map_or_else(String::new, |t| head(t, QUOTE_BYTES).to_owned())
 }
 
 /// The arguments in one spelling: keys sorted, space collapsed.
@@ -289,10 +290,17 @@ pub fn author(scene: &Scene, i: usize) -> Option<Idx> {
     known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
 
-/// The arguments as a quote, or the tool's name where there are none.
+/// The call in one line: its tool and its arguments.
 pub fn shown(call: &Call) -> String {
-    let arguments = call.arguments.as_ref().map_or("", |a: &Text| clip(a, QUOTE_BYTES));
+    let arguments = call.arguments.as_deref().map_or("", |a| head(a, QUOTE_BYTES));
     format!("{}({arguments})", call.name.trim())
+}
+
+/// The arguments as they were written, or the tool's name where there are none: what can be quoted
+/// of a call.
+pub fn quoted(call: &Call) -> &str {
+    let arguments = call.arguments.as_deref().map(str::trim).filter(|a| !a.is_empty());
+    arguments.unwrap_or_else(|| call.name.trim())
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use regex::Regex;
 
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
-use crate::measure::anchors::{Defect, Findings, clip, unmeasured};
+use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::excerpt::head;
 use crate::measure::pattern::pattern;
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Finding, Measurement, Memo, Metric, Need, Reason, Step, View};
@@ -105,14 +106,13 @@ fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
     if handed_over {
         return Err(Reason::NotApplicable);
     }
-    let asked = agent.task.as_deref().map_or("", str::trim);
+    let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
     Ok(match &agent.answer {
         Some(_) => {
-            Defect::EmptyAnswer.found("the run ended with an empty final answer to the request quoted", asked)
+            Defect::EmptyAnswer.found("a final answer to this request was expected; it is empty", asked)
         }
-        None => {
-            Defect::MissingAnswer.found("the run ended without a final answer to the request quoted", asked)
-        }
+        None => Defect::MissingAnswer
+            .found("a final answer to this request was expected; the run ended without one", asked),
     })
 }
 
@@ -125,6 +125,7 @@ fn rests_on_nothing(view: &View<'_>, agent: &Agent, found: &Finding) -> Finding 
         finding = finding.citing(id);
     }
     finding.category = found.category;
+    finding.seen_in = found.seen_in;
     finding
 }
 
@@ -137,7 +138,8 @@ fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) 
         return;
     };
     if NUMBER_WORDS.as_ref().is_some_and(|n| !n.is_match(answer)) {
-        let rationale = format!("the request asks \"{asked}\", and the answer gives no number");
+        let rationale =
+            format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
         findings.push(Defect::PartUnanswered.found(rationale, answer));
     }
 }
@@ -147,8 +149,9 @@ fn owed_fields(task: &str, answer: &str, findings: &mut Findings) {
     let names = list.as_str().split([',', ' ', '\n']).map(|n| n.trim_matches(['`', '"', '\'']));
     for name in names.filter(|n| n.len() > 1 && *n != "and").take(MAX_FIELDS) {
         if !answer.contains(name) {
-            let rationale =
-                format!("the request asks for the field \"{name}\", and the answer does not have it");
+            let rationale = format!(
+                "the field \"{name}\" was expected, since the request lists it; the answer does not have it"
+            );
             findings.push(Defect::PartUnanswered.found(rationale, list.as_str()));
         }
     }
@@ -176,8 +179,8 @@ fn owed_parts(task: &str, answer: &str, findings: &mut Findings) {
         let only: Vec<&String> = own.iter().filter(|n| !elsewhere(n)).collect();
         if some_spoken && !only.is_empty() && !only.iter().any(|n| spoken(n)) {
             let rationale = format!(
-                "the request also asks about {}, of which the answer says nothing",
-                clip(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
+                "an answer to this part of the request was expected; the answer says nothing of {}",
+                head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
             );
             findings.push(Defect::PartUnanswered.found(rationale, part.trim()));
         }

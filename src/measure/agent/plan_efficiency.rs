@@ -105,9 +105,9 @@ impl Run<'_> {
     fn skipped(&self, findings: &mut Findings) {
         for (n, step) in self.execution.telling().filter(|(n, _)| self.execution.fate(*n) == Fate::Skipped) {
             let rationale = format!(
-                "step {} of the plan was skipped: it has {} called, and no call to it followed the plan",
-                n + 1,
-                step.tools.join(" and ")
+                "a call to {} was expected for step {} of the plan; none followed the plan",
+                step.tools.join(" and "),
+                n + 1
             );
             findings.push(Defect::StepSkipped.found(rationale, step.text));
         }
@@ -115,8 +115,11 @@ impl Run<'_> {
 
     fn reordered(&self, findings: &mut Findings) {
         for ((earlier, later), (call, first)) in self.execution.reordered() {
-            let rationale =
-                format!("step {} was begun before step {}, against the plan's order", later + 1, earlier + 1);
+            let rationale = format!(
+                "the plan's order was expected; step {} was begun before step {}",
+                later + 1,
+                earlier + 1
+            );
             let quote = self.execution.steps.get(later).map_or("", |s| s.text);
             let mut finding = Defect::StepsReordered.found(rationale, quote);
             finding.score = NOTED;
@@ -146,7 +149,8 @@ impl Run<'_> {
             }
             if let Some(most) = times.into_values().max().filter(|t| *t >= REPEATED) {
                 let rationale = format!(
-                    "step {} was done {most} times with the same arguments and the same result",
+                    "step {} was expected to be done once; it was done {most} times with the same arguments and the \
+                     same result",
                     n + 1
                 );
                 findings.push(Defect::StepRepeated.found(rationale, step.text));
@@ -162,7 +166,7 @@ impl Run<'_> {
                 continue;
             }
             let rationale = format!(
-                "step {} failed all {} times it was tried, and the plan was not revised",
+                "a revised plan was expected, since step {} failed all {} times it was tried; it was not revised",
                 n + 1,
                 calls.len()
             );

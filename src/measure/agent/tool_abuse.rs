@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, shown};
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, quoted};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, Findings, unmeasured};
 use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
@@ -138,8 +138,8 @@ impl<'a> Run<'a> {
         self.scene.tree.spans.get(call.at).map(|s| s.id)
     }
 
-    fn shown(&self, i: usize) -> String {
-        self.scene.calls.get(i).map(shown).unwrap_or_default()
+    fn quoted(&self, i: usize) -> &'a str {
+        self.scene.calls.get(i).map(quoted).unwrap_or_default()
     }
 
     /// Unchanged calls after a failure, one finding for each run of them.
@@ -159,11 +159,11 @@ impl<'a> Run<'a> {
             let said = said.lines().next().unwrap_or_default();
             let rationale = format!(
                 "after {} failed (\"{said}\") it was called again unchanged: {times} times in all, with no \
-                 success in between; a changed call, another tool or an admission was due",
+                 success in between; a changed call, another tool or an admission was expected",
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(again).collect();
-            findings.push(self.cite(defect.found(rationale, &self.shown(first)), &all));
+            findings.push(self.cite(defect.found(rationale, self.quoted(first)), &all));
         }
     }
 
@@ -202,12 +202,12 @@ impl<'a> Run<'a> {
         for calls in groups {
             let first = calls.first().copied().unwrap_or_default();
             let rationale = format!(
-                "{} was called {} times with the same arguments and returned the same each time; one call \
-                 would have done",
+                "one call of {} was expected to do; it was called {} times with the same arguments and returned the \
+                 same each time",
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::RepeatedCall.found(rationale, &self.shown(first)), &calls));
+            findings.push(self.cite(Defect::RepeatedCall.found(rationale, self.quoted(first)), &calls));
         }
     }
 
@@ -243,12 +243,12 @@ impl<'a> Run<'a> {
                 continue; // unchanged: told above
             }
             let rationale = format!(
-                "{} failed {} times in a row with the same error on arguments that hardly differ; the error \
-                 was not acted on",
+                "a change that acts on the error was expected; {} failed {} times in a row with the same error on \
+                 arguments that hardly differ",
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::NearIdenticalCalls.found(rationale, &self.shown(first)), &calls));
+            findings.push(self.cite(Defect::NearIdenticalCalls.found(rationale, self.quoted(first)), &calls));
         }
     }
 
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
                 _ => "",
             };
             let rationale = format!(
-                "{} met the same error {} times in a row, an error that says how it must be called; nothing \
+                "a call as the error asks for was expected; {} met the same error {} times in a row, and nothing \
                  was learned from it",
                 self.name(first),
                 calls.len()
@@ -312,11 +312,11 @@ impl<'a> Run<'a> {
                 }
                 let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();
                 let rationale = format!(
-                    "the calls {} went round {ROUNDS} times with the same arguments and results: a loop \
-                     without progress",
+                    "progress was expected; the calls {} went round {ROUNDS} times with the same arguments and \
+                     results: a loop",
                     names.join(", ")
                 );
-                findings.push(self.cite(Defect::CallLoop.found(rationale, &self.shown(first)), round));
+                findings.push(self.cite(Defect::CallLoop.found(rationale, self.quoted(first)), round));
                 return;
             }
         }

@@ -68,7 +68,7 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
             return unmeasured(view.at, NAME, Reason::NotApplicable);
         };
         let rationale = format!(
-            "the task demands \"{source}\", {} tools were offered, and none was called",
+            "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
             agent.tools.len()
         );
         findings.push(Defect::NothingCovered.found(rationale, task));
@@ -108,12 +108,14 @@ impl Cover<'_> {
             }
             let Some(at) = self.task.find(name) else { continue };
             let before = self.task.get(..at).unwrap_or_default();
-            let clause = before.rsplit(['.', ';', '\n']).next().unwrap_or_default().to_ascii_lowercase();
+            let start = before.rfind(['.', ';', '\n']).map_or(0, |i| i + 1);
+            let clause = before.get(start..).unwrap_or_default().to_ascii_lowercase();
             let open =
                 ["not ", "n't ", "without", "avoid", " or ", "if ", "may ", "can ", "available", "tools:"];
             if !open.iter().any(|w| clause.contains(w)) && clause.contains("use") {
-                let rationale = format!("the task says to use {name}, and no call did");
-                findings.push(Defect::PartNotCovered.found(rationale, clause.trim()));
+                let rationale = format!("a call to {name} was expected, as the task says; there was none");
+                let said = self.task.get(start..at + name.len()).unwrap_or(name);
+                findings.push(Defect::PartNotCovered.found(rationale, said.trim()));
             }
         }
     }
@@ -131,7 +133,7 @@ impl Cover<'_> {
                 .peekable();
             if named.peek().is_some() && !named.clone().any(|n| self.called(n)) {
                 let rationale = format!(
-                    "the plan has {} called in this step, and it never was",
+                    "a call to {} was expected in this step of the plan; it was never called",
                     named.next().unwrap_or_default()
                 );
                 findings.push(Defect::PlannedCallMissing.found(rationale, step));
@@ -153,8 +155,8 @@ impl Cover<'_> {
             _ => "",
         };
         let rationale = format!(
-            "the last {} calls ({}) failed and no other brought what the answer needed; the answer was given all \
-             the same",
+            "a call that brings what the answer needs was expected; the last {} calls ({}) failed, no other brought \
+             it, and the answer was given all the same",
             tail.len(),
             call.name.trim()
         );
@@ -187,7 +189,7 @@ impl Cover<'_> {
             }
         }
         let rationale = format!(
-            "none of {} calls asked about or returned anything on {}",
+            "calls about what the task names were expected; none of {} asked about or returned anything on {}",
             self.calls.len(),
             request.names.join(", ")
         );

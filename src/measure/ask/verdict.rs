@@ -173,6 +173,7 @@ fn finding(view: &View<'_>, found: &Found) -> Finding {
     Finding {
         rationale: format!("{}{}", who.unwrap_or_default(), found.problem),
         quote: found.quote.clone(),
+        seen_in: (found.at != view.at).then_some(found.id),
         cited,
         category: found.category,
         severity: found.severity,

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::log::{Chunk, Source};
 use crate::config::matches;
-use crate::measure::anchors::{QUOTE_BYTES, around, clip};
+use crate::measure::anchors::{QUOTE_BYTES, clip};
+use crate::measure::excerpt::around;
 use crate::measure::schema;
 use crate::recognise::{Agent, Call, Content, Scene};
 use crate::trace::Idx;

@@ -130,8 +130,11 @@ fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) 
 }
 
 fn finding(scene: &Scene, at: Idx, item: &Answered) -> Finding {
-    let quote = item.proofs.first().map_or("", |proof| proof.text.as_str());
-    let rationale = format!("{} No: {}", item.question, item.reason);
+    // Where no proof was found, what was answered is all there is to see.
+    let answer = || scene.agents.iter().find(|a| a.at == at).or(scene.agents.first())?.answer.as_deref();
+    let proof = item.proofs.first().map(|proof| proof.text.as_str()).filter(|text| !text.is_empty());
+    let quote = proof.or_else(answer).unwrap_or("no answer");
+    let rationale = format!("{} Yes was expected. No: {}", item.question, item.reason);
     let spans = item.proofs.iter().filter(|proof| proof.at != at);
     let ids = spans.filter_map(|proof| scene.tree.spans.get(proof.at)).map(|span| span.id);
     ids.fold(Defect::PartUnanswered.found(rationale, quote), Finding::citing)

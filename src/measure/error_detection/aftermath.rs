@@ -15,21 +15,22 @@ use crate::trace::Idx;
 /// The error of the step before, as this model call met it.
 pub fn met(view: &View<'_>) -> Option<Finding> {
     let before = Turns::of(view.scene, view.memo).before(view.at)?;
-    let (what, cause, quote) = failed_call(view, before).or_else(|| failed_code(view, before))?;
+    let (what, cause, quote, place) = failed_call(view, before).or_else(|| failed_code(view, before))?;
     let rationale = format!(
         "a result of the step before was expected here; {what}, and this call was shown the error. What \
          failed was written by the model call before it"
     );
     let mut finding = Defect::ErrorMet.found(rationale, &quote);
     finding.category = cause;
-    let id = view.scene.tree.spans.get(before).map(|s| s.id);
-    Some(match id {
-        Some(id) => finding.citing(id),
-        None => finding,
-    })
+    // The error itself stands here, or where it happened.
+    let ids = [before, place].into_iter().filter_map(|at| view.scene.tree.spans.get(at)).map(|s| s.id);
+    Some(ids.fold(finding, Finding::citing))
 }
 
-fn failed_call(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>, String)> {
+/// What failed, as which category, its words, and where.
+type Failed = (String, Option<Category>, String, Idx);
+
+fn failed_call(view: &View<'_>, before: Idx) -> Option<Failed> {
     let known = CallsAt::of(view.scene, view.memo);
     // A call that stands in the model's code fails as that code does.
     let coded = || view.scene.readings.get(before).is_some_and(|r| writes_code(&r.output_text()));
@@ -38,13 +39,13 @@ fn failed_call(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>
         let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
             && error.cause.category().is_some_and(|c| !c.is_environment());
         let category = if coded() { written::category_of_code(error.cause) } else { error.cause.category() };
-        own.then(|| (format!("{} failed", call.name.trim()), category, error.quote))
+        own.then(|| (format!("{} failed", call.name.trim()), category, error.quote, call.at))
     })
 }
 
-fn failed_code(view: &View<'_>, before: Idx) -> Option<(String, Option<Category>, String)> {
+fn failed_code(view: &View<'_>, before: Idx) -> Option<Failed> {
     let step = written::step_of_code(view, before)?;
     let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
     let category = written::category_of_code(cause);
-    Some(("the code did not run".to_owned(), category, error.quote))
+    Some(("the code did not run".to_owned(), category, error.quote, step))
 }

@@ -119,7 +119,9 @@ fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
     assert_eq!(label(&out), Some((VALID, true)));
     assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
     assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
-    assert_eq!(finding(&out).cited, [scene.tree.spans[scene.agents[0].llms[0]].id]);
+    let written = scene.tree.spans[scene.agents[0].llms[0]].id;
+    let failed = scene.tree.spans[scene.calls[0].at].id;
+    assert_eq!(finding(&out).cited, [written, failed]);
     // An outage is nothing that the model wrote.
     let scene = script().raises("HTTP 503 Service Unavailable").answers("836").build();
     assert!(

@@ -1,6 +1,7 @@
 //! An output held against one rule.
 
 use crate::measure::anchors::{Defect, QUOTE_BYTES, clip, clip_end};
+use crate::measure::excerpt::{head, tail};
 
 use super::prompt::{Rule, Unit};
 
@@ -12,24 +13,20 @@ const WORD_TOLERANCE: f64 = 1.1;
 /// Rules about tools are not answered here: they look at calls, not at text.
 pub fn broken(rule: &Rule, output: &str) -> Option<(Defect, String, String)> {
     let text = output.trim();
-    let shown = |t: &str| clip(t, QUOTE_BYTES).to_owned();
+    let shown = |t: &str| head(t, QUOTE_BYTES).to_owned();
     match rule {
         Rule::EndsWith(mark) => {
             // A closing word or bracket after the marker does no harm.
             let kept = contains(clip_end(text, mark.len() + 80), mark);
             (!kept).then(|| {
-                (
-                    Defect::MissingTag,
-                    format!("an output that ends with {mark}"),
-                    clip_end(text, 80).to_owned(),
-                )
+                (Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80).to_owned())
             })
         }
         Rule::StartsWith(mark) => {
             let start = text.trim_start_matches(['*', '#', '>', '_', ' ', '"', '`']);
             let kept = contains(clip(start, mark.len() + 4), mark.trim_end_matches([':', ' ']));
             (!kept).then(|| {
-                (Defect::MissingTag, format!("an output that starts with {mark}"), clip(text, 80).to_owned())
+                (Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80).to_owned())
             })
         }
         Rule::Enclosed(tag) => {
@@ -150,7 +147,7 @@ fn too_long(text: &str, limit: usize, unit: Unit) -> Option<(Defect, String, Str
     };
     (count > allowed).then(|| {
         let expected = format!("at most {limit} {name}; there are {count}");
-        (Defect::LengthLimit, expected, clip_end(text, 80).to_owned())
+        (Defect::LengthLimit, expected, tail(text, 80).to_owned())
     })
 }
 

@@ -12,6 +12,7 @@ use memchr::memmem::Finder;
 use regex::{Captures, Regex};
 
 use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
+use crate::measure::excerpt::head;
 use crate::measure::pattern::pattern;
 
 /// Instructions kept per prompt.
@@ -373,7 +374,7 @@ fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
         _ if every.iter().any(|e| lower.contains(e)) => Scope::Every,
         _ => Scope::Answer,
     };
-    Some(Instruction { rule, scope, sentence: clip(sentence.trim(), QUOTE_BYTES).to_owned() })
+    Some(Instruction { rule, scope, sentence: head(sentence.trim(), QUOTE_BYTES).to_owned() })
 }
 
 /// The sentence around a match. A full stop inside the match does not end it.

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::anchors::Defect;
+use crate::measure::excerpt::{around, head};
 use crate::measure::pattern::pattern;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, View};
@@ -68,7 +69,9 @@ fn read(text: &str) -> Option<(usize, String)> {
     }
     let found = LIMIT.as_ref()?.captures(text)?;
     let number = found.iter().skip(1).flatten().next()?.as_str().parse().ok()?;
-    Some((number, clip(found.get(0)?.as_str().trim(), 200).to_owned()))
+    let whole = found.get(0)?;
+    let sentence = around(text, whole.start(), whole.end(), 0);
+    Some((number, head(sentence.trim(), 200).to_owned()))
 }
 
 #[cfg(test)]

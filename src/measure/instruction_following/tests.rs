@@ -119,7 +119,7 @@ fn two_calls_where_one_is_allowed() {
     let scene = sample.scene();
     assert!(run(&InstructionFollowing, &scene, one)[0].outcome.as_ref().unwrap().passed);
     let out = run(&InstructionFollowing, &scene, two);
-    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].quote, "search, visit");
+    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].quote, "visit");
 }
 
 #[test]

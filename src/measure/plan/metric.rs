@@ -13,12 +13,12 @@ use foldhash::{HashMap, HashMapExt};
 use super::examine::Examined;
 use super::judged::{self, ASKED};
 use super::part::Part;
-use super::reference::Comparison;
 use super::schema::{Issue, Plan};
 use super::tools::Toolbox;
 use super::{read, shape};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{MAX_FINDINGS, QUOTE_BYTES, RULES, clip};
+use crate::measure::anchors::{MAX_FINDINGS, QUOTE_BYTES, RULES};
+use crate::measure::excerpt::head;
 use crate::measure::{
     Answer, Category, Detail, Finding, Measured, Measurement, Metric, Need, Plain, Reason, Severity, Step,
     Value, View,
@@ -29,6 +29,8 @@ use crate::trace::Idx;
 pub const SCORE: &str = "plan.score";
 /// The rating's attribute key.
 pub const RATING: &str = "plan.rating";
+/// What is quoted of a plan without steps.
+const NO_STEPS: &str = "no steps";
 
 /// A plan of the scene, and what its agent was asked.
 struct Read {
@@ -90,7 +92,7 @@ impl Metric for PlanRules {
             })
             .collect();
         out.push(score(view, &read.examined, judge));
-        out.push(rating(view, read.examined.beside.as_ref()));
+        out.push(rating(view, &read.examined));
         Step::Done(out)
     }
 }
@@ -173,8 +175,9 @@ fn of_part(view: &View<'_>, examined: &Examined, part: Part, value: f64, said: &
         .map(|i| finding(examined, part, value, i))
         .collect();
     if findings.is_empty() && value < 1.0 && !said.is_empty() {
-        findings
-            .extend(whole(false, said.to_owned(), value).map(|f| Finding { category: category(part), ..f }));
+        findings.extend(
+            whole(examined, false, said.to_owned(), value).map(|f| Finding { category: category(part), ..f }),
+        );
     }
     Measured { value: Value::Score(value), passed, findings }
 }
@@ -191,12 +194,13 @@ fn category(part: Part) -> Option<Category> {
 fn finding(examined: &Examined, part: Part, value: f64, issue: &Issue) -> Finding {
     let plan = &examined.plan;
     let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
-    let quote = step.map(|s| s.instruction()).unwrap_or_default();
+    let quote = step.or(plan.steps.first()).map_or(NO_STEPS, |s| s.prompt.as_str());
     // On the findings' common scale of 1 to 5.
     let score = 1.0 + 4.0 * value;
     Finding {
-        rationale: issue.to_string(),
-        quote: clip(&quote, QUOTE_BYTES).to_owned(),
+        rationale: format!("{} was expected; {issue}", part.due()),
+        quote: head(quote, QUOTE_BYTES).to_owned(),
+        seen_in: None,
         cited: Vec::new(),
         category: category(part),
         severity: Severity::of_score(score),
@@ -226,11 +230,15 @@ fn score(view: &View<'_>, examined: &Examined, judge: Cow<'static, str>) -> Meas
         let passed = score >= settings.score_threshold;
         let shown: Vec<String> =
             Part::ALL.iter().filter_map(|p| Some(format!("{} {:.2}", p.name(), of(p)?))).collect();
-        let said = format!("{score:.1} of 100 from {}", shown.join(", "));
+        let least = settings.score_threshold;
+        let said = format!(
+            "at least {least} of 100 was expected; the plan has {score:.1} from {}",
+            shown.join(", ")
+        );
         Measured {
             value: Value::Score(score),
             passed,
-            findings: whole(passed, said, score / 100.0).into_iter().collect(),
+            findings: whole(examined, passed, said, score / 100.0).into_iter().collect(),
         }
     });
     let shape = shape::shape(&examined.plan);
@@ -245,30 +253,35 @@ fn score(view: &View<'_>, examined: &Examined, judge: Cow<'static, str>) -> Meas
     Measurement { details, ..one(view, SCORE, outcome, judge) }
 }
 
-fn rating(view: &View<'_>, beside: Option<&Comparison>) -> Measurement {
-    let Some(beside) = beside else {
+fn rating(view: &View<'_>, examined: &Examined) -> Measurement {
+    let Some(beside) = &examined.beside else {
         return one(view, RATING, Err(Reason::NotApplicable), Cow::Borrowed(RULES));
     };
     let passed = beside.rating >= view.settings.plan.least_rating;
     let said = format!(
-        "{} steps match the reference plan (precision {:.2}, recall {:.2}, F1 {:.2})",
+        "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, recall {:.2}, \
+         F1 {:.2})",
+        view.settings.plan.least_rating.as_str(),
         beside.matched.len(),
         beside.precision,
         beside.recall,
         beside.f1
     );
     let value = Value::Label(beside.rating.as_str());
-    let measured = Measured { value, passed, findings: whole(passed, said, beside.f1).into_iter().collect() };
+    let measured =
+        Measured { value, passed, findings: whole(examined, passed, said, beside.f1).into_iter().collect() };
     let details = vec![Detail { key: "plan.rating.f1", value: Plain::Number(beside.f1) }];
     Measurement { details, ..one(view, RATING, Ok(measured), Cow::Borrowed(RULES)) }
 }
 
 /// A finding about the plan as a whole, where it failed.
-fn whole(passed: bool, rationale: String, value: f64) -> Option<Finding> {
+fn whole(examined: &Examined, passed: bool, rationale: String, value: f64) -> Option<Finding> {
     let score = 1.0 + 4.0 * value;
+    let quote = examined.plan.steps.first().map_or(NO_STEPS, |s| s.prompt.as_str());
     let finding = Finding {
         rationale,
-        quote: String::new(),
+        quote: head(quote, QUOTE_BYTES).to_owned(),
+        seen_in: None,
         cited: Vec::new(),
         category: Some(Category::TaskOrchestration),
         severity: Severity::of_score(score),

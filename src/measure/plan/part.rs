@@ -59,6 +59,19 @@ impl Part {
         self.metric().trim_start_matches("plan.")
     }
 
+    /// What a plan is expected to have by it.
+    pub fn due(self) -> &'static str {
+        match self {
+            Part::ToolPromptAlignment => "a prompt for the tool that fits it",
+            Part::Format => "a step in the form of plans",
+            Part::StepExecutability => "a step that its tool can carry out",
+            Part::QueryAdherence => "a plan for the whole query",
+            Part::Dependencies => "a dependency for each result that is used",
+            Part::Redundancy => "a step that adds something",
+            Part::ToolUsageCompleteness => "the use of every tool of the reference plan",
+        }
+    }
+
     /// Its place in [`Part::ALL`].
     pub fn place(self) -> usize {
         Part::ALL.iter().position(|p| *p == self).unwrap_or(0)

@@ -11,7 +11,8 @@ use regex::Regex;
 
 use super::answer::masked;
 use super::review::answered_by;
-use crate::measure::anchors::{Defect, around, clip};
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::excerpt::{around, head};
 use crate::measure::pattern::pattern;
 use crate::measure::turns::writes_code;
 use crate::measure::{Finding, Memo};
@@ -96,20 +97,20 @@ fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
         if !writes_code(&text) || PATCH.as_ref()?.is_match(&text) || reading.input_content != Content::Present {
             return None;
         }
-        let named: Vec<String> =
-            path.captures_iter(&text).take(8).filter_map(|c| Some(c.get(1)?.as_str().replace('\\', ""))).collect();
+        let found = path.captures_iter(&text).take(8).filter_map(|c| c.get(1));
+        let named: Vec<(std::ops::Range<usize>, String)> =
+            found.map(|path| (path.range(), path.as_str().replace('\\', ""))).collect();
         searched += named.len() * bytes(reading);
         if searched > MAX_SEARCHED {
             return None;
         }
-        let unknown = named.iter().find(|p| !was_shown(reading, p))?;
+        let (place, unknown) = named.iter().find(|(_, path)| !was_shown(reading, path))?;
         let rationale = format!(
             "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
              expected first",
-            clip(unknown, 120)
+            head(unknown, 120)
         );
-        let place = text.find(unknown.as_str()).unwrap_or(0);
-        let quote = around(&text, place, place + unknown.len(), 60).to_owned();
+        let quote = around(&text, place.start, place.end, 60).to_owned();
         Some((*at, Defect::GuessedPath.found(rationale, &quote)))
     })
 }

@@ -131,7 +131,9 @@ fn findings(
         0 => String::new(),
         n => format!(" ({n} times before, too)"),
     };
-    let rationale = format!("announces a call to {name}, and no call was made before the next turn{again}");
+    let rationale = format!(
+        "a call to {name} was expected, since it is announced here; none was made before the next turn{again}"
+    );
     let mut out = vec![Defect::AnnouncedCallMissing.found(rationale, sentence)];
     // The first time, what was done in its place is a choice of its own.
     let shown = next.and_then(|r| handed_back(r).next()).filter(|_| before == 0);

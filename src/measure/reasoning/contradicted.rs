@@ -15,7 +15,8 @@ use super::answer::final_answer;
 use super::review::answered_by;
 use crate::measure::agent::attempts::{Attempts, Outcome};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::anchors::Defect;
+use crate::measure::excerpt::head;
 use crate::measure::pattern::pattern;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Call, Content, Part, Scene};
@@ -160,7 +161,7 @@ impl Case<'_> {
         Some(self.found(format!(
             "{} item(s) for the conditions, the first {}",
             self.items.len(),
-            clip(&first, 100)
+            head(&first, 100)
         )))
     }
 
@@ -272,7 +273,8 @@ fn unknown_identifier(scene: &Scene, agent: &Agent, at: Idx, task: &str, answer:
     let seen: Vec<&str> = results.chain(told).chain([task]).collect();
     let mut named = IDENTIFIER.as_ref()?.captures_iter(answer).filter_map(|c| Some(c.get(1)?.as_str()));
     let unknown = named.find(|id| !seen.iter().any(|text| text.contains(id)))?;
-    let rationale =
-        format!("the answer names {unknown}, which neither the request nor any result before it contains");
+    let rationale = format!(
+        "an identifier of the request or of a result was expected; the answer names {unknown}, which is in neither"
+    );
     Some(Defect::UnsupportedFact.found(rationale, answer.trim()))
 }

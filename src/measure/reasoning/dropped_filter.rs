@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, around};
+use crate::measure::anchors::Defect;
 use crate::measure::error_detection::CallsAt;
+use crate::measure::excerpt::around;
 use crate::measure::pattern::pattern;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Scene};

@@ -12,7 +12,8 @@ use super::answer::{masked, sentences};
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
 use crate::measure::agent::request::{self, Request};
-use crate::measure::anchors::{Defect, around, clip};
+use crate::measure::anchors::{Defect, clip_end};
+use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};
 
 /// Most numbers of one answer that are judged.
@@ -125,7 +126,7 @@ fn facts(prose: &str) -> Vec<Fact> {
         }
         numbers::scan(sentence, |n| {
             let before = sentence.get(..n.start).unwrap_or_default();
-            let before = crate::measure::anchors::clip_end(before, 32);
+            let before = clip_end(before, 32);
             let small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional;
             let common = COMMON.contains(&n.value);
             let label = LABEL.as_ref().is_some_and(|l| l.is_match(before)) && is_label(sentence, &n, before);
@@ -213,7 +214,7 @@ fn number_finding(
     if let Some((_, said)) = misread {
         let rationale = format!(
             "the answer says {shown}, where the tool returned \"{}\"; the tool's number was expected",
-            clip(said.trim(), 60)
+            head(said.trim(), 60)
         );
         return Defect::UnsupportedFact.found(rationale, quote).under(Category::ToolOutputMisinterpretation);
     }
@@ -224,8 +225,8 @@ fn number_finding(
         _ => String::new(),
     };
     let rationale = format!(
-        "the answer states {shown}, which no message or tool result before it contains and no simple \
-         arithmetic on them gives{whence}"
+        "a figure that something before the answer bears out was expected; it states {shown}, which no message or \
+         tool result contains and no simple arithmetic on them gives{whence}"
     );
     Defect::UnsupportedFact.found(rationale, quote)
 }
@@ -291,9 +292,10 @@ fn phrases_of(answer: &str, prose: &str, request: &Request, evidence: &mut Evide
         }
         for (w, _) in of_kind.iter().filter(|(_, s)| !s).take(MAX_NAMED) {
             let rationale = format!(
-                "the answer gives the {} \"{}\", which nothing that was read before it contains",
+                "a {0} that was read before was expected; the answer gives the {0} \"{1}\", which nothing that was read \
+                 contains",
                 w.what,
-                clip(&w.shown, 120)
+                head(&w.shown, 120)
             );
             out.findings.push(w.defect.found(rationale, &w.quote));
         }

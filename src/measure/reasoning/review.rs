@@ -13,11 +13,12 @@ use super::claims::{Claim, claims, is_calculator, means};
 use super::grounds::{Situation, check};
 use super::history::{History, Made};
 use super::{adrift, announced, contradicted, dropped_filter, unworked};
-use crate::measure::agent::attempts::{Attempts, author, shown};
+use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::error_detection::CallsAt;
+use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Message, Part, Reading, Role, Scene};
 use crate::trace::{Idx, Kind};
@@ -130,9 +131,11 @@ impl<'a> Reviewer<'a> {
                 _ => false,
             });
             if silent && reading.output_content == Content::Present && reading.errors.is_empty() {
-                let asked = agent.task.as_deref().unwrap_or_default();
-                let rationale = "this output has neither text nor a call, and the run ended with it: an answer to \
-                                 the request quoted, or a call towards it, was expected";
+                // Of silence there is nothing to quote but what was asked, or how the call ended.
+                let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
+                let asked = asked.or(reading.finish.first().map(|f| &**f)).unwrap_or("no output");
+                let rationale = "an answer to the request, or a call towards it, was expected; this output has \
+                                 neither text nor a call, and the run ended with it";
                 let judged = self.review.of_llm.entry(last).or_default();
                 judged.findings.push(Defect::EmptyAnswer.found(rationale, asked));
             }
@@ -163,7 +166,7 @@ impl<'a> Reviewer<'a> {
             let ids =
                 spans.into_iter().flatten().filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
             let mut finding =
-                ids.fold(Defect::RepeatedFailingCall.found(rationale, &shown(call)), Finding::citing);
+                ids.fold(Defect::RepeatedFailingCall.found(rationale, quoted(call)), Finding::citing);
             // The waste is one, and complete at its end; each repetition before is part of it. Where
             // the call has a span, the end stands there.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
@@ -200,7 +203,10 @@ impl<'a> Reviewer<'a> {
             examined |= self.facts(*agent, at, answer, Some(reading), made, &mut findings);
         }
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
-            self.review.of_answer.insert(agent, findings.clone());
+            // What the answer says stands in this span's words.
+            let place = self.scene.tree.spans.get(at).map(|span| span.id);
+            let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
+            self.review.of_answer.insert(agent, placed.collect());
         }
         if examined || !findings.is_empty() {
             let judged = self.review.of_llm.entry(at).or_default();
@@ -411,8 +417,8 @@ impl<'a> Reviewer<'a> {
 
 fn claim_finding(claim: &Claim<'_>, why: &str) -> Finding {
     let rationale = format!(
-        "claims \"{}\", {why}; work that was done, or no such claim, was expected",
-        clip(claim.words, 100)
+        "a claim of work that was done was expected; this claims \"{}\", {why}",
+        head(claim.words, 100)
     );
     Defect::FalseClaim.found(rationale, claim.sentence)
 }

@@ -79,7 +79,7 @@ fn an_answer_from_memory_after_failing_calls_fails() {
     // The request that repeated the failed call is found on the span that wrote it.
     let repeated = scene.calls[2].llm.unwrap();
     let found = on(&scene, repeated).unwrap();
-    assert!(!found.passed && found.findings[0].quote.contains("visit_page"));
+    assert!(!found.passed && found.findings[0].rationale.contains("visit_page"));
     assert!(on(&scene, scene.calls[1].llm.unwrap()).unwrap().passed);
 }
 

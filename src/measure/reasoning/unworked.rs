@@ -17,6 +17,7 @@ use super::review::{answered_by, pasted, results_told};
 use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, clip};
+use crate::measure::excerpt::head;
 use crate::measure::pattern::pattern;
 use crate::measure::turns::{handed_back, writes_code};
 use crate::measure::{Finding, Memo, avoidance};
@@ -110,14 +111,15 @@ impl Seat<'_> {
         let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| lookup.is_match(s)).collect();
         let Some(step) = steps.first() else { return Vec::new() };
         let planned = match steps.len() {
-            1 => "a step that must look something up".to_owned(),
-            n => format!("{n} steps that must look something up"),
+            1 => "a step that must look something up, this one".to_owned(),
+            n => format!("{n} steps that must look something up, this the first"),
         };
         let said = self.said();
         let mut out = vec![
             Defect::PlanUnworked.found(
                 format!(
-                    "the plan has {planned}; the answer was given with no call to any tool or helper before it"
+                    "the plan has {planned}: a call to a tool or helper was expected; the answer was given with none \
+                     before it"
                 ),
                 step,
             ),
@@ -140,7 +142,7 @@ impl Seat<'_> {
             false => named.join(", "),
         };
         out.push(Defect::ToolLeftUnused.found(
-            format!("this step of the plan needs a tool; the model had {offered} and used none"),
+            format!("a call to a tool was expected for this step of the plan; the model had {offered} and used none"),
             step,
         ));
         out
@@ -176,7 +178,7 @@ impl Seat<'_> {
         if avoidance::mentions_lack(self.answer) || self.code_reaches() {
             return Vec::new();
         }
-        let back = clip(words.trim(), 120);
+        let back = head(words.trim(), 120);
         let cite = |finding: Finding| match self.scene.tree.spans.get(source) {
             Some(span) => finding.citing(span.id),
             None => finding,
@@ -184,7 +186,10 @@ impl Seat<'_> {
         let said = self.said();
         vec![
             cite(Defect::AnswerUnsupported.found(
-                format!("all that came back was \"{back}\", and the answer states a result all the same"),
+                format!(
+                    "all that came back was \"{back}\", so an admission was expected; the answer states a result all \
+                     the same"
+                ),
                 &said,
             )),
             cite(Defect::PlanUnworked.found(

@@ -4,8 +4,10 @@
 //! A call that was carried out with success had arguments that its tool could take, so doubts
 //! (a truncated attribute, a number written as a string) count only where it was not.
 
-use crate::measure::anchors::Defect;
+use crate::measure::agent::attempts::quoted;
+use crate::measure::anchors::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::of_call;
+use crate::measure::excerpt::around;
 use crate::measure::schema;
 use crate::measure::{Finding, View};
 use crate::recognise::{Call, Role, Scene, Text, ToolDefinition};
@@ -46,21 +48,30 @@ fn ill_fitting(view: &View<'_>, call: &Call, done: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for problem in schema::problems(view.memo, schema, arguments) {
         if !(done && problem.coercible) {
-            findings.push(
-                problem.defect.found(format!("in the call to {name}, {}", problem.rationale), &problem.seen),
-            );
+            let rationale = format!("in the call to {name}, {}", problem.rationale);
+            findings.push(problem.defect.found(rationale, place_of(call, &problem.name)));
         }
     }
     // A schema that is silent about further names does not forbid them: only a failure does.
     if !done && call.failed && findings.is_empty() {
         for unlisted in schema::unlisted(schema, arguments).into_iter().take(4) {
-            let rationale = format!("in the call to {name}, the tool has no parameter '{unlisted}'");
-            findings.push(
-                Defect::UnknownParameter.found(rationale, call.arguments.as_deref().unwrap_or_default()),
+            let rationale = format!(
+                "in the call to {name}, parameters of the tool's schema were expected; it has no '{unlisted}'"
             );
+            findings.push(Defect::UnknownParameter.found(rationale, place_of(call, unlisted)));
         }
     }
     findings
+}
+
+/// The arguments as written; of long ones, the part where the parameter stands.
+fn place_of<'c>(call: &'c Call, parameter: &str) -> &'c str {
+    let arguments = quoted(call);
+    let place = Some(parameter).filter(|_| arguments.len() > QUOTE_BYTES).and_then(|p| arguments.find(p));
+    match place {
+        Some(at) => around(arguments, at, at + parameter.len(), QUOTE_BYTES / 4),
+        None => arguments,
+    }
 }
 
 /// Which defect a tool's refusal speaks of.
@@ -82,8 +93,10 @@ fn malformed(call: &Call, done: bool) -> Option<Finding> {
     let error = serde_json::from_str::<serde_json::Value>(text).err()?;
     let what = if error.is_eof() { "break off in the middle" } else { "are not valid JSON" };
     Some(
-        Defect::MalformedArguments
-            .found(format!("the arguments of the call to {} {what}", call.name.trim()), text),
+        Defect::MalformedArguments.found(
+            format!("JSON was expected; the arguments of the call to {} {what}", call.name.trim()),
+            text,
+        ),
     )
 }
 
@@ -107,7 +120,10 @@ fn unknown_tool(view: &View<'_>, call: &Call, done: bool) -> Option<Finding> {
         return None;
     }
     let list: Vec<&str> = offered.iter().take(12).map(|tool| &*tool.name).collect();
-    let rationale = format!("the model called {name}, which it was not offered; it had {}", list.join(", "));
+    let rationale = format!(
+        "a call to one of the tools offered ({}) was expected; the model called {name}, which was not offered",
+        list.join(", ")
+    );
     Some(Defect::UnknownTool.found(rationale, name))
 }
 

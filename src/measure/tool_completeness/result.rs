@@ -6,7 +6,9 @@ use aho_corasick::AhoCorasick;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::measure::anchors::{Defect, clip, clip_end};
+use crate::measure::agent::attempts::quoted;
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::excerpt::tail;
 use crate::measure::pattern::pattern;
 use crate::measure::{Finding, View};
 use crate::recognise::{Call, Text};
@@ -38,20 +40,29 @@ const SEARCH_BYTES: usize = 64 * 1024;
 /// Judges a result that is no error.
 pub fn judge(view: &View<'_>, call: &Call, text: &Text) -> Verdict {
     let plain = text.trim();
+    // On the tool's own span its name is plain.
+    let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
     if is_void(plain) {
+        // Of nothing there is nothing to quote: what was asked stands for it.
+        let quote = if plain.is_empty() { quoted(call) } else { plain };
+        let rationale = format!("a result{of} was expected; nothing came back");
         return match purpose(view, call) {
-            Purpose::Query => defect(Defect::EmptyResult, "a query came back with nothing", plain),
+            Purpose::Query => defect(Defect::EmptyResult, &rationale, quote),
             Purpose::Action | Purpose::Unknown => Verdict::Unclear,
         };
     }
     if plain.len() <= SHORT_BYTES && says_nothing_found(plain) && purpose(view, call) != Purpose::Action {
-        return defect(Defect::EmptyResult, "the query found nothing", plain);
+        let rationale = format!("a result{of} was expected; the query found nothing");
+        return defect(Defect::EmptyResult, &rationale, plain);
     }
     if let Some(marker) = cut_off(plain) {
-        return defect(Defect::TruncatedResult, "the result is cut off", marker);
+        let rationale = format!("the whole result{of} was expected; it is cut off");
+        return defect(Defect::TruncatedResult, &rationale, marker);
     }
     if let Some(terms) = beside_the_point(call, plain) {
-        let rationale = format!("none of the terms of the query ({terms}) occurs in the result");
+        let rationale = format!(
+            "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
+        );
         return defect(Defect::IrrelevantResult, &rationale, plain);
     }
     Verdict::Complete
@@ -151,8 +162,8 @@ fn cut_off(text: &str) -> Option<&str> {
             ])
             .ok()
     });
-    let tail = clip_end(text, TAIL_BYTES);
-    MARKERS.as_ref()?.is_match(tail).then_some(tail)
+    let end = tail(text, TAIL_BYTES);
+    MARKERS.as_ref()?.is_match(end).then_some(end)
 }
 
 /// The query's terms, where it has enough of them and a substantial result holds none.

@@ -5,7 +5,7 @@
 //! walked over a string where its lines or items were meant. That stands where it is to be seen,
 //! and cites the call that wrote the code.
 
-use crate::measure::agent::attempts::{Attempts, shown};
+use crate::measure::agent::attempts::{Attempts, quoted};
 use crate::measure::anchors::Defect;
 use crate::measure::error_detection::CallsAt;
 use crate::measure::turns::{Turns, handed_back, writes_code};
@@ -27,7 +27,7 @@ pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
         call.name.trim(),
         repeat.nth
     );
-    Some(Defect::RepeatedFailingCall.found(rationale, &shown(call)))
+    Some(Defect::RepeatedFailingCall.found(rationale, quoted(call)))
 }
 
 /// A column of single characters in what was handed back.
@@ -38,7 +38,7 @@ pub fn characters(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let column = handed_back(reading).find_map(|text| column(text))?;
-    let rationale = "lines or items were to be printed; what came back is one character a line: the code walked \
+    let rationale = "lines or items were expected; what came back is one character a line: the code walked \
                      over the characters of a string";
     let finding = Defect::CharactersForItems.found(rationale, column);
     Some(match view.scene.tree.spans.get(before) {

@@ -93,7 +93,7 @@ fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
     let off = run(&ToolCompleteness, &ran("web_search", query, &recipes), 1);
     // The call also lacks the url that this tool wants; both stand on the tool span.
     let measured = off[0].outcome.as_ref().unwrap();
-    assert!(measured.findings.iter().any(|f| f.rationale.contains("terms of the query")));
+    assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
     let on = recipes.replace("eggs", "eggs of elbrus");
     let findings = &run(&ToolCompleteness, &ran("web_search", query, &on), 1)[0]
         .outcome
@@ -101,7 +101,7 @@ fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
         .unwrap()
         .findings
         .clone();
-    assert!(findings.iter().all(|f| !f.rationale.contains("terms of the query")));
+    assert!(findings.iter().all(|f| !f.rationale.contains("query's terms")));
 }
 
 #[test]

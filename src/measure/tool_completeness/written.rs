@@ -1,8 +1,9 @@
 //! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
 //! code that does not run. There is no call to look at then; the traces are in the step around it.
 
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::anchors::Defect;
 use crate::measure::error_detection::{of_call, own_signs};
+use crate::measure::excerpt::head;
 use crate::measure::turns::writes_code;
 use crate::measure::{Category, Finding, View};
 use crate::recognise::{Call, Reading, ToolRequest};
@@ -36,8 +37,8 @@ fn unparsed(view: &View<'_>, reading: &Reading) -> Option<Finding> {
     }
     // The agent's own record of the conversation may still hold what was written.
     let seen = view.scene.readings.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
-    let rationale =
-        "the model stopped to call a tool, but wrote no call that could be parsed; the run ended there";
+    let rationale = "a call was expected, since the model stopped to call a tool; it wrote none that could be \
+                     parsed, and the run ended there";
     let quote = seen.and_then(|r| r.arguments.as_deref()).or(reading.finish.first().map(|f| &**f));
     Some(Defect::MalformedArguments.found(rationale, quote.unwrap_or_default()))
 }
@@ -84,9 +85,9 @@ pub fn vain_query(view: &View<'_>, call: &Call) -> Option<Finding> {
     let error = of_call(view.scene, view.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;
     let rationale = format!(
-        "the query to {} found nothing (\"{}\"); other words were due",
+        "a query that finds something was expected; {} found nothing with these words (\"{}\")",
         call.name.trim(),
-        clip(&error.quote, 80)
+        head(&error.quote, 80)
     );
     Some(Defect::VainQuery.found(rationale, query))
 }

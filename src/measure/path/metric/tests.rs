@@ -106,9 +106,9 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
     let finding = &harmful[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(
         finding.rationale,
-        "in state 'seen' of the task 'refund': this call is not allowed there; allowed: look, check"
+        "issue_refund: in state 'seen' of the task 'refund' expected is look, check; this call is not allowed there"
     );
-    assert_eq!(finding.quote, r#"issue_refund({"id": "A-17", "amount": 20.0})"#);
+    assert_eq!(finding.quote, r#"{"id": "A-17", "amount": 20.0}"#);
     assert_eq!(
         of(&all, "path.accepting").details[1],
         Detail { key: "path.repeated", value: Plain::Texts(vec!["issue_refund, again issue_refund".into()]) }

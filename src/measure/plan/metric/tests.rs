@@ -99,7 +99,7 @@ fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
     let all = ruled(&PLAN.replace("(1), ", ""), &settings(""));
     let format = all.iter().find(|m| m.metric == "plan.format").unwrap().outcome.as_ref().unwrap();
     assert_eq!((&format.value, format.passed), (&Value::Score(0.5), false));
-    assert_eq!(format.findings[0].quote, r#"RAG("What are customers most unhappy about?")"#);
+    assert_eq!(format.findings[0].quote, "What are customers most unhappy about?");
     assert_eq!(format.findings[0].category, Some(Category::FormattingErrors));
     let circle = PLAN.replace("[]}", "[2]}");
     for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &circle] {

@@ -1,0 +1,93 @@
+//! Pieces of a text as evidence: verbatim, bounded, and not torn out of the middle of a word.
+//!
+//! In: a text of the trace. Out: a slice of it. A quote carries no mark where it was cut: it must
+//! stand in the span just so, for a person or a program to find it there. In scripts and data
+//! without borders between words a cut is made between characters.
+
+use super::anchors::{clip, clip_end};
+
+/// A word's border is looked for this near a cut: longer runs are identifiers, hashes, data.
+const REACH: usize = 32;
+
+/// The beginning of `text`, at most `max` bytes.
+pub fn head(text: &str, max: usize) -> &str {
+    let cut = clip(text, max);
+    cut.get(..back(text, cut.len())).unwrap_or(cut)
+}
+
+/// The end of `text`, at most `max` bytes.
+pub fn tail(text: &str, max: usize) -> &str {
+    let cut = clip_end(text, max);
+    text.get(on(text, text.len() - cut.len())..).unwrap_or(cut)
+}
+
+/// The part of `text` around the bytes `start..end`, with some `margin` bytes on both sides; words
+/// at the ends are whole.
+pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
+    let mut from = start.saturating_sub(margin).min(text.len());
+    while !text.is_char_boundary(from) {
+        from -= 1;
+    }
+    let mut to = end.saturating_add(margin).min(text.len()).max(from);
+    while !text.is_char_boundary(to) {
+        to += 1;
+    }
+    text.get(back(text, from)..on(text, to)).unwrap_or(text)
+}
+
+/// The nearest border at or before `at`; `at` itself where none is in reach.
+fn back(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or_default();
+    let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| *i > 0 && at - i <= REACH);
+    std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
+}
+
+/// The nearest border at or after `at`; `at` itself where none is in reach.
+fn on(text: &str, at: usize) -> usize {
+    let after = text.get(at..).unwrap_or_default();
+    let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8());
+    let near = near.take_while(|i| *i < text.len() && i - at <= REACH);
+    std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
+}
+
+/// No word goes on across `at`. Chinese, Japanese, Thai and their neighbours set no spaces.
+fn is_border(text: &str, at: usize) -> bool {
+    let unspaced =
+        |c| matches!(c, '\u{e00}'..='\u{fff}' | '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
+    let inside = |c: char| c == '_' || c.is_alphanumeric() && !unspaced(c);
+    let before = text.get(..at).and_then(|t| t.chars().next_back());
+    let after = text.get(at..).and_then(|t| t.chars().next());
+    !(before.is_some_and(inside) && after.is_some_and(inside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn cuts_fall_between_words() {
+        let text = "the almanac gives 5642 metres";
+        assert_eq!(head(text, 14), "the almanac ");
+        assert_eq!(tail(text, 8), " metres");
+        assert_eq!(around(text, 12, 17, 3), "almanac gives 5642");
+        assert_eq!((head(text, 99), tail(text, 99)), (text, text));
+    }
+
+    #[test]
+    fn what_has_no_words_is_cut_between_characters() {
+        let data = "a".repeat(100);
+        assert_eq!((head(&data, 50).len(), tail(&data, 50).len()), (50, 50));
+        assert_eq!(head("山山山山", 7), "山山");
+    }
+
+    proptest! {
+        #[test]
+        fn excerpts_are_verbatim_and_bounded(text in ".{0,80}", max in 0usize..100, start in 0usize..100) {
+            prop_assert!(text.starts_with(head(&text, max)) && head(&text, max).len() <= max);
+            prop_assert!(text.ends_with(tail(&text, max)) && tail(&text, max).len() <= max);
+            let part = around(&text, start, start + 3, 5);
+            prop_assert!(text.contains(part) && part.len() <= 3 + 2 * (5 + REACH + 4));
+        }
+    }
+}

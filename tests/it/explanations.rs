@@ -1,0 +1,186 @@
+//! Every finding over real traces says what was expected, and quotes what it saw from a span that it
+//! names.
+//!
+//! Over the captures that are shipped, and over all cases where `OTEL_VERDICT_CASES` names them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use otel_verdict::config::{Config, Source, from_sources};
+use otel_verdict::measure::{Finding, Measurement};
+use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::recognise::{Message, Part, Reading, Scene, ToolRequest};
+use otel_verdict::trace::Status;
+use otel_verdict::wire::json;
+
+use crate::frameworks;
+
+/// A longer run of letters is data: where it is cut it has no word to be torn.
+const WORD: usize = 32;
+
+/// All texts of a span, as they were recognised.
+fn texts(reading: &Reading) -> Vec<String> {
+    fn request(out: &mut Vec<String>, request: &ToolRequest) {
+        out.push(request.name.to_string());
+        out.extend(request.arguments.as_ref().map(ToString::to_string));
+    }
+    fn messages(out: &mut Vec<String>, messages: &[Message]) {
+        for part in messages.iter().flat_map(|m| &m.parts) {
+            match part {
+                Part::Text(text) | Part::Reasoning(text) => out.push(text.to_string()),
+                Part::Call(call) => request(out, call),
+                Part::Result { content, .. } => out.push(content.to_string()),
+                Part::Media => {}
+            }
+        }
+    }
+    let mut out = vec![reading.output_text()];
+    messages(&mut out, &reading.output);
+    messages(&mut out, &reading.input);
+    reading.call.iter().for_each(|call| request(&mut out, call));
+    let words = [&reading.result, &reading.name, &reading.agent].into_iter().flatten();
+    let errors = reading.errors.iter().chain(&reading.inherited_errors);
+    let signs = errors.flat_map(|e| [&e.kind, &e.message]).flatten();
+    out.extend(words.chain(signs).chain(&reading.finish).map(ToString::to_string));
+    out.extend(reading.plans.iter().map(|p| p.text.to_string()));
+    out
+}
+
+/// The quote as it is, and as it is written within JSON or code.
+fn spellings(quote: &str) -> Vec<String> {
+    let escaped = serde_json::to_string(quote).unwrap();
+    let escaped = escaped[1..escaped.len() - 1].to_owned();
+    let plain = |c: char| match c.is_ascii() {
+        true => c.to_string(),
+        false => c.encode_utf16(&mut [0; 2]).iter().map(|u| format!("\\u{u:04x}")).collect(),
+    };
+    let ascii = escaped.chars().map(plain).collect();
+    vec![quote.to_owned(), escaped, ascii]
+}
+
+fn inside(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Neither end of `text[start..end]` stands in the middle of a word.
+fn whole_words(text: &str, start: usize, end: usize) -> bool {
+    // A line break within JSON or code is written with a letter.
+    let text = text.replace("\\n", "  ");
+    let torn = |at: usize| {
+        let before = text[..at].chars().rev().take_while(|c| inside(*c)).count();
+        let after = text[at..].chars().take_while(|c| inside(*c)).count();
+        before > 0 && after > 0 && before + after <= WORD
+    };
+    !torn(start) && !torn(end)
+}
+
+/// What is wrong with an explanation; nothing where it is as it should be.
+fn complaint(scene: &Scene, m: &Measurement, finding: &Finding) -> Option<&'static str> {
+    let Finding { rationale, quote, seen_in, .. } = finding;
+    if !rationale.contains("expected") {
+        return Some("names no expectation");
+    }
+    if quote.trim().is_empty() {
+        return Some("quotes nothing");
+    }
+    // Evidence that is no text: a status without words, a quantity.
+    let status = scene.tree.spans[m.at].status == Status::Error && quote == "status ERROR";
+    if status || matches!(m.metric, "latency" | "tokens") {
+        return None;
+    }
+    let at = match seen_in {
+        None => m.at,
+        Some(id) => match scene.tree.spans.iter().position(|span| span.id == *id) {
+            Some(at) => at,
+            None => return Some("names a span that is not there"),
+        },
+    };
+    let texts = texts(&scene.readings[at]);
+    let places: Vec<(&str, usize, usize)> = spellings(quote)
+        .iter()
+        .flat_map(|s| {
+            texts
+                .iter()
+                .flat_map(|t| t.match_indices(s.as_str()).map(|(i, m)| (t.as_str(), i, i + m.len())))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    if places.is_empty() {
+        return Some("the span named does not hold the quote");
+    }
+    let whole = places.iter().any(|(text, start, end)| whole_words(text, *start, *end));
+    (!whole).then_some("the quote tears a word")
+}
+
+fn judged(offers: &[Offer], config: &Config) -> Vec<Evaluated> {
+    let mut evaluation = Evaluation::new(config, 0).unwrap();
+    for offer in offers {
+        evaluation.add(offer).unwrap();
+    }
+    let mut out = Vec::new();
+    evaluation.finish(|evaluated| out.push(evaluated));
+    out
+}
+
+/// With limits that every span exceeds, so that those explanations are looked at too, and a mapping
+/// for conventions that are not built in.
+fn config() -> Config {
+    let limits =
+        "verdict: { metrics: { latency: { max_ms: { llm: 0.001, tool: 0.001 } }, tokens: { max: 1 } } }";
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples/mas-sim.yaml");
+    let source = |name: &str, text: String| Source { name: name.to_owned(), text };
+    let sources =
+        [source("mapping", std::fs::read_to_string(example).unwrap()), source("limits", limits.to_owned())];
+    from_sources(&sources, &|_| None).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+/// Every recording beneath: folders of captures, and traces as OTLP/JSON.
+fn recordings(shipped: &Path) -> Vec<(String, Vec<Offer>)> {
+    let mut out = Vec::new();
+    let mut roots = vec![shipped.to_owned()];
+    roots.extend(std::env::var_os("OTEL_VERDICT_CASES").map(PathBuf::from));
+    for root in roots {
+        for case in frameworks::cases(&root.join("frameworks")) {
+            out.push((case.name, case.requests));
+        }
+        for folder in ["score/traces", "trail/gaia/traces", "trail/swe/traces", "mas-sim/traces"] {
+            let Ok(files) = std::fs::read_dir(root.join(folder)) else { continue };
+            for file in files.map(|f| f.unwrap().path()) {
+                let body = json::decode(Signal::Traces, &std::fs::read(&file).unwrap()).unwrap();
+                out.push((file.display().to_string(), vec![Offer { signal: Signal::Traces, body }]));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_finding_names_an_expectation_and_quotes_its_span() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let (config, mut complaints) = (config(), Vec::new());
+    for (name, offers) in recordings(&shipped) {
+        for Evaluated { judged, .. } in &judged(&offers, &config) {
+            for m in &judged.measurements {
+                let Ok(measured) = &m.outcome else { continue };
+                if !measured.passed && measured.findings.is_empty() {
+                    complaints.push(format!("{name}: {} fails without a finding", m.metric));
+                }
+                for finding in &measured.findings {
+                    *seen.entry(m.metric).or_default() += 1;
+                    if let Some(what) = complaint(&judged.scene, m, finding) {
+                        let Finding { rationale, quote, .. } = finding;
+                        complaints.push(format!("{name}: {}: {what}: {rationale} | {quote}", m.metric));
+                    }
+                }
+            }
+        }
+    }
+    println!("{seen:?}");
+    assert!(complaints.is_empty(), "{} of {seen:?}\n{}", complaints.len(), complaints.join("\n"));
+    // The shipped captures alone have findings of these.
+    for metric in ["error_detection", "tool_completeness", "reasoning_integrity", "completeness", "latency"] {
+        assert!(seen.contains_key(metric), "no finding of {metric}: {seen:?}");
+    }
+}
