@@ -67,6 +67,7 @@ fn the_page_stands_alone_and_runs_nothing_that_a_trace_says() {
         let html = std::fs::read_to_string(&page).unwrap();
         assert!(html.contains("Keeper &lt;script&gt;"), "{what}: the agent's name is there");
         assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("told and marked"), "{what}");
+        assert!(html.contains("A sample of explanations"), "{what}");
         for active in ["<script", "javascript:", "src=", "href=", "url(", "@import"] {
             assert!(!html.contains(active), "{what}: {active}");
         }

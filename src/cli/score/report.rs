@@ -9,9 +9,10 @@ use crate::measure::Category;
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 use crate::score::metrics::{self, Trace};
+use crate::score::report::Report;
 use crate::score::report::draw::{Curve, Row};
+use crate::score::report::sample::{self, Explained};
 use crate::score::report::tree::Drawn;
-use crate::score::report::{Explained, Report};
 use crate::score::thresholds::Fit;
 use crate::score::trail::{Annotation, Benchmark};
 
@@ -28,12 +29,7 @@ impl Gathered {
     pub(super) fn add(&mut self, evaluated: &Evaluated, labels: TraceLabels, marks: &[Annotation]) {
         let of = &evaluated.judged;
         let trace = Trace::of(&of.scene, &of.measurements, of.note.passed);
-        self.explained.extend(trace.errors.iter().map(|error| Explained {
-            place: format!("{} {}", trace.id, error.location),
-            what: format!("{}, {}", error.category, error.impact),
-            rationale: error.description.clone(),
-            quote: error.evidence.clone(),
-        }));
+        self.explained.extend(sample::all(&of.scene, &of.measurements));
         self.trees.push(Drawn::new(&of.scene, &of.measurements, &of.verdicts, marks));
         self.judged.push((trace, labels));
     }

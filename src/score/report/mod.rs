@@ -5,30 +5,17 @@
 
 pub mod draw;
 pub mod html;
+pub mod sample;
 pub mod tree;
 
 use draw::{Curve, Row};
-use html::{Html, clip};
+use html::Html;
+use sample::Explained;
 use tree::Drawn;
 
 /// Trees in one page; a browser copes with some megabytes. Those that differ from what people
 /// marked come first.
 const MAX_TREES: usize = 150;
-/// Explanations shown apart, to be read by somebody.
-const SAMPLE: usize = 20;
-
-/// An explanation, out of its tree.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// Trace and span, in hex.
-    pub place: String,
-    /// The metric, and the category.
-    pub what: String,
-    /// What was expected, what was seen.
-    pub rationale: String,
-    /// From the span.
-    pub quote: String,
-}
 
 /// What goes onto the page.
 #[derive(Default)]
@@ -90,25 +77,10 @@ impl Report {
             self.curves.iter().for_each(|of| draw::curve(of, &mut out));
             out.raw("</div>");
         }
-        self.sample(&mut out);
+        sample::html(&self.explained, &mut out);
         self.forest(&mut out);
         out.raw("</body></html>\n");
         out.into_string()
-    }
-
-    /// Evenly spread over all, so that no metric and no trace is preferred.
-    fn sample(&self, out: &mut Html) {
-        let count = self.explained.len().min(SAMPLE);
-        if count == 0 {
-            return;
-        }
-        out.raw("<h2>A sample of explanations</h2><ol>");
-        for n in 0..count {
-            let Some(of) = self.explained.get(n * self.explained.len() / count) else { continue };
-            out.raw("<li><b>").text(&of.what).raw("</b> <code>").text(&of.place).raw("</code><br>");
-            out.text(&clip(&of.rationale, 600)).raw("<br><q>").text(&clip(&of.quote, 600)).raw("</q></li>");
-        }
-        out.raw("</ol>");
     }
 
     fn forest(&self, out: &mut Html) {

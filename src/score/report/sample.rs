@@ -1,0 +1,146 @@
+//! Explanations apart from their trees: a few, to be read and judged by a person.
+//!
+//! In: everything that was found. Out: at most [`SAMPLE`] of it, the same ones for the same traces,
+//! spread over metrics first, over what each of them finds then, and over the traces at last: a
+//! rule that speaks often must not hide the others.
+
+use std::collections::BTreeMap;
+
+use super::html::{Html, clip};
+use crate::measure::{Finding, Measurement};
+use crate::recognise::Scene;
+
+/// How many are shown: as many as somebody reads with care.
+pub const SAMPLE: usize = 20;
+/// Characters of a rationale or quote.
+const MAX_TEXT: usize = 600;
+
+/// An explanation, out of its tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// The metric.
+    pub metric: &'static str,
+    /// What the rule calls it; a judge's findings have no name.
+    pub rule: String,
+    /// Severity, and category where there is one.
+    pub weight: String,
+    /// Trace and span in hex, the span's kind and name.
+    pub place: String,
+    /// What was expected, what was seen.
+    pub rationale: String,
+    /// The evidence.
+    pub quote: String,
+    /// The span of the evidence, where it is another.
+    pub seen_in: Option<String>,
+}
+
+/// Every explanation of a judged trace.
+pub fn all(scene: &Scene, measurements: &[Measurement]) -> Vec<Explained> {
+    let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
+    measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(scene, m, f))).collect()
+}
+
+fn explained(scene: &Scene, m: &Measurement, finding: &Finding) -> Explained {
+    let span = scene.tree.spans.get(m.at).map(|s| s.id.to_string()).unwrap_or_default();
+    let reading = scene.readings.get(m.at);
+    let kind = reading.map_or("", |r| r.kind.as_str());
+    let name = reading.and_then(|r| r.name.as_deref()).unwrap_or_default();
+    let category = finding.category.map_or(String::new(), |c| format!(", {}", c.as_str()));
+    Explained {
+        metric: m.metric,
+        rule: finding.defect.map_or(String::new(), |d| format!("{d:?}")),
+        weight: format!("{}{category}", finding.severity.as_str()),
+        place: format!("trace {} span {span} [{kind}] {}", scene.tree.id, clip(name, 60)),
+        rationale: finding.rationale.clone(),
+        quote: finding.quote.clone(),
+        seen_in: finding.seen_in.map(|id| id.to_string()),
+    }
+}
+
+/// The sample, by metric.
+pub fn drawn(from: &[Explained]) -> Vec<&Explained> {
+    let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<&Explained>>> = BTreeMap::new();
+    for one in from {
+        groups.entry(one.metric).or_default().entry(&one.rule).or_default().push(one);
+    }
+    let rules: Vec<Vec<&Vec<&Explained>>> = groups.values().map(|rules| rules.values().collect()).collect();
+    let mut taken: Vec<Vec<usize>> = rules.iter().map(|rules| vec![0; rules.len()]).collect();
+    let mut left = SAMPLE.min(from.len());
+    while left > 0 {
+        // One more of each metric: of the rule that has had fewest, if it has another.
+        for (rules, taken) in rules.iter().zip(&mut taken) {
+            let open = (0..rules.len()).filter(|i| taken[*i] < rules[*i].len());
+            if let Some(next) = open.min_by_key(|i| taken[*i]).filter(|_| left > 0) {
+                taken[next] += 1;
+                left -= 1;
+            }
+        }
+    }
+    let of_rules = rules.iter().flatten().zip(taken.iter().flatten());
+    // Of each the middle of as many stretches of all traces.
+    of_rules
+        .flat_map(|(list, &count)| (0..count).map(move |n| list[(2 * n + 1) * list.len() / (2 * count)]))
+        .collect()
+}
+
+/// The sample as a list.
+pub fn html(from: &[Explained], out: &mut Html) {
+    let drawn = drawn(from);
+    if drawn.is_empty() {
+        return;
+    }
+    out.raw("<h2>A sample of explanations</h2><p>").count(drawn.len()).raw(" of ").count(from.len());
+    out.raw(", spread over metrics, rules and traces; to be read against the traces.</p><ol>");
+    for one in drawn {
+        out.raw("<li><b>").text(one.metric).raw("</b> ").text(&one.rule).raw(" <span class=\"category\">");
+        out.text(&one.weight).raw("</span><br><code>").text(&one.place).raw("</code><br>");
+        out.text(&clip(&one.rationale, MAX_TEXT)).raw("<br>");
+        if let Some(span) = &one.seen_in {
+            out.raw("<code>span ").text(span).raw("</code> ");
+        }
+        out.raw("<q>").text(&clip(&one.quote, MAX_TEXT)).raw("</q></li>");
+    }
+    out.raw("</ol>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(metric: &'static str, rule: &str, n: usize) -> Explained {
+        Explained {
+            metric,
+            rule: rule.to_owned(),
+            weight: "low".to_owned(),
+            place: format!("trace {n}"),
+            rationale: "a tag was expected".to_owned(),
+            quote: "<b>".to_owned(),
+            seen_in: None,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_speaks_often_does_not_hide_the_others() {
+        let mut all: Vec<Explained> = (0..500).map(|n| said("loud", "Often", n)).collect();
+        all.extend((0..3).map(|n| said("loud", "Seldom", n)));
+        all.push(said("quiet", "Once", 7));
+        let drawn = drawn(&all);
+        let of = |rule: &str| drawn.iter().filter(|e| e.rule == rule).count();
+        assert_eq!((drawn.len(), of("Often"), of("Seldom"), of("Once")), (SAMPLE, 16, 3, 1));
+        let often: Vec<&str> = drawn.iter().filter(|e| e.rule == "Often").map(|e| e.place.as_str()).collect();
+        assert_eq!((often[0], often[15]), ("trace 15", "trace 484"), "from all traces");
+    }
+
+    #[test]
+    fn few_are_all_shown_and_none_make_no_heading() {
+        let few: Vec<Explained> = (0..3).map(|n| said("m", "R", n)).collect();
+        assert_eq!(drawn(&few).len(), 3);
+        let mut out = Html::default();
+        html(&few, &mut out);
+        let page = out.into_string();
+        assert!(page.contains("3 of 3") && page.contains("&lt;b&gt;") && !page.contains("<b></q>"), "{page}");
+        let mut none = Html::default();
+        html(&[], &mut none);
+        assert_eq!(none.into_string(), "");
+    }
+}
