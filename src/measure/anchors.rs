@@ -165,6 +165,8 @@ pub enum Defect {
     GuessedPath,
     /// Code or a patch is handed over that nothing has run.
     UntriedDelivery,
+    /// A patch to lines that nothing which was read contains.
+    InventedContext,
 }
 
 /// The score of what is worth recording and fails nothing by itself.
@@ -187,7 +189,7 @@ impl Defect {
             | PartNotCovered | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated
             | NoReplan | PartUnanswered | ToolLeftUnused | AnnouncedCallMissing | FilterDropped
             | ReadTooMuch => 3.0,
-            PlanUnworked | ContradictsResult => 2.0,
+            PlanUnworked | ContradictsResult | InventedContext => 2.0,
             ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp | GuessedPath | UntriedDelivery => {
                 NOTED
             }
@@ -224,7 +226,8 @@ impl Defect {
             }
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
             | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
-            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath => Category::LanguageOnly,
+            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath
+            | InventedContext => Category::LanguageOnly,
             RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
                 Category::ResourceAbuse
             }

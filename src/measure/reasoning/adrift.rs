@@ -138,6 +138,11 @@ fn was_shown(reading: &Reading, path: &str) -> bool {
     })
 }
 
+/// Whether a text is a patch, or holds one.
+pub fn is_patch(text: &str) -> bool {
+    PATCH.as_ref().is_some_and(|patch| patch.is_match(text))
+}
+
 /// A patch handed over as the answer that nothing in the run applied or tested; on the span that
 /// gave the answer, be it a model's or that of the tool which took it.
 pub fn untried(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {

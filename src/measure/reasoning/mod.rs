@@ -3,8 +3,9 @@
 //! In: an LLM span's output, everything that was said and returned before it in the trace. Out:
 //! 1-5. Found: facts of a final answer that nothing supports or that results contradict, claims of
 //! work that was not done, calls announced and not made, filters dropped, answers without the work
-//! that the plan needs, and calls that repeat a failed one unchanged. Without recorded output: no
-//! content; where there was nothing to hold against anything: not applicable.
+//! that the plan needs, patches to code that was never read, and calls that repeat a failed one
+//! unchanged. Without recorded output: no content; where there was nothing to hold against
+//! anything: not applicable.
 
 pub mod adrift;
 pub mod announced;
@@ -16,6 +17,7 @@ pub mod evidence;
 pub mod grounds;
 pub mod history;
 pub mod numbers;
+pub mod patched;
 mod review;
 pub mod unworked;
 

@@ -12,7 +12,7 @@ use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
 use super::grounds::{Situation, check};
 use super::history::{History, Made};
-use super::{adrift, announced, contradicted, dropped_filter, unworked};
+use super::{adrift, announced, contradicted, dropped_filter, patched, unworked};
 use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::cast;
 use crate::measure::agent::request::{self, Request};
@@ -72,6 +72,13 @@ impl Review {
                 .chain(adrift::find(scene, memo));
             for (at, finding) in conduct {
                 review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            for (agent, at, finding) in patched::find(scene, memo) {
+                review.of_llm.entry(at).or_default().findings.push(finding.clone());
+                // The answer is that patch.
+                let place = scene.tree.spans.get(at).map(|span| span.id);
+                let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
+                review.of_answer.entry(agent).or_default().extend(placed);
             }
             review
         })
