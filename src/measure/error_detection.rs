@@ -11,10 +11,11 @@ use std::rc::Rc;
 use foldhash::HashMap;
 
 use super::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
-use super::error_kind::cause;
+use super::error_kind::{cause, telling};
 use super::error_text;
 use super::excerpt::head;
 use super::memo::Memo;
+use super::tool_completeness::written;
 use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
 use crate::recognise::{Call, Content, ErrorSign, ErrorSource, Reading, Scene, Text};
 use crate::trace::{Idx, Kind};
@@ -92,6 +93,10 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
 
 /// A tool's failure that the model's own words brought about is that call's manifestation.
 fn by_author(view: &View<'_>, reading: &Reading, found: Finding, cause: Defect) -> Finding {
+    if let Some(llm) = written::author_of_step(view).filter(|_| !of_environment(cause)) {
+        let category = written::category_of_code(cause);
+        return Finding { category, ..found.from_origin(llm) };
+    }
     let calls = CallsAt::of(view.scene, view.memo);
     let call = Some(reading.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&view.at));
     let author = call.and_then(|&i| view.scene.calls.get(i)?.llm);
@@ -101,9 +106,15 @@ fn by_author(view: &View<'_>, reading: &Reading, found: Finding, cause: Defect) 
     }
 }
 
+fn of_environment(cause: Defect) -> bool {
+    cause.category().is_some_and(|c| c.is_environment())
+}
+
 /// Rate limits and outages are not the agent's (000, section 1): the rationale says whose it was.
 fn blame(cause: Defect) -> &'static str {
     match cause.category() {
+        // A limit is reached by what the agent does as often as by what it is given.
+        _ if cause == Defect::Exhausted => ", at a limit",
         Some(category) if category.is_environment() => ", caused by the environment",
         _ => "",
     }
@@ -135,7 +146,8 @@ pub fn own_signs(reading: &Reading) -> Option<(Finding, Defect)> {
         Defect::Errored => reading.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
         known => known,
     };
-    let quote = telling(&signs).or(reading.result.as_deref()).unwrap_or(BARE);
+    let words = loudest(&signs).or(reading.result.as_deref());
+    let quote = words.map_or(BARE, |words| telling(words, QUOTE_BYTES));
     let rationale = format!("{} was expected; {}", due(reading.kind), ended(&signs, announced));
     let finding = match announced {
         false => cause.found(rationale + blame(cause), quote),
@@ -178,7 +190,7 @@ fn ended(signs: &[&ErrorSign], announced: bool) -> String {
 }
 
 /// The most telling words among the signs, as they stand in one of them.
-fn telling<'s>(signs: &[&'s ErrorSign]) -> Option<&'s str> {
+fn loudest<'s>(signs: &[&'s ErrorSign]) -> Option<&'s str> {
     let mut sorted: Vec<&'s ErrorSign> = signs.to_vec();
     sorted.sort_by_key(|sign| rank(sign));
     let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
@@ -291,9 +303,9 @@ pub fn of_call(scene: &Scene, memo: &Memo, call: &Call) -> Option<CallError> {
         call.tool.and_then(|tool| scene.readings.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
     let words = words_of(&signs);
     let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
-    let quote = telling(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
+    let quote = loudest(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
     let cause = cause(if words.is_empty() { quote } else { &words });
-    Some(CallError { cause, quote: head(quote, QUOTE_BYTES).to_owned() })
+    Some(CallError { cause, quote: telling(quote, QUOTE_BYTES).to_owned() })
 }
 
 struct Reported(Option<String>);

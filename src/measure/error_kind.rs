@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::anchors::{Defect, clip};
+use super::excerpt::{around, head};
 
 /// How much of an error is read: causes stand in its first lines or its last.
 const READ_BYTES: usize = 2048;
@@ -307,23 +308,50 @@ static ALL: LazyLock<Option<Phrases>> = LazyLock::new(|| {
 
 /// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
 pub fn cause(text: &str) -> Defect {
-    let Some(all) = ALL.as_ref() else { return Defect::Errored };
-    // "... failed at line '<code>' due to: <error>": the code's own words say nothing of the cause.
-    let reason = memchr::memmem::rfind(text.as_bytes(), b" due to: ").and_then(|at| text.get(at..));
-    if let Some(reason) = reason
-        && reason.len() < text.len()
-    {
-        return match cause(reason.trim_start_matches(" due to: ")) {
-            Defect::Errored if text.contains("Code execution failed") => Defect::CodeBroken,
-            known => known,
-        };
+    let (reason, _) = reason(text);
+    match told(clip(reason, READ_BYTES)) {
+        Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
+        None if reason.len() < text.len() && text.contains("Code execution failed") => Defect::CodeBroken,
+        None => Defect::Errored,
     }
-    let text = clip(text, READ_BYTES);
+}
+
+/// The part of a long error that tells its cause: around the words that name it, else the last line
+/// of a traceback, else its beginning. A short error is told whole.
+pub fn telling(text: &str, max: usize) -> &str {
+    let text = text.trim();
+    if text.len() <= max {
+        return text;
+    }
+    let (reason, from) = reason(text);
+    if let Some((_, words)) = told(clip(reason, READ_BYTES)) {
+        // What it says of the cause comes after the words that name it.
+        let before = max.saturating_sub(words.len()) / 4;
+        return head(around(text, from + words.start, from + words.start + max, before), max);
+    }
+    let ends = text.contains("Traceback (most recent call last)");
+    match text.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| ends) {
+        Some(last) => head(last, max),
+        None => head(text, max),
+    }
+}
+
+/// "... failed at line '<code>' due to: <error>": the code's own words say nothing of the cause.
+/// What is left, and where it begins.
+fn reason(text: &str) -> (&str, usize) {
+    const DUE: &str = " due to: ";
+    let from = memchr::memmem::rfind(text.as_bytes(), DUE.as_bytes()).map_or(0, |at| at + DUE.len());
+    (text.get(from..).unwrap_or(text), from)
+}
+
+/// The rank of the most specific phrase in `text`, and where its first occurrence stands.
+fn told(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
+    let all = ALL.as_ref()?;
     let bytes = text.as_bytes();
     let in_word = |i: Option<usize>| {
         i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
     };
-    let mut best = usize::MAX;
+    let mut best: Option<(usize, std::ops::Range<usize>)> = None;
     for found in all.automaton.find_overlapping_iter(text) {
         let Some(&(rank, left_open, right_open)) = all.patterns.get(found.pattern().as_usize()) else {
             continue;
@@ -339,9 +367,11 @@ pub fn cause(text: &str) -> Defect {
         if (!left_open && in_word(before)) || path(before) || (!right_open && in_word(after)) || continued {
             continue;
         }
-        best = best.min(rank);
+        if best.as_ref().is_none_or(|(known, _)| rank < *known) {
+            best = Some((rank, found.range()));
+        }
     }
-    PHRASES.get(best).map_or(Defect::Errored, |(defect, _)| *defect)
+    best
 }
 
 #[cfg(test)]
@@ -382,6 +412,19 @@ mod tests {
         for (text, wanted) in cases {
             assert_eq!(cause(text), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn of_a_long_error_the_words_that_name_its_cause_are_told() {
+        let frames = "  File \"convert.py\", line 7, in convert\n    raise error\n".repeat(12);
+        let text = format!(
+            "Could not convert.\nTraceback (most recent call last):\n{frames}FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'\n"
+        );
+        assert!(telling(&text, 240).contains("FileNotFoundError: [Errno 2]"), "{}", telling(&text, 240));
+        let odd = text
+            .replace("FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'", "OddError: so it is");
+        assert_eq!(telling(&odd, 240), "OddError: so it is");
+        assert_eq!(telling(" 401 Unauthorized ", 240), "401 Unauthorized");
     }
 
     #[test]

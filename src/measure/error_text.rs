@@ -10,7 +10,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::anchors::{QUOTE_BYTES, clip};
-use super::excerpt::head;
+use super::error_kind::telling;
 use super::pattern::pattern;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
@@ -37,10 +37,10 @@ pub fn reported(result: &str) -> Option<String> {
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
             let said = of_value(&value, 0)?;
-            return Some(if said.is_empty() { head(text, QUOTE_BYTES).to_owned() } else { said });
+            return Some(if said.is_empty() { telling(text, QUOTE_BYTES).to_owned() } else { said });
         }
     }
-    of_text(text).map(|passage| head(passage, QUOTE_BYTES).to_owned())
+    of_text(text).map(|passage| telling(passage, QUOTE_BYTES).to_owned())
 }
 
 /// Rules out most JSON without parsing it: an error report says so with one of these.
@@ -66,7 +66,7 @@ fn of_value(value: &Value, depth: usize) -> Option<String> {
             {
                 return of_value(&value, depth + 1);
             }
-            of_text(inner).map(|passage| head(passage, QUOTE_BYTES).to_owned())
+            of_text(inner).map(|passage| telling(passage, QUOTE_BYTES).to_owned())
         }
         // Content blocks: one message in pieces. Every piece must be an error, or the first be one
         // and the rest few.
@@ -130,7 +130,7 @@ fn of_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
         && text.len() <= SHORT_BYTES
         && of_text(text).is_some()
     {
-        return Some(head(text, QUOTE_BYTES).to_owned());
+        return Some(telling(text, QUOTE_BYTES).to_owned());
     }
     // A wrapper is small but for the one thing it wraps.
     if map.len() > 8 {
@@ -191,10 +191,10 @@ fn is_void(value: &Value) -> bool {
 /// The words of a message, wherever in a small structure they stand.
 fn told(value: &Value) -> Option<String> {
     match value {
-        Value::String(s) if !s.trim().is_empty() => Some(head(s.trim(), QUOTE_BYTES).to_owned()),
+        Value::String(s) if !s.trim().is_empty() => Some(telling(s, QUOTE_BYTES).to_owned()),
         Value::Object(map) => {
             ["message", "detail", "text", "type", "code"].iter().find_map(|k| match map.get(*k) {
-                Some(Value::String(s)) => Some(head(s, QUOTE_BYTES).to_owned()),
+                Some(Value::String(s)) => Some(telling(s, QUOTE_BYTES).to_owned()),
                 Some(Value::Number(n)) => Some(n.to_string()),
                 _ => None,
             })
@@ -203,7 +203,7 @@ fn told(value: &Value) -> Option<String> {
             Value::String(_) => told(item),
             Value::Object(map) => {
                 ["message", "text", "msg"].iter().find_map(|k| map.get(*k)).and_then(|v| match v {
-                    Value::String(s) => Some(head(s, QUOTE_BYTES).to_owned()),
+                    Value::String(s) => Some(telling(s, QUOTE_BYTES).to_owned()),
                     _ => None,
                 })
             }

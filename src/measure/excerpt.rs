@@ -12,13 +12,13 @@ const REACH: usize = 32;
 /// The beginning of `text`, at most `max` bytes.
 pub fn head(text: &str, max: usize) -> &str {
     let cut = clip(text, max);
-    cut.get(..back(text, cut.len())).unwrap_or(cut)
+    cut.get(..back(text, cut.len())).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The end of `text`, at most `max` bytes.
 pub fn tail(text: &str, max: usize) -> &str {
     let cut = clip_end(text, max);
-    text.get(on(text, text.len() - cut.len())..).unwrap_or(cut)
+    text.get(on(text, text.len() - cut.len())..).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The part of `text` around the bytes `start..end`, with some `margin` bytes on both sides; words
@@ -38,15 +38,14 @@ pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
 /// The nearest border at or before `at`; `at` itself where none is in reach.
 fn back(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
-    let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| *i > 0 && at - i <= REACH);
+    let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
 /// The nearest border at or after `at`; `at` itself where none is in reach.
 fn on(text: &str, at: usize) -> usize {
     let after = text.get(at..).unwrap_or_default();
-    let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8());
-    let near = near.take_while(|i| *i < text.len() && i - at <= REACH);
+    let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
@@ -71,6 +70,8 @@ mod tests {
         assert_eq!(head(text, 14), "the almanac ");
         assert_eq!(tail(text, 8), " metres");
         assert_eq!(around(text, 12, 17, 3), "almanac gives 5642");
+        assert_eq!(around(text, 4, 11, 2), "the almanac gives");
+        assert_eq!((head(text, 2), tail(text, 3)), ("th", "res"), "a torn word is more than nothing");
         assert_eq!((head(text, 99), tail(text, 99)), (text, text));
     }
 

@@ -10,10 +10,11 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 
+use crate::measure::Memo;
 use crate::measure::anchors::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::reported;
+use crate::measure::error_kind::{cause, telling};
 use crate::measure::excerpt::head;
-use crate::measure::{Memo, error_kind};
 use crate::recognise::{Call, Scene};
 use crate::trace::Idx;
 
@@ -163,13 +164,13 @@ fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, R
 
 fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
     let said = match (&call.result, call.failed) {
-        (Some(result), true) if !result.trim().is_empty() => Some(head(result, QUOTE_BYTES).to_owned()),
+        (Some(result), true) if !result.trim().is_empty() => Some(telling(result, QUOTE_BYTES).to_owned()),
         (_, true) => Some(own_word(scene, call)),
         (Some(result), false) => reported(memo, result),
         (None, false) => return Outcome::Unknown,
     };
     match said {
-        Some(said) => Outcome::Failed { cause: error_kind::cause(&said), said },
+        Some(said) => Outcome::Failed { cause: cause(&said), said },
         None => Outcome::Gave,
     }
 }
@@ -178,7 +179,7 @@ fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
 fn own_word(scene: &Scene, call: &Call) -> String {
     let signs = call.tool.and_then(|at| scene.readings.get(at)).map(|r| r.errors.as_slice());
     let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
-    said.map_or_else(String::new, |t| head(t, QUOTE_BYTES).to_owned())
+    said.map_or_else(String::new, |t| telling(t, QUOTE_BYTES).to_owned())
 }
 
 /// The arguments in one spelling: keys sorted, space collapsed.

@@ -1,8 +1,9 @@
 //! `plan_efficiency` (001, table 2): the run held against the plan that the agent wrote.
 //!
 //! In: an agent's plans and the calls after each, its helpers' included. Out: 1-5 on the agent's
-//! span. Which calls a step is matched with is [`Execution`]'s business. Found: steps skipped, repeated without need, done in another
-//! order (noted, not failed), and a plan that errors broke and nobody revised.
+//! span. Which calls a step is matched with is [`Execution`]'s business. Found: steps skipped
+//! (noted only, where it was a lookup and the answer stands without), repeated without need, done in
+//! another order (noted, not failed), and a plan that errors broke and nobody revised.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,9 @@ use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
-use crate::measure::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
+use crate::measure::reasoning::Review;
+use crate::measure::reasoning::unworked::looks_up;
+use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Severity, Step, View};
 use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
@@ -53,7 +56,8 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
     let Some(execution) = followed(view, i, agent, &attempts).filter(|_| !view.scene.incomplete) else {
         return unmeasured(view.at, NAME, Reason::NotApplicable);
     };
-    let run = Run { view, attempts: &attempts, execution: &execution };
+    let stands = Review::get(view.scene, view.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
+    let run = Run { view, agent: i, stands, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     run.skipped(&mut findings);
     run.reordered(&mut findings);
@@ -97,6 +101,10 @@ fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str>
 
 struct Run<'a> {
     view: &'a View<'a>,
+    /// Whose plan it is.
+    agent: usize,
+    /// The answer was held against what the run had found, and stands.
+    stands: bool,
     attempts: &'a Attempts,
     execution: &'a Execution<'a>,
 }
@@ -109,7 +117,7 @@ impl Run<'_> {
                 step.tools.join(" and "),
                 n + 1
             );
-            findings.push(Defect::StepSkipped.found(rationale, step.text));
+            findings.push(left_out(Defect::StepSkipped.found(rationale, step.text), self.stands));
         }
     }
 
@@ -160,7 +168,10 @@ impl Run<'_> {
 
     fn broken(&self, findings: &mut Findings) {
         for (n, step) in self.execution.telling() {
-            let calls = &step.possible;
+            // To hand the step to a helper is another way to do it.
+            let own =
+                |c: &usize| self.view.scene.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent));
+            let calls: Vec<usize> = step.possible.iter().copied().filter(own).collect();
             let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
             if calls.len() < BROKEN || !failed {
                 continue;
@@ -175,6 +186,15 @@ impl Run<'_> {
             let finding = Defect::NoReplan.found(rationale, step.text);
             findings.push(ids.fold(finding, |f, id| f.citing(id)));
         }
+    }
+}
+
+/// A lookup that an answer which stands did not need is noted, and fails nothing; what the plan
+/// was to do, and did not, is missing all the same.
+pub(super) fn left_out(finding: Finding, stands: bool) -> Finding {
+    match stands && looks_up(&finding.quote) {
+        true => Finding { score: NOTED, severity: Severity::Low, ..finding },
+        false => finding,
     }
 }
 

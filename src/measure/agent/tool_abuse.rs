@@ -138,6 +138,14 @@ impl<'a> Run<'a> {
         self.scene.tree.spans.get(call.at).map(|s| s.id)
     }
 
+    /// The error that the call met.
+    fn said(&self, i: usize) -> &'a str {
+        match self.attempt(i).map(|a| &a.outcome) {
+            Some(Outcome::Failed { said, .. }) => said.as_str(),
+            _ => "",
+        }
+    }
+
     fn quoted(&self, i: usize) -> &'a str {
         self.scene.calls.get(i).map(quoted).unwrap_or_default()
     }
@@ -243,10 +251,11 @@ impl<'a> Run<'a> {
                 continue; // unchanged: told above
             }
             let rationale = format!(
-                "a change that acts on the error was expected; {} failed {} times in a row with the same error on \
-                 arguments that hardly differ",
+                "a change that acts on the error was expected; {} failed {} times in a row with the same error \
+                 (\"{}\") on arguments that hardly differ",
                 self.name(first),
-                calls.len()
+                calls.len(),
+                self.said(first).lines().next().unwrap_or_default()
             );
             findings.push(self.cite(Defect::NearIdenticalCalls.found(rationale, self.quoted(first)), &calls));
         }
@@ -276,17 +285,13 @@ impl<'a> Run<'a> {
             if key(&first).is_some() && calls.iter().all(|i| key(i) == key(&first)) {
                 continue;
             }
-            let said = match self.attempt(first).map(|a| &a.outcome) {
-                Some(Outcome::Failed { said, .. }) => said.as_str(),
-                _ => "",
-            };
             let rationale = format!(
                 "a call as the error asks for was expected; {} met the same error {} times in a row, and nothing \
                  was learned from it",
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::NoAdaptation.found(rationale, said), &calls));
+            findings.push(self.cite(Defect::NoAdaptation.found(rationale, self.said(first)), &calls));
         }
     }
 

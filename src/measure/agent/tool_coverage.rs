@@ -9,8 +9,10 @@ use aho_corasick::AhoCorasick;
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
+use crate::measure::agent::plan_efficiency::left_out;
 use crate::measure::agent::request::Request;
-use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
+use crate::measure::excerpt::around;
 use crate::measure::plan::execution::{is_conditional, names_tool};
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Measurement, Metric, Need, Reason, Step, View};
@@ -71,12 +73,15 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
             agent.tools.len()
         );
-        findings.push(Defect::NothingCovered.found(rationale, task));
+        // A long task is told where it demands so.
+        let place = task.find(source.as_str()).filter(|_| task.len() > QUOTE_BYTES);
+        let said = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
+        findings.push(Defect::NothingCovered.found(rationale, said));
         return findings.scored(view, NAME);
     }
     if !view.scene.incomplete {
         cover.demanded_tools(&mut findings);
-        cover.planned_tools(&mut findings);
+        cover.planned_tools(i, &mut findings);
         cover.failed_to_the_last(i, &mut findings);
     }
     cover.untouched(&request, &mut findings);
@@ -121,8 +126,10 @@ impl Cover<'_> {
     }
 
     /// Tools that the latest plan names.
-    fn planned_tools(&self, findings: &mut Findings) {
+    fn planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) = self.agent.plans.last() else { return };
+        let review = Review::get(self.view.scene, self.view.memo);
+        let stands = review.of_answer.get(&i).is_some_and(Vec::is_empty);
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
             let mut named = self
                 .agent
@@ -136,7 +143,7 @@ impl Cover<'_> {
                     "a call to {} was expected in this step of the plan; it was never called",
                     named.next().unwrap_or_default()
                 );
-                findings.push(Defect::PlannedCallMissing.found(rationale, step));
+                findings.push(left_out(Defect::PlannedCallMissing.found(rationale, step), stands));
             }
         }
     }
@@ -155,7 +162,7 @@ impl Cover<'_> {
             _ => "",
         };
         let rationale = format!(
-            "a call that brings what the answer needs was expected; the last {} calls ({}) failed, no other brought \
+            "a call that brought what the answer needs was expected; the last {} calls ({}) failed, no other brought \
              it, and the answer was given all the same",
             tail.len(),
             call.name.trim()

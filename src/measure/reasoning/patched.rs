@@ -70,17 +70,20 @@ fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> 
             !written
         });
     }
-    let &(at, line) = invented.first()?;
+    let &(at, _) = invented.first()?;
+    // Of what that call made up, the longest line says most.
+    let own = invented.iter().filter(|(by, _)| *by == at).map(|(_, line)| line.trim());
+    let line = own.max_by_key(|line| line.len())?;
     if invented.len() < LEAST_LINES || invented.len() <= known {
         return None;
     }
     let rationale = format!(
-        "a patch to lines that had been read was expected; {} of {} old lines in it, this one first, had stood in \
-         nothing that the model was shown",
+        "a patch to lines that had been read was expected; {} of {} old lines in it, this one among them, had stood \
+         in nothing that the model was shown",
         invented.len(),
         invented.len() + known
     );
-    Some((at, Defect::InventedContext.found(rationale, line.trim())))
+    Some((at, Defect::InventedContext.found(rationale, line)))
 }
 
 /// Nothing is missing of what went in and came out.

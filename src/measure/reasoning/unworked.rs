@@ -50,6 +50,11 @@ const MAX_AGENTS: usize = 512;
 /// Names of unused tools that are told.
 const MAX_TOLD: usize = 6;
 
+/// Whether a step of a plan must find something out.
+pub fn looks_up(step: &str) -> bool {
+    LOOKUP.as_ref().is_some_and(|lookup| lookup.is_match(step))
+}
+
 /// Findings by the model span that gave each agent's answer.
 pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();

@@ -70,6 +70,11 @@ pub fn step_of_code(view: &View<'_>, at: Idx) -> Option<Idx> {
     writes_code(&text).then_some(step)
 }
 
+/// The model call whose code the step `view.at` failed on.
+pub fn author_of_step(view: &View<'_>) -> Option<Idx> {
+    last_llm(view, view.at).filter(|&llm| step_of_code(view, llm) == Some(view.at))
+}
+
 /// What it is when code that a model wrote fails for this cause: code that does not fit the world
 /// it runs in (a type, a name, a path that is not there) is malformed like code that does not
 /// parse; only what the environment did is told apart.
