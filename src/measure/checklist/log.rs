@@ -2,11 +2,12 @@
 //! and models wrote, each with the span it is of.
 //!
 //! In: a scene and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
-//! two spans, and within a span at the ends of lines. What was only planned is left out: a plan
-//! proves nothing of what was done, which is where the paper's own parser failed (section 5.1).
+//! two spans, and within a span at the ends of lines. What was only planned is left out
+//! ([`super::planned`]).
 
 use std::collections::HashSet;
 
+use super::planned::Planned;
 use crate::recognise::{Agent, Scene, Text};
 use crate::trace::{Idx, Kind};
 
@@ -44,46 +45,38 @@ pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     let size = tokens.max(1) * TOKEN_BYTES;
     let mut out = Vec::new();
     let beneath: HashSet<Idx> = scene.tree.subtree(agent.at).collect();
+    let planned = Planned::of(scene);
     for &at in scene.tree.order() {
         let Some(reading) = scene.readings.get(at) else { continue };
         if out.len() >= MAX_CHUNKS {
             break;
         }
-        if reading.wrapper || !beneath.contains(&at) {
+        if reading.wrapper || !beneath.contains(&at) || planned.is_todo_span(at) {
             continue;
         }
         match reading.kind {
-            Kind::Llm => {
-                let text = without_plans(reading.output_text(), reading.plans.iter().map(|plan| &plan.text));
-                cut(at, Source::Output, None, &text, size, &mut out);
-            }
+            Kind::Llm => cut(at, Source::Output, None, &planned.out_of_output(reading), size, &mut out),
             _ => {
                 if let Some(result) = &reading.result {
                     let tool = reading.call.as_ref().map(|call| call.name.clone());
-                    cut(at, Source::Result, tool, result, size, &mut out);
+                    cut(at, Source::Result, tool, &planned.out_of_result(result), size, &mut out);
                 }
             }
         }
     }
     // Calls without a span of their own: what came back stands in a later prompt.
-    for call in scene.calls.iter().filter(|call| call.tool.is_none() && beneath.contains(&call.at)) {
+    for (i, call) in scene.calls.iter().enumerate() {
+        if call.tool.is_some() || !beneath.contains(&call.at) || planned.is_todo_call(i) {
+            continue;
+        }
         if let Some(result) = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS) {
-            cut(call.at, Source::Result, Some(call.name.clone()), result, size, &mut out);
+            let text = planned.out_of_result(result);
+            cut(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
         }
     }
     out.truncate(MAX_CHUNKS - 1);
     out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(scene, &beneath) });
     out
-}
-
-/// The output without the parts that are plans.
-fn without_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> String {
-    for plan in plans.filter(|plan| !plan.is_empty()) {
-        if let Some(from) = text.find(&**plan) {
-            text.replace_range(from..from + plan.len(), "");
-        }
-    }
-    text
 }
 
 fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {

@@ -22,6 +22,7 @@ pub mod check;
 pub mod compose;
 pub mod criteria;
 pub mod log;
+pub mod planned;
 pub mod result;
 pub mod retrieve;
 pub mod settings;
