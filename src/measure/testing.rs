@@ -4,13 +4,43 @@
 //! times that `recognise` would have found. Every model call is shown the whole history of its
 //! agent, as real frameworks do.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::recognise::{
-    Agent, Call, Content, ErrorSign, ErrorSource, Message, Part, Plan, Reading, Role, Scene, Text,
-    ToolDefinition, ToolRequest,
+    Agent, Call, Content, ErrorSign, ErrorSource, Message, Overrides, Part, Plan, Reading, Recogniser, Role,
+    Scene, Text, ToolDefinition, ToolRequest,
 };
 use crate::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
+use crate::wire::request::{Interner, split};
+
+/// The folder of integration tests, their data and golden files.
+pub(crate) fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// Holds `text` against the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set it is
+/// written instead.
+pub(crate) fn golden(name: &str, text: &str) {
+    let path = tests().join(format!("golden/{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(known == text, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{text}");
+}
+
+/// The traces of a request's body, as `recognise` reads them.
+pub(crate) fn scenes_of(body: &[u8]) -> Vec<Scene> {
+    let recogniser = Recogniser::new(&Overrides::default()).unwrap();
+    let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
+    groups.into_iter().map(|g| recogniser.scene(Tree::new(g.trace, g.spans), &[], false)).collect()
+}
+
+/// A run of a real framework, as it was captured.
+pub(crate) fn captured(name: &str) -> Vec<Scene> {
+    scenes_of(&std::fs::read(tests().join("data/frameworks").join(name).join("001.pb")).unwrap())
+}
 
 /// A run in the making.
 pub struct Script {

@@ -8,6 +8,8 @@ use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Question, Usage};
 
+mod golden;
+
 fn settings(yaml: &str) -> crate::measure::Settings {
     serde_saphyr::from_str(yaml).unwrap()
 }
@@ -55,7 +57,10 @@ fn drive(
 /// The piece of the record that holds `text`, as the question names it.
 fn piece_with(question: &Question, text: &str) -> String {
     let page = &question.prompt.user;
-    let upto = page.find(text).expect("the record is shown");
+    // The final answer, which is shown before the pieces, may say the same.
+    let pieces = page.find("| piece ").expect("pieces are shown");
+    let shown = || panic!("{}: {text:?} is not shown:\n{page}", question.key);
+    let upto = pieces + page[pieces..].find(text).unwrap_or_else(shown);
     let label = page[..upto].rfind("| piece ").unwrap();
     page[label + 8..].split(',').next().unwrap().to_owned()
 }
@@ -151,6 +156,36 @@ fn a_passage_that_is_not_there_is_no_proof_and_the_window_is_widened_once() {
 }
 
 #[test]
+fn a_wider_window_brings_the_proof_that_the_first_lacked() {
+    let scene = Script::new("Were the specimens found?")
+        .calls("", &[("search", r#"{"q": "specimens"}"#)])
+        .returns("Specimens, specimens and where specimens are found: nothing in stock.")
+        .calls("", &[("open_box", r#"{"n": 7}"#)])
+        .returns("Box 7 holds all eleven of them.")
+        .answers("Yes.")
+        .build();
+    let one = settings(
+        "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Were the specimens found?' }] }] }",
+    );
+    let (measured, asked) = drive(&scene, &one, |question| {
+        Ok(match question.key.as_str() {
+            "q000.1-perceive" => {
+                assert!(!question.prompt.user.contains("Box 7"), "only the piece that shares its words");
+                perceived(piece_with(question, "nothing in stock"), "nothing in stock", "no")
+            }
+            "q000.2-wider" => {
+                perceived(piece_with(question, "Box 7"), "Box 7 holds all eleven of them.", "yes")
+            }
+            _ => checked("yes"),
+        })
+    });
+    assert!(measured[0].outcome.as_ref().unwrap().passed);
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["q000.1-perceive", "q000.2-wider", "q000.3-answer-0"]);
+    assert!(asked[2].prompt.user.contains("Box 7 holds all eleven of them."));
+}
+
+#[test]
 fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered() {
     let scene = specimens("Saint Petersburg");
     let fixed = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
@@ -165,6 +200,9 @@ fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered
     let without = settings(&format!("judges: [main]\nchecklist: {{ {fixed} }}"));
     let (measured, _) = drive(&scene, &without, factual);
     assert_eq!(measured[0].outcome, Err(Reason::NotApplicable));
+    let Plain::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
+    let items: Json = serde_json::from_str(items).unwrap();
+    assert_eq!(items["eval"][0]["c3_response"]["reason"], "there is no source for this fact");
 
     let asset =
         "assets: [{ name: reference, match: { task: specimens }, text: 'It is in Saint Petersburg.' }]";
@@ -199,6 +237,40 @@ fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
     });
     assert!(measured[0].outcome.as_ref().unwrap().passed);
     assert!(asked.last().unwrap().prompt.user.contains("calculator 5642-4806]\n836\n"));
+}
+
+#[test]
+fn the_questions_of_a_task_are_made_once_whoever_ran_it() {
+    let first = |scene: &Scene| drive(scene, &settings(GENERATED), |_| Err(Reason::Budget)).1.remove(0);
+    let (one, other) = (first(&specimens("Saint Petersburg")), first(&specimens("Hanoi")));
+    assert_eq!((one.key.as_str(), &one), ("criteria", &other), "the judges' cache knows it again");
+}
+
+#[test]
+fn every_agent_has_a_checklist_where_that_is_wanted() {
+    let scene = Script::new("Find the height of Elbrus.")
+        .calls("", &[("searcher", r#"{"task": "Look Elbrus up."}"#)])
+        .enter("Look Elbrus up.")
+        .answers("5642 m")
+        .leave()
+        .answers("Elbrus is 5642 m high.")
+        .build();
+    let measured_at = |of: &str| -> Vec<Idx> {
+        let one = settings(&format!(
+            "checklist: {{ of: {of}, fixed: [{{ items: [{{ question: 'Is it named?', check: {{ contains: {{ text: '5642' }} }} }}] }}] }}"
+        ));
+        let at = |agent: &Agent| {
+            let memo = Memo::new();
+            let view = View { scene: &scene, at: agent.at, settings: &one, memo: &memo, rules: &[] };
+            match (Checklist { asks: false }).step(&view, &[]) {
+                Step::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
+                Step::Ask(_) => panic!("rules never ask"),
+            }
+        };
+        scene.agents.iter().flat_map(at).collect()
+    };
+    assert_eq!(measured_at("root"), [scene.tree.root().unwrap()]);
+    assert_eq!(measured_at("agents"), [scene.agents[0].at, scene.agents[1].at]);
 }
 
 #[test]

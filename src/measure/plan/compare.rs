@@ -201,6 +201,6 @@ mod tests {
         let responses = ["12.3 %", "There is no data.", "About an eighth; and the weather was fine."];
         let q = question("What share of calls was escalated?", &responses.map(str::to_owned)).unwrap();
         let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);
-        crate::measure::plan::testing::golden("compare", &text);
+        crate::measure::testing::golden("compare", &text);
     }
 }

@@ -211,7 +211,7 @@ mod tests {
                 q.key, q.prompt.system, q.prompt.user, q.form.schema
             ));
         }
-        super::super::testing::golden("plan_judged", &text);
+        crate::measure::testing::golden("plan_judged", &text);
         assert!(question(Part::Format, QUERY, &plan, &tools, None).is_none());
     }
 }

@@ -43,6 +43,3 @@ pub mod tools;
 pub mod words;
 
 pub use settings::Settings;
-
-#[cfg(test)]
-pub(crate) mod testing;

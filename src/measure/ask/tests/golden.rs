@@ -4,28 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::recognise::{Overrides, Recogniser};
-use crate::trace::Tree;
-use crate::wire::request::{Interner, split};
-
-fn tests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
-}
-
-fn scenes_of(body: &[u8]) -> Vec<Scene> {
-    let recogniser = Recogniser::new(&Overrides::default()).unwrap();
-    let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
-    groups.into_iter().map(|g| recogniser.scene(Tree::new(g.trace, g.spans), &[], false)).collect()
-}
-
-fn hold(name: &str, text: &str) {
-    let golden = tests().join(format!("golden/ask-{name}.txt"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&golden, text).unwrap();
-    }
-    let known = fs::read_to_string(&golden).unwrap_or_default();
-    assert!(text == known, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{text}");
-}
+use crate::measure::testing::{captured, golden, scenes_of};
 
 /// The first question, without what the rules found: their words change without ours.
 fn first(scene: &Scene, settings: &Settings) -> Option<Asking> {
@@ -45,9 +24,8 @@ const SHOWN: [&str; 5] = [
 #[test]
 fn prompts_for_real_runs_read_as_they_should() {
     for name in ["strands-c", "langgraph-openllmetry-x", "openaiagents-openinference-responses-b"] {
-        let body = fs::read(tests().join("data/frameworks").join(name).join("001.pb")).unwrap();
         let mut out = String::new();
-        for scene in scenes_of(&body) {
+        for scene in captured(name) {
             for metric in SHOWN {
                 // The first of each metric shows what there is to see.
                 if let Some(ask) = first(&scene, &settings(&[metric])) {
@@ -58,7 +36,7 @@ fn prompts_for_real_runs_read_as_they_should() {
                 }
             }
         }
-        hold(name, &out);
+        golden(&format!("ask-{name}"), &out);
     }
 }
 
@@ -69,7 +47,7 @@ fn what_the_judge_is_told_about_itself_reads_as_it_should() {
         let topic = topic::topic(metric).unwrap();
         out.push_str(&format!("==== {metric}\n{}\n", Asker::default().system(topic, &Scene::default(), 0)));
     }
-    hold("system", &out);
+    golden("ask-system", &out);
 }
 
 /// Traces in OTLP/JSON of the benchmark, where they are unpacked.

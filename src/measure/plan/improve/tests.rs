@@ -172,7 +172,7 @@ fn the_prompts_are_as_they_were() {
             q.key, q.prompt.system, q.prompt.user, q.form.schema
         )
     });
-    crate::measure::plan::testing::golden("plan_improve", &text.concat());
+    crate::measure::testing::golden("plan_improve", &text.concat());
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! All questions of a checklist as they are sent, for a run of a real framework.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::measure::testing::{captured, golden};
+
+/// Small pieces and few of them, so that there is something to widen; a judge for every class.
+const EVERYTHING: &str = "
+judges: [main]
+checklist:
+  generate: true
+  rerank: cross
+  keep: 1
+  chunk_tokens: 30
+  by_class: { coding: [coder], factual: [scholar] }
+  assets: [{ name: reference answer, text: 'Mount Elbrus is 836 metres taller than Mont Blanc.' }]";
+
+/// Three questions, one a class: what the first pieces show is not enough for the first, and the
+/// second takes the calculator.
+fn recorded(question: &Question) -> Json {
+    let says = |piece: &str, quote: &str, class: &str| {
+        json!({ "thought": "t", "class": class, "passages": [{ "piece": piece_with(question, piece), "quote": quote }],
+                "final_answer": "yes", "sufficient": "yes" })
+    };
+    match question.key.as_str() {
+        "criteria" => json!({ "thought": "t", "questions": [
+            "Was the difference taken from the Alpine Almanac page?",
+            "Is the difference named that of Mount Elbrus and Mont Blanc on the page?",
+            "Is Mount Elbrus taller than Mont Blanc?" ] }),
+        "filter" => json!({ "thought": "t", "drop": [] }),
+        key if key.ends_with("rerank") => {
+            let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
+            json!({ "scores": texts.iter().map(|t| if t.contains("4806 m") { 2.0 } else { -2.0 }).collect::<Vec<_>>() })
+        }
+        "q000.1-perceive" => json!({ "thought": "t", "class": "reasoning", "passages": [],
+                                     "final_answer": "no", "sufficient": "no" }),
+        "q000.2-wider" => says("4806 m", "Mount Elbrus: 5642 m. Mont Blanc: 4806 m.", "reasoning"),
+        "q001.1-perceive" => says("4806 m", "Mount Elbrus: 5642 m. Mont Blanc: 4806 m.", "coding"),
+        "q001.3-answer-0" => {
+            json!({ "reason": "to be sure", "tool": "calculator", "input": "5642 - 4806", "answer": "unclear" })
+        }
+        "q001.3-answer-1" => checked("no"),
+        "q002.1-perceive" => says("4806 m", "Mont Blanc: 4806 m", "factual"),
+        _ => checked("yes"),
+    }
+}
+
+#[test]
+fn the_questions_for_a_real_run_read_as_they_should() {
+    let mut out = String::new();
+    for scene in captured("vercelai-e") {
+        let (measured, asked) = drive(&scene, &settings(EVERYTHING), |question| Ok(recorded(question)));
+        assert_eq!(measured[0].outcome.as_ref().map(|m| m.value.clone()), Ok(Value::Label("no")));
+        let mut told = HashSet::new();
+        for question in &asked {
+            let judges =
+                if question.judges.is_empty() { "main".to_owned() } else { question.judges.join(", ") };
+            out.push_str(&format!("==== {}, asked of {judges}\n", question.key));
+            if told.insert(question.prompt.system.clone()) {
+                out.push_str(&format!("---- system\n{}\n---- user\n", question.prompt.system));
+            }
+            out.push_str(&format!("{}\n---- form\n{}\n", question.prompt.user, question.form.schema));
+        }
+        // The run's plan stands in its first output, and in no question about what was done.
+        let of_run = asked.iter().filter(|q| q.key.starts_with('q'));
+        assert!(of_run.into_iter().all(|q| !q.prompt.user.contains("Search for the Alpine Almanac page")));
+    }
+    golden("checklist-vercelai-e", &out);
+}
