@@ -9,6 +9,7 @@ use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Question, Usage};
 
 mod golden;
+mod papers;
 
 fn settings(yaml: &str) -> crate::measure::Settings {
     serde_saphyr::from_str(yaml).unwrap()
