@@ -7,6 +7,7 @@
 mod acknowledged;
 mod annotated;
 mod bounds;
+mod checklists;
 mod commands;
 mod consistency;
 mod durable;
