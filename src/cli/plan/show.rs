@@ -51,7 +51,7 @@ fn table(examined: &Examined, weights: &Weights, scored: bool) -> String {
     if shape::rejected(&examined.plan) {
         out.push_str("rejected: it cannot be carried out\n");
     } else if !examined.plan.structured {
-        out.push_str("a list without tools or dependencies: format and wiring are not measured\n");
+        out.push_str("in words: no format, and wiring only where steps speak of one another\n");
     }
     for issue in &examined.issues {
         let counts = Part::of(issue.fault).map_or("noted", Part::name);
@@ -60,7 +60,7 @@ fn table(examined: &Examined, weights: &Weights, scored: bool) -> String {
     if scored {
         metrics(&mut out, examined, weights);
         if let Some(beside) = &examined.beside {
-            rating(&mut out, beside);
+            rating(&mut out, beside, examined.plan.structured);
         }
     }
     out
@@ -75,7 +75,7 @@ fn metrics(out: &mut String, examined: &Examined, weights: &Weights) {
     out.push_str(&format!("{:<26} {score:>12}\n", "score"));
 }
 
-fn rating(out: &mut String, beside: &Comparison) {
+fn rating(out: &mut String, beside: &Comparison, structured: bool) {
     out.push_str(&format!("{:<26} {:>12}\n", "rating", beside.rating.as_str().replace('_', " ")));
     let shares = [
         ("precision", beside.precision),
@@ -85,7 +85,8 @@ fn rating(out: &mut String, beside: &Comparison) {
         ("right dependencies", beside.dependencies),
         ("right placeholders", beside.placeholders),
     ];
-    for (name, share) in shares {
+    // Words have neither format nor placeholders.
+    for (name, share) in shares.into_iter().take(if structured { shares.len() } else { 3 }) {
         out.push_str(&format!("  {name:<24} {share:>12.3}\n"));
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::examine::Examined;
 use super::part::Part;
-use super::prompt::{DATA, FORM, fence, tools};
+use super::prompt::{DATA, FORM, WORDS, fence, tools, written};
 use super::rules;
 use super::schema::{Fault, Issue, Plan};
 use super::tools::Toolbox;
@@ -46,6 +46,9 @@ Name in 'rationale' what is missing, if anything.";
 const STEPWISE: &str = "\
 Go through the steps in order. In 'wrong' name each step that is wrong, once, with the reason first: \
 what in its prompt is at fault. Leave 'wrong' empty if none is.";
+
+const NAMING: &str = "\
+Only steps that name a tool are to be judged.";
 
 const BESIDE: &str = "\
 BEST is a plan for the same query that people hold to be the best one. Use it to see what the query \
@@ -90,9 +93,10 @@ pub fn question(
     known: &Toolbox,
     reference: Option<&Plan>,
 ) -> Option<Question> {
+    let stepwise = if plan.structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
     let (rubric, form) = match part {
-        Part::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{STEPWISE}"), &STEPS),
-        Part::StepExecutability => (format!("{EXECUTABILITY}\n\n{STEPWISE}"), &STEPS),
+        Part::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{stepwise}"), &STEPS),
+        Part::StepExecutability => (format!("{EXECUTABILITY}\n\n{stepwise}"), &STEPS),
         Part::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
         _ => return None,
     };
@@ -102,18 +106,32 @@ pub fn question(
         user.push_str(&format!("Tools:\n{}", tools(known)));
     }
     if let Some(reference) = reference {
-        user.push_str(&fence("BEST", &reference.to_text()));
+        user.push_str(&fence("BEST", &written(reference)));
     }
-    user.push_str(&fence("PLAN", &plan.to_text()));
-    let system = format!("{rubric}{beside}\n\n{FORM}\n\n{DATA}");
+    user.push_str(&fence("PLAN", &written(plan)));
+    let calls = plan.structured || reference.is_some_and(|r| r.structured);
+    let words = !plan.structured || reference.is_some_and(|r| !r.structured);
+    let form_of = match (calls, words) {
+        (true, true) => format!("{FORM}\n\n{WORDS}"),
+        (true, false) => FORM.to_owned(),
+        (false, _) => WORDS.to_owned(),
+    };
+    let system = format!("{rubric}{beside}\n\n{form_of}\n\n{DATA}");
     let prompt = Prompt { system: system.into(), user: user.into() };
     Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
+}
+
+/// Whether `part` is asked of `plan`: of one in words what is about tools only where a step names
+/// one.
+pub fn applies(part: Part, plan: &Plan) -> bool {
+    ASKED.contains(&part) && rules::judged_steps(plan, part) > 0
 }
 
 /// Everything that is asked of a plan, each with its metric's name as key.
 pub fn questions(query: &str, examined: &Examined) -> Vec<Question> {
     let Examined { plan, tools, reference, .. } = examined;
-    ASKED.into_iter().filter_map(|part| question(part, query, plan, tools, reference.as_ref())).collect()
+    let parts = ASKED.into_iter().filter(|part| applies(*part, plan));
+    parts.filter_map(|part| question(part, query, plan, tools, reference.as_ref())).collect()
 }
 
 /// What an answer to [`question`] says.
@@ -128,7 +146,7 @@ pub struct Judged {
 }
 
 /// Reads an answer that fits its form; `weighted` is the judge's score by the probabilities of its
-/// tokens, where known. Steps that there are not are left out.
+/// tokens, where known. Steps that there are not, or that were not to be judged, are left out.
 pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> Option<Judged> {
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     if part == Part::QueryAdherence {
@@ -139,13 +157,18 @@ pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> O
     let mut issues: Vec<Issue> = Vec::new();
     for wrong in answer.get("wrong")?.as_array()? {
         let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let Some(number) = number.filter(|n| plan.position(*n).is_some()) else { continue };
+        let judged = |n: &usize| {
+            let step = plan.position(*n).and_then(|at| plan.steps.get(at));
+            step.is_some_and(|step| plan.structured || step.tool.is_some())
+        };
+        let Some(number) = number.filter(judged) else { continue };
         if !issues.iter().any(|i| i.step == Some(number)) {
             let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
             issues.push(Issue::of(number, fault, reason));
         }
     }
-    Some(Judged { value: rules::share(plan, issues.len()), issues, rationale })
+    let value = rules::share(rules::judged_steps(plan, part), issues.len());
+    Some(Judged { value, issues, rationale })
 }
 
 /// The opinion in the middle, and who said so; of an even number the lower one.
@@ -189,6 +212,19 @@ mod tests {
         }
         let answer = json!({ "rationale": "", "score": 1 });
         assert_eq!(read(Part::QueryAdherence, &plan, &answer, Some(1.5)).unwrap().value, 0.75);
+    }
+
+    #[test]
+    fn of_words_only_steps_that_name_a_tool_are_judged_for_it() {
+        let words = reader::read("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
+        assert!(!applies(Part::StepExecutability, &words) && applies(Part::QueryAdherence, &words));
+        let tools = ["web_search", "visit_page"].map(|n| (n.to_owned(), Default::default()));
+        let examined = Examined::new(words, Toolbox::new(&tools.into_iter().collect()), None);
+        assert_eq!(questions(QUERY, &examined).len(), 3);
+        let wrong = json!({ "rationale": "", "wrong": [
+            { "reason": "no tool", "step": 2 }, { "reason": "no link yet", "step": 3 } ] });
+        let judged = read(Part::ToolPromptAlignment, &examined.plan, &wrong, None).unwrap();
+        assert_eq!((judged.value, judged.issues), (0.5, vec![Issue::of(3, Fault::WrongTool, "no link yet")]));
     }
 
     #[test]

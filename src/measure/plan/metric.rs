@@ -1,9 +1,9 @@
 //! The metrics of plans in traces: `plan.format` and its six like, `plan.score`, `plan.rating`.
 //!
 //! In: a scene with recognised plans, settings, and a judge's answers. Out: measurements on the span
-//! that wrote the plan. Only plans with structure (tools or dependencies) are measured; of several on
-//! one span the last. [`PlanRules`] says what rules can tell; [`PlanJudged`] asks for the rest and
-//! measures the score anew from both.
+//! that wrote the plan; of several on one span of the last. Plans in words are measured by what words
+//! have ([`prose`]), and the rest of them is unmeasured. [`PlanRules`] says what rules can tell;
+//! [`PlanJudged`] asks for the rest and measures the score anew from both.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::judged::{self, ASKED};
 use super::part::Part;
 use super::schema::{Issue, Plan};
 use super::tools::Toolbox;
-use super::{read, shape};
+use super::{prose, shape};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{MAX_FINDINGS, QUOTE_BYTES, RULES};
 use crate::measure::excerpt::head;
@@ -45,11 +45,7 @@ fn at_span(view: &View<'_>) -> Option<Rc<Read>> {
         let mut found = HashMap::new();
         for (i, agent) in view.scene.agents.iter().enumerate() {
             for (at, written) in &agent.plans {
-                let plan = read::read(&written.text);
-                // Text that only looks structured and cannot be followed is a broken plan.
-                if plan.structured || (plan.is_unreadable() && written.text.contains("depends_on")) {
-                    found.insert(*at, Rc::new(examine(view, i, plan)));
-                }
+                found.insert(*at, Rc::new(examine(view, i, prose::recognised(written))));
             }
         }
         Plans(found)
@@ -122,11 +118,8 @@ impl Metric for PlanJudged {
             if asker.withholds(view.scene, view.at) {
                 return Step::Done(Vec::new());
             }
-            let mut questions = judged::questions(query, examined);
-            for question in &mut questions {
-                question.prompt.user = asker.clean(&question.prompt.user).into();
-            }
-            return Step::Ask(questions);
+            let shown = examined.shown(|text| asker.clean(text));
+            return Step::Ask(judged::questions(&asker.clean(query), &shown));
         }
         Step::Done(answered(view, examined.clone(), answers))
     }
@@ -137,6 +130,11 @@ fn answered(view: &View<'_>, mut examined: Examined, answers: &[Answer]) -> Vec<
     let mut judge: Cow<'static, str> = Cow::Borrowed(RULES);
     let mut failed = None;
     for part in ASKED {
+        if !judged::applies(part, &examined.plan) {
+            let outcome = Err(Reason::NotApplicable);
+            out.push(one(view, part.metric(), outcome, Cow::Borrowed(RULES)));
+            continue;
+        }
         let said = answers
             .iter()
             .find(|a| a.key == part.metric())
@@ -243,13 +241,15 @@ fn score(view: &View<'_>, examined: &Examined, judge: Cow<'static, str>) -> Meas
     });
     let shape = shape::shape(&examined.plan);
     let count = |key, n: usize| Detail { key, value: Plain::Count(n as u64) };
-    let details = vec![
+    let mut details = vec![
         Detail { key: "plan.score.measured", value: Plain::Texts(measured) },
         Detail { key: "plan.score.reference", value: Plain::Flag(examined.reference.is_some()) },
         count("plan.steps", shape.steps),
-        count("plan.hops", shape.hops),
-        count("plan.width", shape.width),
     ];
+    // Words that leave dependencies to their order do not say what may run side by side.
+    if examined.plan.structured || prose::is_wired(&examined.plan) {
+        details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
+    }
     Measurement { details, ..one(view, SCORE, outcome, judge) }
 }
 

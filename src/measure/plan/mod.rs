@@ -6,6 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`schema`], [`read`] | the one shape of a plan, and how any text becomes it |
+//! | [`prose`] | plans in words: their steps, and what can be told of them |
 //! | [`shape`] | the dependency graph: what is wrong with it, hops and width |
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
 //! | [`mod@reference`] | step matching, F1 and the seven tiers |
@@ -31,6 +32,7 @@ pub mod metric;
 pub mod part;
 pub mod placeholder;
 pub mod prompt;
+pub mod prose;
 pub mod rank;
 pub mod read;
 pub mod reference;

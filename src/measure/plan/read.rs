@@ -1,20 +1,14 @@
 //! Plans of any form, read into the one schema (004, section 2; conventions, section 4).
 //!
 //! In: the text of a plan: the paper's object of numbered steps, a list of steps with fields, a todo
-//! list, or prose with numbered or bulleted items; with words or a code fence around it. Out: a
-//! [`Plan`], with an [`Issue`] for everything that had to be mended. A text in which no step can be
+//! list, or prose with numbered or bulleted items or that says in which order; with words or a code
+//! fence around it. Out: a [`Plan`], with an [`Issue`] for everything that had to be mended. A text in which no step can be
 //! found makes a plan without steps.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
-use super::call;
-use super::placeholder::{self, Placeholder};
 use super::relaxed::{self, Raw};
 use super::schema::{Fault, Issue, MAX_STEPS, Plan, Step, Written};
+use super::{call, prose};
 use crate::measure::anchors::clip;
-use crate::measure::pattern::pattern;
 use crate::recognise;
 
 /// Longest text that is read as a plan.
@@ -49,8 +43,6 @@ const TOOL: [&str; 4] = ["tool", "tool_name", "agent", "function"];
 const DEPENDS_ON: [&str; 4] = ["depends_on", "dependencies", "dependsOn", "requires"];
 /// Members that give a step's number or name.
 const NUMBER: [&str; 4] = ["id", "step_number", "number", "index"];
-
-static SPOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"(?i)\bstep\s+#?(\d{1,3})\b"));
 
 /// Reads `text` as a plan.
 pub fn read(text: &str) -> Plan {
@@ -102,18 +94,18 @@ fn nested(text: &str, depth: usize) -> Plan {
         }
         return plan;
     }
-    prose(text)
+    in_words(text)
 }
 
-fn prose(text: &str) -> Plan {
-    let mut plan = Plan::default();
+fn in_words(text: &str) -> Plan {
     // A structured plan that cannot be followed is not rescued as a list of its lines.
     let broken = text.contains("depends_on") || text.starts_with(['{', '[']);
-    let items = if broken { Vec::new() } else { recognise::plan_steps(text) };
-    for item in items.into_iter().take(MAX_STEPS) {
-        plan.steps.push(Step { number: plan.steps.len() + 1, prompt: item, ..Step::default() });
+    let mut steps = if broken { Vec::new() } else { recognise::plan_steps(text) };
+    if steps.is_empty() && !broken {
+        steps = prose::in_order(text);
     }
-    refer(&mut plan);
+    steps.truncate(MAX_STEPS);
+    let mut plan = prose::of_steps(steps);
     if plan.steps.is_empty() {
         let said = match text {
             "" => "there is no text".to_owned(),
@@ -206,25 +198,9 @@ fn assemble<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a Raw)>) -> Pl
         }
         unnamed(&mut plan);
     } else {
-        refer(&mut plan);
+        prose::refer(&mut plan);
     }
     plan
-}
-
-/// In a plan without `depends_on`: what its steps say of earlier ones ("with the list of step 2").
-fn refer(plan: &mut Plan) {
-    for step in &mut plan.steps {
-        let spoken = SPOKEN.iter().flat_map(|s| s.captures_iter(&step.prompt)).filter_map(|c| c.get(1));
-        let mut numbers: Vec<usize> = spoken.filter_map(|m| m.as_str().parse().ok()).collect();
-        numbers.extend(placeholder::all(&step.prompt).into_iter().filter_map(|p| match p {
-            Placeholder::Output(number) => Some(number),
-            _ => None,
-        }));
-        numbers.retain(|n| (1..step.number).contains(n));
-        numbers.sort_unstable();
-        numbers.dedup();
-        step.depends_on = numbers;
-    }
 }
 
 /// In a plan of calls, a step that is none.

@@ -125,7 +125,7 @@ pub fn compare(plan: &Plan, reference: &Plan, issues: &[Issue]) -> Comparison {
             issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step).collect();
         wrong.sort_unstable();
         wrong.dedup();
-        rules::share(plan, wrong.len())
+        rules::share(plan.steps.len(), wrong.len())
     };
     Comparison {
         precision,

@@ -11,6 +11,7 @@ use regex::Regex;
 
 use super::part::{Part, Values};
 use super::placeholder::{self, Placeholder};
+use super::prose;
 use super::schema::{Fault, Issue, Plan, Step, Written};
 use super::shape;
 use super::tools::{Placement, ToolSpec, Toolbox};
@@ -45,45 +46,59 @@ pub fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<Iss
         out.extend(complexity(step, tools));
         out.extend(known(step, tools));
     }
-    out.extend(shape::edges(plan));
-    out.extend(ignored(plan));
-    out.extend(repeated(plan, tools));
+    if plan.structured {
+        out.extend(shape::edges(plan));
+        out.extend(ignored(plan));
+        out.extend(repeated(plan, tools));
+    } else {
+        out.extend(prose::issues(plan));
+    }
     if let Some(reference) = reference {
         out.extend(one_tool_of_two(plan, reference));
     }
     out
 }
 
-/// The metrics that rules can answer. A plan without structure has no format or wiring to be
-/// measured; one that is rejected (unreadable or circular) has 0 everywhere.
+/// The metrics that rules can answer. Of a plan in words only what words have ([`prose`]); one that
+/// is rejected (unreadable or circular) has 0 everywhere.
 pub fn values(plan: &Plan, tools: &Toolbox, issues: &[Issue], reference: Option<&Plan>) -> Values {
     if shape::rejected(plan) {
         return [Some(0.0); 7];
     }
     let mut values: Values = [None; 7];
-    if !plan.structured {
-        return values;
-    }
     for part in Part::ALL {
         let answered = match part {
-            Part::Format | Part::Dependencies | Part::Redundancy => true,
+            Part::Format => plan.structured,
+            Part::Dependencies => plan.structured || prose::is_wired(plan),
+            // A single step in words has nothing that it could repeat.
+            Part::Redundancy => plan.structured || plan.steps.len() > 1,
             Part::StepExecutability => plan.steps.iter().all(|s| has_limits(s, tools)),
-            Part::ToolUsageCompleteness => reference.is_some_and(|r| !r.is_unreadable()),
+            Part::ToolUsageCompleteness => {
+                reference.is_some_and(|r| !r.is_unreadable()) && judged_steps(plan, part) > 0
+            }
             // Whether a tool can do what it is asked, and whether all of it answers the query, no
             // rule can tell.
             Part::ToolPromptAlignment | Part::QueryAdherence => false,
         };
         if let Some(slot) = values.get_mut(part.place()).filter(|_| answered) {
-            *slot = Some(share(plan, violations(issues, part)));
+            *slot = Some(share(judged_steps(plan, part), violations(issues, part)));
         }
     }
     values
 }
 
-/// (steps - violations) / steps, at least 0; 0 for a plan without steps.
-pub fn share(plan: &Plan, violations: usize) -> f64 {
-    let steps = plan.steps.len();
+/// (steps - violations) / steps, at least 0; 0 where there are no steps.
+pub fn share(steps: usize, violations: usize) -> f64 {
     if steps == 0 { 0.0 } else { steps.saturating_sub(violations) as f64 / steps as f64 }
+}
+
+/// The steps that `part` is about: all, but of a plan in words, where it is about tools, those that
+/// name one.
+pub fn judged_steps(plan: &Plan, part: Part) -> usize {
+    let of_tools =
+        matches!(part, Part::ToolPromptAlignment | Part::StepExecutability | Part::ToolUsageCompleteness);
+    let judged = |step: &&Step| plan.structured || !of_tools || step.tool.is_some();
+    plan.steps.iter().filter(judged).count()
 }
 
 /// Violations that count against `part`.

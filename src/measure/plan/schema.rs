@@ -28,7 +28,8 @@ pub enum Written {
 pub struct Step {
     /// Its number, by which placeholders and `depends_on` refer to it. From 1.
     pub number: usize,
-    /// The tool that is to carry it out; `None` where the plan does not say.
+    /// The tool that is to carry it out; `None` where the plan does not say. Of prose the one that it
+    /// names.
     pub tool: Option<String>,
     /// What stands before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
     pub inputs: String,
@@ -41,9 +42,11 @@ pub struct Step {
 }
 
 impl Step {
-    /// Tool, inputs and prompt as one line.
+    /// Tool, inputs and prompt as one line; prose as it stands, whatever tool it names.
     pub fn instruction(&self) -> String {
-        let Some(tool) = &self.tool else { return self.prompt.clone() };
+        let Some(tool) = self.tool.as_ref().filter(|_| self.written != Written::Prose) else {
+            return self.prompt.clone();
+        };
         let quoted = Value::from(self.prompt.as_str());
         match self.inputs.as_str() {
             "" => format!("{tool}({quoted})"),
@@ -98,6 +101,17 @@ impl Plan {
     /// were written does not count.
     pub fn same_as(&self, other: &Plan) -> bool {
         self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(|(a, b)| a.is(b))
+    }
+
+    /// The same plan with `change` made to the texts of its steps.
+    pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Plan {
+        let mut plan = self.clone();
+        for step in &mut plan.steps {
+            step.prompt = change(&step.prompt);
+            step.inputs = change(&step.inputs);
+            step.tool = step.tool.as_deref().map(&change);
+        }
+        plan
     }
 
     /// Nothing could be read of it.
@@ -167,7 +181,7 @@ pub enum Fault {
     // Dependencies.
     /// Depends on a step that there is not.
     UnknownStep,
-    /// Depends on itself or on a later step.
+    /// Depends on itself or on a later step, or in words takes what that gives.
     NotBackwards,
     /// Takes part in a circle.
     Circular,
@@ -179,7 +193,7 @@ pub enum Fault {
     // Redundancy.
     /// The plan's last step does not rest on it.
     Ignored,
-    /// Says again what a step that it depends on has said.
+    /// Says again what a step that it depends on, or in words an earlier one, has said.
     RepeatedDetail,
 
     // Executability.

@@ -19,9 +19,10 @@ use super::tools::{self, ToolSpec};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Default false. Measures every plan with tools or dependencies that an agent writes, on the
-    /// span that wrote it: `plan.format` and its like (0-1), `plan.score` (0-100), `plan.rating`.
-    /// Plain lists of things to do are not measured.
+    /// Default false. Measures every plan that an agent writes, on the span that wrote it:
+    /// `plan.format` and its like (0-1), `plan.score` (0-100), `plan.rating`. Of todo lists and prose
+    /// what words have: no format, dependencies where steps speak of one another, the rest over the
+    /// steps that name a tool.
     pub enabled: bool,
     /// Default as `verdict.metrics.judges`. Who answers tool-prompt alignment, executability and
     /// adherence to the query; the rest is always by rules.

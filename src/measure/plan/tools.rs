@@ -81,6 +81,14 @@ impl Toolbox {
         toolbox
     }
 
+    /// The same tools with `change` made to their names and descriptions.
+    pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Toolbox {
+        let changed = |(name, spec): (&String, &ToolSpec)| {
+            (change(name), ToolSpec { description: change(&spec.description), ..spec.clone() })
+        };
+        Toolbox { tools: self.tools.iter().map(changed).collect(), complete: self.complete }
+    }
+
     /// Nothing is known of any tool.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()

@@ -111,8 +111,114 @@ fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
 }
 
 #[test]
-fn lists_of_things_to_do_and_spans_without_a_plan_are_not_measured() {
-    assert_eq!(ruled("1. Search\n2. Answer", &settings("")), []);
+fn a_plan_in_words_is_measured_by_what_words_have() {
+    let bare = ruled("1. Search\n2. Answer", &settings(""));
+    assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
+    for metric in ["plan.format", "plan.dependencies", "plan.step_executability", SCORE, RATING] {
+        assert_eq!(value(&bare, metric), Err(Reason::NotApplicable), "{metric}");
+    }
+    let details = |all: &[Measurement]| {
+        let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+        score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
+    };
+    let counted = |key, n| Detail { key, value: Plain::Count(n) };
+    let of = Detail { key: "plan.score.measured", value: Plain::Texts(vec!["redundancy".to_owned()]) };
+    assert_eq!(details(&bare), [of, counted("plan.steps", 2)], "their order is all that is said");
+
+    let wired =
+        "1. Search\n2. Search again\n3. Compare steps 1 and 2\n4. Take the result of step 6\n5. Search";
+    let wired = ruled(wired, &settings(""));
+    assert_eq!(value(&wired, "plan.dependencies"), Ok((Value::Score(0.8), true)));
+    assert_eq!(value(&wired, "plan.redundancy"), Ok((Value::Score(0.8), true)));
+    assert_eq!(details(&wired)[2..], [counted("plan.hops", 1), counted("plan.width", 4)]);
+    let dependencies = wired.iter().find(|m| m.metric == "plan.dependencies").unwrap();
+    let finding = &dependencies.outcome.as_ref().unwrap().findings[0];
+    assert_eq!(finding.quote, "Take the result of step 6");
+    assert_eq!(finding.rationale, "step 4: takes what step 6 gives, which there is not");
+}
+
+#[test]
+fn a_todo_list_beside_a_reference_is_measured_by_the_tools_that_it_names() {
+    let todo = r#"{"todos": [
+        {"content": "Fetch ids of long refund calls", "status": "pending"},
+        {"content": "With RAG: what are customers most unhappy about?", "status": "pending"}]}"#;
+    let mut settings = settings("tools: { T2S: {}, RAG: { max_questions: 1 }, LLM: {} }");
+    settings.plan.references =
+        vec![super::super::settings::Reference { query: TASK.to_owned(), plan: BEST.to_owned() }];
+    let all = ruled(todo, &settings);
+    // Of the one step that names a tool the reference asks another tool as well.
+    assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
+    assert_eq!(value(&all, RATING), Err(Reason::NotApplicable), "the reference is of calls");
+    settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
+    assert_eq!(
+        value(&ruled(todo, &settings), RATING),
+        Ok((Value::Label("bad"), false)),
+        "words beside words"
+    );
+}
+
+#[test]
+fn a_judge_of_words_is_asked_what_words_can_answer() {
+    let mut scene = scene("1. Search\n2. Answer");
+    let Step::Ask(asked) = step(&PlanJudged, &scene, &settings(""), &[]) else { panic!("it asks") };
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["plan.query_adherence"]);
+    let answers = [answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
+    let Step::Done(all) = step(&PlanJudged, &scene, &settings(""), &answers) else { panic!("it is done") };
+    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Reason::NotApplicable));
+    // A half of effectiveness, all of efficiency as far as it is known.
+    assert_eq!(value(&all, SCORE), Ok((Value::Score(35.0 + 30.0), false)));
+
+    scene.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
+    let Step::Ask(asked) = step(&PlanJudged, &scene, &settings(""), &[]) else { panic!("it asks") };
+    assert_eq!(asked.len(), 3);
+    assert!(asked[0].prompt.user.contains("1. Ask T2S for the ids [tool: T2S]\n2. Answer\n"));
+    assert!(asked[0].prompt.system.contains("Only steps that name a tool"));
+}
+
+#[test]
+fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
+    let secret = PLAN.replace("Fetch ids", "Mail ids to ann@example.com");
+    let mut settings = with_best();
+    let redact = |yaml: &str| {
+        let redact = serde_saphyr::from_str(yaml).unwrap();
+        Arc::new(
+            crate::measure::ask::Asker::new(Default::default(), Default::default(), Vec::new(), redact)
+                .unwrap(),
+        )
+    };
+    for (yaml, gone) in
+        [("mode: known", "ann@example.com"), ("{ mode: allow_list, allow: [customers] }", "unhappy")]
+    {
+        settings.asker = redact(yaml);
+        let Step::Ask(asked) = step(&PlanJudged, &scene(&secret), &settings, &[]) else { panic!("it asks") };
+        for question in &asked {
+            let user = &question.prompt.user;
+            assert!(!user.contains(gone), "{user}");
+            assert!(user.contains("<<<QUERY\n") && user.contains("\"depends_on\":[1]"), "{user}");
+        }
+    }
+}
+
+#[test]
+fn prompts_for_a_plan_of_a_real_run_read_as_they_should() {
+    let mut out = String::new();
+    for scene in crate::measure::testing::captured("vercelai-e") {
+        let (at, memo) = (scene.agents[0].plans[0].0, Memo::new());
+        let view = View { scene: &scene, at, settings: &settings(""), memo: &memo, rules: &[] };
+        let Step::Ask(asked) = PlanJudged.step(&view, &[]) else { panic!("it asks") };
+        for q in asked {
+            out.push_str(&format!(
+                "# {}\n## system\n{}\n## user\n{}\n",
+                q.key, q.prompt.system, q.prompt.user
+            ));
+        }
+    }
+    crate::measure::testing::golden("plan_judged-vercelai-e", &out);
+}
+
+#[test]
+fn spans_without_a_plan_are_not_measured() {
     let scene = scene(PLAN);
     let (memo, settings) = (Memo::new(), settings(""));
     let view = View { scene: &scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };

@@ -134,11 +134,12 @@ fn a_tool_that_there_is_not_is_told() {
 }
 
 #[test]
-fn rejected_plans_have_nothing_and_lists_without_structure_are_not_measured() {
+fn rejected_plans_have_nothing_and_words_have_no_format() {
     for plan in ["", "{\"1\": {", &LISTING_1.replace("\"depends_on\": []", "\"depends_on\": [6]")] {
         assert_eq!(measured(plan, None), [Some(0.0); 7], "{plan}");
     }
-    assert_eq!(measured("1. Search\n2. Answer the question", None), [None; 7]);
+    let words = measured("1. Search\n2. Answer the question", None);
+    assert_eq!(words, [None, None, None, None, None, Some(1.0), None]);
 }
 
 #[test]
