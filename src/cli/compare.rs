@@ -19,7 +19,8 @@ A judge scores each for validity and consistency (0 or 1), completeness and free
 to 7). The decision follows from the scores: answers that are refusals, errors or beside the query are
 out; the others are compared by completeness, then redundancy; equals share the place. With none left
 it is 'Neither', with three equals 'All'. Right figures are not checked: there is nothing to check them
-against.";
+against. Of several judges or samples each score's value in the middle counts, of two the lower. What
+'verdict.redact' of the configuration takes out, no judge reads.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -39,9 +40,9 @@ pub(super) struct Compare {
     /// Files of answers, R1 to R3; '-' is standard input
     #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
     answers: Vec<PathBuf>,
-    /// Who is asked, by its name under 'judges' of the configuration
-    #[arg(long, value_name = "NAME")]
-    judge: String,
+    /// Who is asked, by its name under 'judges' of the configuration; may be given several times
+    #[arg(long, value_name = "NAME", required = true)]
+    judge: Vec<String>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -52,16 +53,16 @@ pub(super) struct Compare {
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let config = args.config.load()?;
     let answers: Vec<String> = args.answers.iter().map(|path| files::text(path)).collect::<Result<_, _>>()?;
-    let question = compare::question(&args.query, &answers)
-        .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
     let bench = Bench::new(&config, &args.judge)?;
+    let shown: Vec<String> = answers.iter().map(|answer| bench.clean(answer)).collect();
+    let question = compare::question(&bench.clean(&args.query), &shown)
+        .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
     let answer = bench.ask("compare", vec![question]).pop();
     let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
     let opinions =
         opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
-    let compared = opinions
-        .first()
-        .and_then(|opinion| compare::read(answers.len(), &opinion.value))
+    let read = opinions.iter().filter_map(|opinion| compare::read(answers.len(), &opinion.value));
+    let compared = compare::joined(read.collect())
         .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
     let text = match args.output {
         Output::Json => {

@@ -1,7 +1,10 @@
 //! Judges for commands that ask questions of their own, without a trace.
 //!
-//! In: the configuration and the name of a judge in it. Out: answers. Limits, retries, budgets and
-//! recordings are the judge's, as in the pipeline.
+//! In: the configuration and the names of judges in it. Out: answers. Limits, retries, budgets and
+//! recordings are the judges', as in the pipeline, and so is what `verdict.redact` takes out of a
+//! text before one reads it.
+
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
@@ -9,25 +12,27 @@ use tokio::runtime::{Builder, Runtime};
 use super::Failure;
 use crate::config::Config;
 use crate::judge::{Judges, Whose};
+use crate::measure::ask::Asker;
 use crate::measure::rounds::Ask;
 use crate::measure::{Answer, Question};
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
-/// One judge, and what drives its connections.
+/// Judges, and what drives their connections.
 pub(super) struct Bench {
     runtime: Runtime,
     judges: Judges,
-    name: String,
+    names: Vec<String>,
+    asker: Arc<Asker>,
 }
 
 impl Bench {
-    /// The judge called `name`.
+    /// The judges called `names`: each question goes to all of them.
     ///
     /// # Errors
-    /// There is none of that name, or it cannot be used as it is configured.
-    pub(super) fn new(config: &Config, name: &str) -> Result<Bench, Failure> {
-        if !config.judges.contains_key(name) {
+    /// There is none of such a name, or it cannot be used as it is configured.
+    pub(super) fn new(config: &Config, names: &[String]) -> Result<Bench, Failure> {
+        if let Some(name) = names.iter().find(|name| !config.judges.contains_key(*name)) {
             let known: Vec<&str> = config.judges.keys().map(String::as_str).collect();
             let known = if known.is_empty() {
                 "none is".to_owned()
@@ -42,7 +47,15 @@ impl Bench {
             .map_err(|e| Failure::Usage(e.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
-        Ok(Bench { runtime, judges, name: name.to_owned() })
+        let asker = config.verdict.settings().map_err(Failure::Usage)?.asker;
+        Ok(Bench { runtime, judges, names: names.to_vec(), asker })
+    }
+
+    /// A text as a judge may read it: without what `verdict.redact` names, and harmless. Whoever
+    /// writes a prompt cleans what goes into it; our own words around that are not cleaned, which in
+    /// mode `allow_list` would take them out.
+    pub(super) fn clean(&self, text: &str) -> String {
+        self.asker.clean(text)
     }
 
     /// Answers in the order of the questions, asked side by side.
@@ -51,7 +64,7 @@ impl Bench {
         let whose = Whose { trace: TraceId([0; 16]), service: None };
         let asks: Vec<Ask> = questions
             .into_iter()
-            .map(|question| Ask { ticket: 0, at: 0, metric, question, judges: vec![self.name.clone()] })
+            .map(|question| Ask { ticket: 0, at: 0, metric, question, judges: self.names.clone() })
             .collect();
         self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(&whose, ask))))
     }

@@ -266,7 +266,7 @@ fn a_plan_in_a_trace_is_measured_where_that_is_switched_on() {
     let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
     let off = file(&folder, "off.yaml", "{}\n");
     assert_eq!(in_trace(&folder, REFUND, &off), []);
-    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &on), []);
+    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &on), [], "a list is not always a plan");
     let of = |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
     let good = in_trace(&folder, REFUND, &on);
     assert_eq!((good.len(), &of(&good, "plan.format")["score"]), (9, &json!(1.0)));
@@ -277,4 +277,79 @@ fn a_plan_in_a_trace_is_measured_where_that_is_switched_on() {
         (&of(&broken, "plan.format")["score"], &of(&broken, "plan.format")["result"]),
         (&json!(0.5), &json!("fail"))
     );
+}
+
+#[test]
+fn a_plan_in_words_in_a_trace_is_measured_by_what_words_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let all = in_trace(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &on);
+    let of = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
+    assert_eq!((all.len(), &of("plan.redundancy")["score"]), (9, &json!(1.0)));
+    assert_eq!(of("plan.dependencies")["result"], "pass");
+    assert_eq!(of("plan.score")["details"]["plan.hops"], 1);
+    for name in ["plan.format", "plan.tool_prompt_alignment", "plan.score", "plan.rating"] {
+        assert_eq!(
+            (&of(name)["result"], &of(name)["reason"]),
+            (&json!("unmeasured"), &json!("not_applicable")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_is_redacted_leaves_with_no_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, prompts) = std::sync::mpsc::channel();
+    let endpoint = model::serve(move |form, prompt| {
+        sender.send(prompt.to_owned()).unwrap();
+        said(form, prompt)
+    });
+    let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
+    let config = file(&folder, "judges.yaml", &config.to_string());
+    let address = "ann@example.com";
+    let plan = file(&folder, "plan.txt", &REFUND.replace("interaction_ids", address));
+    let answer = file(&folder, "answer.txt", &format!("Ask {address}."));
+    let query = format!("What does {address} say?");
+    let judged = ["--query", &query, "--judge", "main", "-c", &config];
+    for args in [
+        &["plan", "score", &plan][..],
+        &["plan", "improve", &plan, "--max-passes", "1"],
+        &["compare", &answer, &answer, &answer],
+    ] {
+        let output = run(&[args, &judged[..]].concat());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {told}");
+        let mut asked = 0;
+        for prompt in prompts.try_iter() {
+            assert!(!prompt.contains(address) && prompt.contains("[redacted: e-mail]"), "{args:?}: {prompt}");
+            asked += 1;
+        }
+        assert!(asked > 0, "{args:?} asks");
+        assert_eq!(told.contains("took something out of the plan"), args.contains(&"improve"), "{told}");
+    }
+}
+
+#[test]
+fn of_several_judges_and_samples_none_decides_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    // Every third answer prefers the second response, and every other one the first.
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let endpoint = model::serve(move |_, _| {
+        let third = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(3);
+        let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
+        json!({ "rationale": "so", "R1": scores(6), "R2": scores(if third { 7 } else { 5 }) })
+    });
+    let config = json!({ "judges": {
+        "main": { "endpoint": endpoint, "model": "m", "samples": 2 },
+        "other": { "endpoint": endpoint, "model": "n" },
+    } });
+    let config = file(&folder, "judges.yaml", &config.to_string());
+    let [one, two] = ["One.", "Two."].map(|text| file(&folder, text, text));
+    let args =
+        ["compare", "--query", "Which?", &one, &two, "--judge", "main", "--judge", "other", "-o", "json"];
+    let output = run(&[&args[..], &["-c", &config]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let compared: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!((&compared["decision"], &compared["scores"][1]["completeness"]), (&json!("R1"), &json!(5)));
 }

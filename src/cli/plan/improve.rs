@@ -19,7 +19,11 @@ Each pass visits each step once. The judge tags what is wrong with it (incorrect
 incorrect tool, repeated detail, multi-tool prompt, or no change), then rewrites the plan accordingly.
 The loop ends when a pass changes nothing, after the last pass, or when a plan comes that was there
 before. What is printed is the last plan, or with -o json its lineage: every distinct plan, and why it
-came.";
+came. Of several judges or samples a tag counts that more than half of them gave, and the rewritten
+plan that most of them wrote.
+
+What 'verdict.redact' of the configuration takes out, no judge reads: it is missing from the better plan
+as well, which is told.";
 
 #[derive(Args, Debug)]
 pub(super) struct Loop {
@@ -28,9 +32,9 @@ pub(super) struct Loop {
     /// What the plan is to answer, where its file does not say
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Who is asked, by its name under 'judges' of the configuration
-    #[arg(long, value_name = "NAME")]
-    judge: String,
+    /// Who is asked, by its name under 'judges' of the configuration; may be given several times
+    #[arg(long, value_name = "NAME", required = true)]
+    judge: Vec<String>,
     /// Passes over all steps at most
     #[arg(long, value_name = "N", default_value_t = MAX_PASSES)]
     max_passes: usize,
@@ -53,10 +57,19 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     let query = super::query(args.query.as_ref(), beside)?;
     let bench = Bench::new(&config, &args.judge)?;
     let tools = Toolbox::new(&config.verdict.metrics.plan.tools);
-    let mut improve = Improve::new(&query, plan, tools, args.max_passes);
+    // The loop works on what the judge may read, or every plan that comes back would differ from
+    // the one sent by what was taken out of it.
+    let clean = |text: &str| bench.clean(text);
+    let shown = plan.map_texts(clean);
+    if !shown.same_as(&plan) {
+        tell(
+            "note: verdict.redact took something out of the plan, which the better one does not have either",
+        );
+    }
+    let mut improve = Improve::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
     while let Some(question) = improve.question() {
         let answer = bench.ask("plan.improve", vec![question]).pop();
-        improve.answer(only(answer));
+        improve.answer(values(answer));
     }
     let text = improve.plan().to_text();
     let lineage = improve.finish();
@@ -78,8 +91,8 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     }
 }
 
-/// The first opinion: the loop follows one judge.
-fn only(answer: Option<Answer>) -> Result<serde_json::Value, Reason> {
+/// What each judge and sample said.
+fn values(answer: Option<Answer>) -> Result<Vec<serde_json::Value>, Reason> {
     let opinions = answer.map_or(Err(Reason::JudgeError), |a| a.opinions)?;
-    opinions.into_iter().next().map(|o| o.value).ok_or(Reason::JudgeError)
+    Ok(opinions.into_iter().map(|opinion| opinion.value).collect())
 }

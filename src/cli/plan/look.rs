@@ -29,7 +29,10 @@ Measure a plan: seven metrics from 0 to 1, and a score from 0 to 100.
 Effectiveness (tool-prompt alignment, format, step executability, query adherence) makes 70 points of
 the score, efficiency (dependencies, redundancy, tool-usage completeness) 30. What is not measured
 gives its weight to the rest of its group, and is named. Alignment and adherence are a judge's to tell:
-name one with --judge. With a reference the plan is also rated, by how many of its steps match.";
+name one with --judge; of several judges or samples the value in the middle counts. With a reference
+the plan is also rated, by how many of its steps match. Of a plan in words only what words have is
+measured: no format, dependencies where steps speak of one another, what is about tools over the steps
+that name one, and the rating beside words alone.";
 
 #[derive(Args, Debug)]
 pub(super) struct Look {
@@ -52,9 +55,10 @@ pub(super) struct Score {
     /// What the plan is to answer, where its file does not say
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Who is asked what rules cannot tell, by its name under 'judges' of the configuration
+    /// Who is asked what rules cannot tell, by its name under 'judges' of the configuration; may be
+    /// given several times
     #[arg(long, value_name = "NAME")]
-    judge: Option<String>,
+    judge: Vec<String>,
 }
 
 /// The plan as rules see it, the query that it is to answer, and the configuration.
@@ -79,15 +83,16 @@ pub(super) fn check(args: &Look) -> Result<(), Failure> {
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let (mut examined, query, config) = examined(&args.look, args.query.as_deref())?;
-    if let Some(judge) = args.judge.as_ref().filter(|_| !examined.is_settled()) {
-        ask(&mut examined, &super::query(None, query)?, &Bench::new(&config, judge)?);
+    if !args.judge.is_empty() && !examined.is_settled() {
+        ask(&mut examined, &super::query(None, query)?, &Bench::new(&config, &args.judge)?);
     }
     show::plan(&examined, &config.verdict.metrics.plan.weights, args.look.output, true)
 }
 
-/// Asks the judge; a question without an answer leaves its metric unmeasured, and is told.
+/// Asks the judges; a question without an answer leaves its metric unmeasured, and is told.
 fn ask(examined: &mut Examined, query: &str, bench: &Bench) {
-    for answer in bench.ask("plan.score", judged::questions(query, examined)) {
+    let clean = |text: &str| bench.clean(text);
+    for answer in bench.ask("plan.score", judged::questions(&clean(query), &examined.shown(clean))) {
         let Some(part) = ASKED.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let said = answer
             .opinions

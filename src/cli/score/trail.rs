@@ -153,7 +153,8 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
         by_trace.insert(name, name);
     }
-    let mapper = args.mapper.as_ref().map(|name| Bench::new(&config, name)).transpose()?;
+    let mapper =
+        args.mapper.as_ref().map(|name| Bench::new(&config, std::slice::from_ref(name))).transpose()?;
     let mut run = Run::default();
     let mut strange = 0;
     eval::each(&config, &input::find(&args.traces)?, |mut evaluated| {
@@ -185,7 +186,8 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
 }
 
 fn name_categories(bench: &Bench, measurements: &mut [Measurement]) {
-    let (asked, questions): (Vec<_>, Vec<_>) = mapper::questions(measurements).into_iter().unzip();
+    let (asked, questions): (Vec<_>, Vec<_>) =
+        mapper::questions(measurements, |text| bench.clean(text)).into_iter().unzip();
     let answers = bench.ask("score.category", questions);
     mapper::label(measurements, &asked, &answers);
 }

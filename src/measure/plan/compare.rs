@@ -132,6 +132,33 @@ pub fn read(count: usize, answer: &Value) -> Option<Compared> {
     Some(Compared { rationale, decision: decision(&scores), scores })
 }
 
+/// What several judges or samples come to: each score is the one in the middle, of an even number
+/// the lower, and the decision follows from these. The words are of the first that decided so.
+pub fn joined(mut all: Vec<Compared>) -> Option<Compared> {
+    let count = all.first()?.scores.len();
+    let middle = |response: usize, of: fn(&Scores) -> i64| {
+        let mut values: Vec<i64> = all.iter().filter_map(|c| c.scores.get(response)).map(of).collect();
+        values.sort_unstable();
+        values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    };
+    let scores: Vec<Scores> = (0..count)
+        .map(|response| {
+            let of = |score| middle(response, score);
+            let joined = Scores {
+                validity: of(|s| s.validity),
+                consistency: of(|s| s.consistency),
+                completeness: of(|s| s.completeness),
+                redundancy: of(|s| s.redundancy),
+            };
+            joined.gated()
+        })
+        .collect();
+    let decision = decision(&scores);
+    let speaker = all.iter().position(|c| c.decision == decision).unwrap_or(0);
+    let rationale = all.swap_remove(speaker).rationale;
+    Some(Compared { rationale, scores, decision })
+}
+
 fn decision(scores: &[Scores]) -> String {
     let rank = |s: &Scores| (s.completeness, s.redundancy);
     let left = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
@@ -178,6 +205,30 @@ mod tests {
         assert_eq!(decided(&[good(), scores(0, 0, 7, 7), good()]).decision, "R1,R3");
         assert_eq!(decided(&[good(), good()]).decision, "R1,R2");
         assert_eq!(decided(&[scores(0, 0, 7, 7), scores(1, 0, 7, 7)]).decision, "Neither");
+    }
+
+    #[test]
+    fn several_opinions_are_joined_by_their_middle_and_decided_anew() {
+        let one = |first, second, words: &str| {
+            let compared = decided(&[first, second]);
+            Compared { rationale: words.to_owned(), ..compared }
+        };
+        let good = || scores(1, 1, 6, 6);
+        let all = vec![
+            one(good(), scores(1, 1, 7, 1), "the second has more"),
+            one(good(), scores(1, 1, 5, 7), "the first has more"),
+            one(good(), scores(1, 1, 5, 6), "the second lacks something"),
+        ];
+        let joint = joined(all.clone()).unwrap();
+        assert_eq!((joint.decision.as_str(), joint.rationale.as_str()), ("R1", "the first has more"));
+        assert_eq!((joint.scores[1].completeness, joint.scores[1].redundancy), (5, 6));
+        // Two that differ on whether it is valid at all: the lower holds, with its gates.
+        let split =
+            vec![one(good(), good(), "both"), one(good(), scores(0, 0, 1, 7), "only one is an answer")];
+        let joint = joined(split).unwrap();
+        assert_eq!((joint.decision.as_str(), joint.rationale.as_str()), ("R1", "only one is an answer"));
+        assert_eq!(joined(vec![all[1].clone()]), Some(all[1].clone()));
+        assert_eq!(joined(Vec::new()), None);
     }
 
     #[test]

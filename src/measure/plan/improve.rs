@@ -12,7 +12,9 @@
 //! Choices where the paper leaves them: NO CHANGE beside other tags gives way to them; a step is
 //! looked at again at most three times, since a plan can grow without end; an answer of the optimizer
 //! that is no valid plan (no steps, no tool, edges that are not backwards) leaves the plan as it is;
-//! without tags the optimizer is not asked, since it has nothing to do.
+//! without tags the optimizer is not asked, since it has nothing to do. Of several opinions (judges
+//! or samples) a tag counts that more than half of them gave, and of rewritten plans the one that
+//! most of them wrote, the first of equals: plans have no mean.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,30 +198,30 @@ impl Improve {
         }
     }
 
-    /// Takes the answer to [`Improve::question`]; it fits the question's form.
-    pub fn answer(&mut self, answer: Result<Value, Reason>) {
+    /// Takes the answers to [`Improve::question`], of each judge and sample one; they fit its form.
+    pub fn answer(&mut self, answer: Result<Vec<Value>, Reason>) {
         self.asked += 1;
         let state = std::mem::replace(&mut self.state, State::Evaluate);
-        let value = match answer {
-            Ok(value) => value,
-            Err(_) => {
+        let values = match answer {
+            Ok(values) if !values.is_empty() => values,
+            _ => {
                 self.unanswered += 1;
                 self.missed += 1;
                 return self.next_step();
             }
         };
         match state {
-            State::Evaluate => match tags(&value) {
+            State::Evaluate => match tags(&values) {
                 tags if tags.is_empty() => self.next_step(),
                 tags => self.state = State::Optimize(tags),
             },
-            State::Optimize(tags) => self.revise(tags, &value),
+            State::Optimize(tags) => self.revise(tags, &values),
             State::Ended(end) => self.state = State::Ended(end),
         }
     }
 
-    fn revise(&mut self, tags: Vec<Tagged>, value: &Value) {
-        let Some(plan) = self.read_plan(value) else {
+    fn revise(&mut self, tags: Vec<Tagged>, values: &[Value]) {
+        let Some((plan, value)) = self.agreed(values) else {
             self.invalid += 1;
             return self.next_step();
         };
@@ -253,6 +255,16 @@ impl Improve {
         } else {
             self.next_step();
         }
+    }
+
+    /// The plan that most answers give, and the first that gives it.
+    fn agreed<'a>(&self, values: &'a [Value]) -> Option<(Plan, &'a Value)> {
+        let read: Vec<(Plan, &Value)> =
+            values.iter().filter_map(|value| Some((self.read_plan(value)?, value))).collect();
+        let votes = |plan: &Plan| read.iter().filter(|(other, _)| other.same_as(plan)).count();
+        // The last of equal ones is taken: the first, seen from the end.
+        let best = (0..read.len()).rev().max_by_key(|&i| read.get(i).map_or(0, |(plan, _)| votes(plan)))?;
+        read.into_iter().nth(best)
     }
 
     /// To the next step, the next pass, or the end.
@@ -318,8 +330,20 @@ impl Improve {
     }
 }
 
-/// What the evaluator found, in the order of judgement, each tag once; empty for NO CHANGE.
-fn tags(value: &Value) -> Vec<Tagged> {
+/// What more than half of the evaluators found, in the order of judgement, in the words of the first
+/// that did.
+fn tags(values: &[Value]) -> Vec<Tagged> {
+    let all: Vec<Vec<Tagged>> = values.iter().map(tags_of).collect();
+    let votes = |tag: Tag| all.iter().flatten().filter(|tagged| tagged.tag == tag).count();
+    let mut found: Vec<Tagged> =
+        all.iter().flatten().filter(|tagged| votes(tagged.tag) * 2 > all.len()).cloned().collect();
+    found.sort_by_key(|tagged| tagged.tag);
+    found.dedup_by_key(|tagged| tagged.tag);
+    found
+}
+
+/// What one evaluator found, each tag once; empty for NO CHANGE.
+fn tags_of(value: &Value) -> Vec<Tagged> {
     let found = value.get("findings").cloned().unwrap_or_default();
     let mut tags: Vec<Tagged> = serde_json::from_value(found).unwrap_or_default();
     tags.retain(|tagged| tagged.tag != Tag::NoChange);

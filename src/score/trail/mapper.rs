@@ -28,8 +28,9 @@ category fits, answer \"none\".";
 /// Which finding a question is about: index of the measurement, index of the finding in it.
 pub type At = (usize, usize);
 
-/// What is to be labelled, with its questions.
-pub fn questions(measurements: &[Measurement]) -> Vec<(At, Question)> {
+/// What is to be labelled, with its questions; `clean` makes of what a finding says, which quotes the
+/// trace, what a judge may read.
+pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -> Vec<(At, Question)> {
     let mut out = Vec::new();
     for (m, measurement) in measurements.iter().enumerate() {
         let Ok(measured) = &measurement.outcome else { continue };
@@ -39,7 +40,10 @@ pub fn questions(measurements: &[Measurement]) -> Vec<(At, Question)> {
         for (f, finding) in measured.findings.iter().enumerate() {
             if finding.category.is_none() && out.len() < MAX_QUESTIONS {
                 let key = format!("{m}.{f}");
-                out.push(((m, f), question(key, measurement.metric, &measured.value, &finding.rationale)));
+                out.push((
+                    (m, f),
+                    question(key, measurement.metric, &measured.value, &clean(&finding.rationale)),
+                ));
             }
         }
     }
@@ -144,7 +148,7 @@ mod tests {
             failing("error_detection", Defect::TimedOut),
             failing("latency", Defect::OverLimit),
         ];
-        let asked = questions(&all);
+        let asked = questions(&all, str::to_owned);
         assert_eq!(asked.len(), 1);
         let (at, question) = &asked[0];
         assert_eq!(*at, (0, 0));

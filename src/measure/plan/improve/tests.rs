@@ -48,7 +48,8 @@ fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Reason>>) -> (L
     let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
     while let Some(question) = improve.question() {
         keys.push(question.key);
-        improve.answer(answers.next().unwrap_or_else(|| Ok(check("NO_CHANGE"))));
+        let answer = answers.next().unwrap_or_else(|| Ok(check("NO_CHANGE")));
+        improve.answer(answer.map(|value| vec![value]));
         assert!(keys.len() <= MAX_QUESTIONS, "the loop ends");
     }
     (improve.finish(), keys)
@@ -148,10 +149,32 @@ fn tags_are_put_in_order_and_no_change_gives_way() {
         { "reason": "d", "tag": "INCORRECT_TOOL" },
         { "reason": "e", "tag": "REPEATED_DETAIL" },
     ] });
-    let order: Vec<Tag> = tags(&found).into_iter().map(|t| t.tag).collect();
+    let order: Vec<Tag> = tags(&[found]).into_iter().map(|t| t.tag).collect();
     assert_eq!(order, [Tag::IncorrectTool, Tag::RepeatedDetail, Tag::MultiToolPrompt]);
-    assert_eq!(tags(&check("NO_CHANGE")), []);
-    assert_eq!(tags(&json!({})), []);
+    assert_eq!(tags(&[check("NO_CHANGE")]), []);
+    assert_eq!(tags(&[json!({})]), []);
+}
+
+#[test]
+fn of_several_opinions_the_majority_tags_and_the_plan_most_written_is_taken() {
+    let both = json!({ "findings": [
+        { "reason": "first words", "tag": "MULTI_TOOL_PROMPT" }, { "reason": "c", "tag": "COMPLEX_PROMPT" } ] });
+    let other = json!({ "findings": [{ "reason": "other words", "tag": "MULTI_TOOL_PROMPT" }] });
+    let found = tags(&[both.clone(), other.clone(), check("NO_CHANGE")]);
+    assert_eq!(found, [Tagged { reason: "first words".to_owned(), tag: Tag::MultiToolPrompt }]);
+    assert_eq!(tags(&[other, check("NO_CHANGE")]), [], "judges that are split have found nothing");
+
+    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), 1);
+    improve.answer(Ok(vec![both]));
+    let alone = revision(&[filter(), step("T2S", &[1], "Something else.", &[1])]);
+    improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
+    assert_eq!(improve.plan().steps.len(), 4, "two of three that are plans");
+    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), 1);
+    improve.answer(Ok(vec![check("INCORRECT_TOOL")]));
+    improve.answer(Ok(vec![alone, combined()]));
+    assert_eq!(improve.plan().steps.len(), 2, "the first of equals");
+    improve.answer(Ok(Vec::new()));
+    assert_eq!(improve.finish().unanswered, 1);
 }
 
 #[test]
@@ -164,7 +187,7 @@ fn nothing_to_improve_asks_nothing() {
 fn the_prompts_are_as_they_were() {
     let mut improve = Improve::new(QUERY, read(BEFORE), tools(), MAX_PASSES);
     let evaluator = improve.question().unwrap();
-    improve.answer(Ok(check("INCORRECT_PROMPT")));
+    improve.answer(Ok(vec![check("INCORRECT_PROMPT")]));
     let optimizer = improve.question().unwrap();
     let text = [evaluator, optimizer].map(|q| {
         format!(
