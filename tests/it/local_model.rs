@@ -193,3 +193,71 @@ async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
     assert_eq!(eval[1]["c3_response"]["answer"], "no");
     assert_eq!(eval[1]["c3_response"]["decision_path"][2], "rules");
 }
+
+/// A real model over a plan: what it says means nothing, and so may be anything that has the shape.
+/// Bounded: a model so small goes on until it is cut, and on a busy machine it does so slowly; what
+/// it does not say in time is told as not answered, like anything else that it leaves out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_scored_and_improved_by_a_real_model() {
+    let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = file(
+        "judges.yaml",
+        &format!(
+            "judges: {{ main: {{ endpoint: '{}', model: smollm2, max_tokens: 80, timeout: 12s, retries: 0 }} }}\n\
+             judging: {{ budget: {{ per_trace: {{ tokens: 6000 }} }} }}\n",
+            model.url
+        ),
+    );
+    let plan = file(
+        "plan.txt",
+        "# Query: Why are customers unhappy?\n\
+         {1: {\"step\": T2S([], \"Fetch ids of refund calls.\"), \"depends_on\": []},\n\
+         2: {\"step\": RAG((1), \"Why are customers unhappy?\"), \"depends_on\": [1]}}",
+    );
+    let run = |what: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+            .args(["plan", what[0]])
+            .arg(&plan)
+            .args(["--judge", "main", "--output", "json", "--config"])
+            .arg(&config)
+            .args(&what[1..])
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{told}");
+        (serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap(), told)
+    };
+
+    let (scored, told) = run(&["score"]);
+    assert_eq!((&scored["metrics"]["format"], &scored["shape"]["steps"]), (&json!(1.0), &json!(2)));
+    for part in ["tool_prompt_alignment", "step_executability", "query_adherence"] {
+        let value = &scored["metrics"][part];
+        let on_scale = value.as_f64().is_some_and(|value| (0.0..=1.0).contains(&value));
+        // One that it did not answer is told and left out.
+        assert!(
+            on_scale || (value.is_null() && told.contains(&format!("{part}: the judge did not answer"))),
+            "{value} {told}"
+        );
+    }
+    assert!((0.0..=100.0).contains(&scored["score"].as_f64().unwrap()), "format and wiring are always there");
+
+    let (lineage, _) = run(&["improve", "--max-passes", "1"]);
+    let revisions = lineage["revisions"].as_array().unwrap();
+    assert_eq!(revisions[0]["plan"]["2"]["depends_on"], json!([1]), "the plan that was given comes first");
+    assert_eq!(revisions.len() - 1, lineage["revisions_per_pass"][0].as_u64().unwrap() as usize);
+    for revision in &revisions[1..] {
+        assert!(
+            !revision["tags"].as_array().unwrap().is_empty(),
+            "nothing changes without a tag: {revision}"
+        );
+        assert!(revision["shape"]["steps"].as_u64().unwrap() > 0);
+    }
+    let ends = ["unchanged", "max_passes", "seen_before", "unanswered"];
+    assert!(ends.contains(&lineage["end"].as_str().unwrap()), "{lineage}");
+}
