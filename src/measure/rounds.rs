@@ -13,9 +13,10 @@ use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, ancho
 use crate::recognise::Scene;
 use crate::trace::Idx;
 
-/// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes
-/// five (criteria, filter, class, proof, answer) and a widening; more is a metric gone astray.
-const MAX_ROUNDS: usize = 8;
+/// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes all of
+/// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
+/// metric gone astray.
+pub(super) const MAX_ROUNDS: usize = 8;
 
 /// A question on its way.
 #[derive(Clone, Debug)]

@@ -17,7 +17,8 @@ pub struct Settings {
     /// Default true. When false no checklist is judged at all.
     pub enabled: bool,
     /// Default as `verdict.metrics.judges`. Who makes checklists and answers their questions;
-    /// questions that name a check need nobody.
+    /// questions that name a check need nobody. Of several judges or samples the first that answers
+    /// makes the checklist and finds the passages; of their answers more than half must agree.
     pub judges: Vec<String>,
     /// Default false. Have a judge make a checklist for tasks that have no fixed one: some ten
     /// questions to judges for each trace.

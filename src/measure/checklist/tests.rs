@@ -275,6 +275,29 @@ fn every_agent_has_a_checklist_where_that_is_wanted() {
 }
 
 #[test]
+fn the_longest_way_to_an_answer_takes_the_rounds_that_a_metric_has() {
+    let scene = specimens("Saint Petersburg");
+    let all = settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1 }");
+    let (measured, asked) = drive(&scene, &all, |question| {
+        Ok(match question.key.as_str() {
+            "criteria" => json!({ "thought": "t", "questions": ["Was the Zoological catalogue found?"] }),
+            "filter" => json!({ "thought": "t", "drop": [] }),
+            "q000.0-rerank" => {
+                let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
+                json!({ "scores": vec![0.5; texts.len()] })
+            }
+            "q000.1-perceive" => perceived(piece_with(question, "A catalogue"), "A catalogue", "no"),
+            "q000.2-wider" => perceived(piece_with(question, "A catalogue"), "A catalogue", "yes"),
+            "q000.3-answer-2" => checked("yes"),
+            _ => json!({ "reason": "", "tool": "calculator", "input": "1+1", "answer": "unclear" }),
+        })
+    });
+    assert!(measured[0].outcome.as_ref().unwrap().passed);
+    // One question a round here.
+    assert_eq!(asked.len(), crate::measure::rounds::MAX_ROUNDS);
+}
+
+#[test]
 fn a_judge_that_fails_leaves_the_checklist_unmeasured() {
     let scene = specimens("Saint Petersburg");
     let (measured, _) = drive(&scene, &settings(GENERATED), |_| Err(Reason::Budget));
