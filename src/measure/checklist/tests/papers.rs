@@ -185,6 +185,8 @@ fn bigcode_a_run_that_printed_no_axes_fails_where_it_was_printed() {
         (returned, &[tool][..])
     );
     assert!(
-        value.findings[0].rationale.starts_with("Does the function return both the frame and the Axes? No:")
+        value.findings[0]
+            .rationale
+            .starts_with("Does the function return both the frame and the Axes? Yes was expected. No:")
     );
 }
