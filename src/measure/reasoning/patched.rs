@@ -3,8 +3,8 @@
 //! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the
 //! model call that first wrote the lines which the patch takes for the file's own (context and
 //! removed ones), where most of those the model wrote had stood in nothing it was shown: they are
-//! made up, and the patch fits no file. Lines that no model call wrote (a diff that a tool made)
-//! prove nothing.
+//! made up, and the patch fits no file. Lines that no model call wrote (a diff that a tool made), or
+//! that it had handed to a tool before (a file of its own), prove nothing.
 //!
 //! Compared are letters and digits alone: escapes, quotes and indentation differ between a file,
 //! its printout and a patch.
@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::adrift::is_patch;
+use crate::measure::agent::attempts::is_finishing;
 use crate::measure::anchors::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Part, Reading, Scene, Text};
@@ -54,7 +55,8 @@ fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> 
     for (at, reading) in turns {
         let fresh = walk.shown_now(reading);
         let said = squeeze(&said(reading));
-        searched += open.len() * (said.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
+        let handed = squeeze(&handed(reading));
+        searched += open.len() * (said.len() + handed.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
         if searched > MAX_SEARCHED {
             return None;
         }
@@ -63,11 +65,12 @@ fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> 
                 known += 1;
                 return false;
             }
+            let made = handed.contains(letters.as_str());
             let written = said.contains(letters.as_str());
-            if written {
+            if written && !made {
                 invented.push((at, line));
             }
-            !written
+            !written && !made
         });
     }
     let &(at, _) = invented.first()?;
@@ -143,14 +146,19 @@ fn text_of(part: &Part) -> Option<&Text> {
     }
 }
 
-/// All that a model call wrote.
+/// What a model call said, and handed over as its answer.
 fn said(reading: &Reading) -> String {
-    let mut out = reading.output_text();
-    for request in reading.requests() {
-        out.push('\n');
-        out.push_str(request.arguments.as_deref().unwrap_or_default());
-    }
-    out
+    reading.output_text() + "\n" + &arguments(reading, true)
+}
+
+/// What it handed to other tools.
+fn handed(reading: &Reading) -> String {
+    arguments(reading, false)
+}
+
+fn arguments(reading: &Reading, finishing: bool) -> String {
+    let requests = reading.requests().filter(|r| is_finishing(&r.name) == finishing);
+    requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
 }
 
 fn squeeze(text: &str) -> String {
@@ -199,9 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_that_a_tool_made_and_a_patch_of_few_lines_prove_nothing() {
+    fn a_tools_diff_the_models_own_file_and_a_patch_of_few_lines_prove_nothing() {
         let diff = fix().calls("", &[("git_diff", "{}")]).returns(PATCH).answers(PATCH);
         assert!(found(diff).is_empty());
+        let own = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();
+        let written = fix().calls("", &[("write_file", &own)]).returns("ok").answers(PATCH);
+        assert!(found(written).is_empty());
         let few = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-result = width + height\n+result = 0\n";
         assert!(found(fix().answers(few)).is_empty());
         let hidden = fix().answers(PATCH).build_without_content();
