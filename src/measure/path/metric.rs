@@ -261,7 +261,7 @@ impl Judge<'_> {
         let Some(call) = self.scene.calls.get(harm.call) else { return };
         let passed = !self.fails_on(Gate::HarmfulCall);
         let finding = Finding {
-            rationale: format!("{}: {}", call.name.trim(), self.why(harm)),
+            rationale: self.why(harm, call.name.trim()),
             quote: head(quoted(call), SHOWN).to_owned(),
             seen_in: None,
             cited: Vec::new(),
@@ -292,16 +292,16 @@ impl Judge<'_> {
     }
 
     /// The state and the reason, in words.
-    fn why(&self, harm: &Harm) -> String {
+    fn why(&self, harm: &Harm, name: &str) -> String {
         let automaton = &self.task.automaton;
         let state = automaton.state_name(harm.state);
         let allowed = self.names(automaton.edges(harm.state).iter().map(|(symbol, _)| *symbol));
         let what = match harm.why {
-            Why::NotAllowedHere => "this call is not allowed there",
-            Why::OtherArguments => "this function is not allowed with these arguments at all",
-            Why::OtherFunction => "this function is not part of the task",
+            Why::NotAllowedHere => "is not allowed there",
+            Why::OtherArguments => "is not allowed with these arguments at all",
+            Why::OtherFunction => "is not part of the task",
         };
-        format!("in state '{state}' of the task '{}' expected is {allowed}; {what}", self.task.name)
+        format!("in state '{state}' of the task '{}': expected was {allowed}; {name} {what}", self.task.name)
     }
 
     fn names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {

@@ -106,7 +106,7 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
     let finding = &harmful[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(
         finding.rationale,
-        "issue_refund: in state 'seen' of the task 'refund' expected is look, check; this call is not allowed there"
+        "in state 'seen' of the task 'refund': expected was look, check; issue_refund is not allowed there"
     );
     assert_eq!(finding.quote, r#"{"id": "A-17", "amount": 20.0}"#);
     assert_eq!(
