@@ -155,13 +155,14 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
 }
 
 /// The whole way of a question: made from a real run, asked, answered by a model, read, written.
+/// Bounded in time as below: what is not said in it is unmeasured, in the same shape.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
     let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("judged.yaml");
     let text = format!(
-        "judges: {{ main: {{ endpoint: '{}', model: smollm2, max_tokens: 300, timeout: 300s }} }}\n\
+        "judges: {{ main: {{ endpoint: '{}', model: smollm2, max_tokens: 120, timeout: 20s, retries: 0 }} }}\n\
          verdict: {{ metrics: {{ checklist: {{ judges: [main], keep: 2, chunk_tokens: 100, fixed: [{{ items: [\n\
          {{ question: 'Is a height named?' }},\n\
          {{ question: 'Is 836 named?', check: {{ contains: {{ text: '836' }} }} }} ] }}] }} }} }}\n",
