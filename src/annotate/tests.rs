@@ -286,6 +286,17 @@ fn channels_prefix_and_explanations_are_as_configured() {
 }
 
 #[test]
+fn an_explanation_says_where_its_quote_stands_if_that_is_another_span() {
+    let told = Finding { seen_in: Some(SpanId([7; 8])), ..finding("A page was expected", "404") };
+    let told = measurement(0, "tool_abuse", Ok((Value::Score(1.0), vec![told])));
+    let text = attributes::explanation(&told, &Emission::default()).unwrap();
+    assert_eq!(
+        text,
+        "A page was expected. Seen in span 0707070707070707: \"404\". See span 0909090909090909."
+    );
+}
+
+#[test]
 fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
     let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
     let text = attributes::explanation(&long, &Emission::default()).unwrap();

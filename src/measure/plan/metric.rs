@@ -173,9 +173,9 @@ fn of_part(view: &View<'_>, examined: &Examined, part: Part, value: f64, said: &
         .map(|i| finding(examined, part, value, i))
         .collect();
     if findings.is_empty() && value < 1.0 && !said.is_empty() {
-        findings.extend(
-            whole(examined, false, said.to_owned(), value).map(|f| Finding { category: category(part), ..f }),
-        );
+        let said = format!("{} was expected; {said}", part.due());
+        findings
+            .extend(whole(examined, false, said, value).map(|f| Finding { category: category(part), ..f }));
     }
     Measured { value: Value::Score(value), passed, findings }
 }
