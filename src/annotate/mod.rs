@@ -171,7 +171,7 @@ pub fn log_events(
 /// As [`log_events`], of measurements with their explanations.
 fn records(
     scene: &Scene,
-    (measurements, explanations): (&[Measurement], &[Option<String>]),
+    (measurements, explanations): (&[Measurement], &Explained),
     verdicts: &Verdicts,
     note: &Note,
     emission: &Emission,
@@ -237,21 +237,25 @@ struct Told<'a> {
     explanation: Option<&'a str>,
 }
 
-/// The explanations of all measurements: made once for the attributes and the events that give them.
-fn explanations(measurements: &[Measurement], emission: &Emission) -> Vec<Option<String>> {
-    measurements.iter().map(|m| attributes::explanation(m, emission)).collect()
+/// Explanations of some measurements, by their place among all, in order.
+type Explained = Vec<(usize, String)>;
+
+/// Made once for the attributes and the events that give them.
+fn explanations(measurements: &[Measurement], emission: &Emission) -> Explained {
+    let all = measurements.iter().enumerate();
+    all.filter_map(|(n, m)| Some((n, attributes::explanation(m, emission)?))).collect()
 }
 
-fn told<'a>(
-    measurements: &'a [Measurement],
-    explanations: &'a [Option<String>],
-) -> impl Iterator<Item = Told<'a>> {
-    let pairs = measurements.iter().zip(explanations);
-    pairs.map(|(measurement, explanation)| Told { measurement, explanation: explanation.as_deref() })
+fn told<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> impl Iterator<Item = Told<'a>> {
+    let mut explained = explanations.iter().peekable();
+    measurements.iter().enumerate().map(move |(n, measurement)| {
+        let explanation = explained.next_if(|(of, _)| *of == n).map(|(_, text)| text.as_str());
+        Told { measurement, explanation }
+    })
 }
 
 /// The measurements by span, those of one span in their order.
-fn by_span<'a>(measurements: &'a [Measurement], explanations: &'a [Option<String>]) -> Vec<Told<'a>> {
+fn by_span<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> Vec<Told<'a>> {
     let mut sorted: Vec<Told<'_>> = told(measurements, explanations).collect();
     // Which they mostly are already.
     sorted.sort_by_key(|told| told.measurement.at);

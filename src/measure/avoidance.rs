@@ -7,6 +7,7 @@
 //! had failed keeps its label and passes: the failure is those calls'. Reads English; other
 //! languages come out as valid.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -158,7 +159,7 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
         if i >= MAX_SENTENCES {
             return None;
         }
-        let plain = clause.replace(['\u{2019}', '\u{2018}'], "'");
+        let plain = plain(clause);
         let label = if shapes.policy.is_match(&plain) {
             POLICY
         } else if shapes.lack.is_match(&plain) {
@@ -192,7 +193,7 @@ pub fn admits(text: &str) -> Option<&str> {
         return Some(text);
     }
     clauses(text).take(ADMITTED_WITHIN).find(|clause| {
-        let plain = clause.replace(['\u{2019}', '\u{2018}'], "'");
+        let plain = plain(clause);
         shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
     })
 }
@@ -201,9 +202,17 @@ pub fn admits(text: &str) -> Option<&str> {
 pub fn mentions_lack(text: &str) -> bool {
     let Some(shapes) = SHAPES.as_ref() else { return false };
     clauses(clip(text, MAX_BYTES)).any(|clause| {
-        let plain = clause.replace(['\u{2019}', '\u{2018}'], "'");
+        let plain = plain(clause);
         shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
     })
+}
+
+/// A clause as the patterns have it, with plain apostrophes.
+fn plain(clause: &str) -> Cow<'_, str> {
+    match clause.is_ascii() {
+        true => Cow::Borrowed(clause),
+        false => Cow::Owned(clause.replace(['\u{2019}', '\u{2018}'], "'")),
+    }
 }
 
 /// Skips "Final answer:" and the like.

@@ -47,7 +47,7 @@ pub fn reported(result: &str) -> Option<String> {
 fn might_be_error_json(text: &str) -> bool {
     static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         pattern(
-            r#"(?i)err|exce|fail|trace|"detail|"status|success|"ok"|code"?\s*:|unable|could not|cannot|denied|time|not found|unknown|invalid|[45]\d\d "#,
+            r#"(?i-u)err|exce|fail|trace|"detail|"status|success|"ok"|code"?\s*:|unable|could not|cannot|denied|time|not found|unknown|invalid|[45]\d\d "#,
         )
     });
     WORDS.as_ref().is_none_or(|re| re.is_match(text))
