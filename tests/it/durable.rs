@@ -194,19 +194,28 @@ struct Killing<'a> {
     pace: Duration,
     /// Part of what is written on some span.
     told: &'a str,
+    /// It is killed as soon as this holds again, or after a second.
+    moment: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Killing<'_> {
     fn default() -> Self {
         let verdict = "verdict: { close: { quiet: 300ms } }";
         let pace = Duration::from_millis(5);
-        Killing { durability: "interval", rounds: 50, verdict, pace, told: "verdict.trace.result" }
+        Killing {
+            durability: "interval",
+            rounds: 50,
+            verdict,
+            pace,
+            told: "verdict.trace.result",
+            moment: None,
+        }
     }
 }
 
 /// Returns how many traces were sent.
 async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
-    let Killing { durability, rounds, verdict: close, pace, told } = killing;
+    let Killing { durability, rounds, verdict: close, pace, told, moment } = killing;
     let expected = undisturbed(close).await;
     assert!(format!("{expected:?}").contains(told), "{expected:#?}");
     let destination = Destination::default();
@@ -245,6 +254,12 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // From while it still takes up its log to well after traces have closed.
         tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
+        for _ in 0..1000 {
+            if moment.as_ref().is_none_or(|moment| moment.load(Ordering::Relaxed)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         processor.kill();
         processor.restart();
     }
@@ -317,24 +332,27 @@ async fn killed_under_load_while_every_request_is_forced_to_the_disk_hardly_anyt
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_while_traces_wait_for_a_judge_they_are_asked_about_again() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
+    let (asked, asking) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, thinking) = (Arc::clone(&asked), Arc::clone(&asking));
     let endpoint = crate::model::serve(move |_, _| {
         count.fetch_add(1, Ordering::Relaxed);
+        thinking.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
+        thinking.store(false, Ordering::Relaxed);
         serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
     });
     let verdict = format!(
         "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
          verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}"
     );
-    // Asked about one after the other, so that a few traces wait at any moment.
+    // Asked about one after the other, and killed while one of them is.
     let pace = Duration::from_millis(100);
     let killing = Killing {
         rounds: 15,
         verdict: &verdict,
         pace,
         told: "verdict.completeness.score",
+        moment: Some(asking),
         ..Killing::default()
     };
     let traces = killed_again_and_again(killing).await;
