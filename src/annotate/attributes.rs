@@ -90,7 +90,7 @@ impl<'a> Writer<'a> {
         let alike = |before: &&Recent<'_>| {
             before.verdict == verdict
                 && before.own.len() == own.len()
-                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a.measurement, b.measurement))
+                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a, b))
         };
         if let Some(before) = self.recent.iter().flatten().find(alike) {
             return out.extend_from_within(before.said.clone());
@@ -216,8 +216,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Both are written alike: nothing but metric and value is said of either.
-fn says_the_same(a: &Measurement, b: &Measurement) -> bool {
+/// Both are written alike: nothing but metric, value and the same explanation is said of either.
+fn says_the_same(a: &Told<'_>, b: &Told<'_>) -> bool {
+    if a.explanation != b.explanation {
+        return false;
+    }
+    let (a, b) = (a.measurement, b.measurement);
     let bare = |m: &Measurement| {
         m.details.is_empty() && m.outcome.as_ref().map_or(true, |o| o.passed && o.findings.is_empty())
     };

@@ -297,6 +297,20 @@ fn an_explanation_says_where_its_quote_stands_if_that_is_another_span() {
 }
 
 #[test]
+fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
+    let why = |at, why: &str| {
+        let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
+        Measurement { rationale: Some(why.into()), ..same }
+    };
+    let (scene, ms) = (scene(), [why(0, "all of it"), why(1, "all of that")]);
+    let verdicts = propagate(&scene, &ms, &Policies::default());
+    let emission = Emission { explanations: Explanations::All, ..Emission::default() };
+    let marks = marks(&scene, &ms, &verdicts, &NOTE, &emission, 1 << 20);
+    let said = |why: &str| memchr::memmem::find_iter(&marks.appended, why.as_bytes()).count();
+    assert_eq!((said("all of it"), said("all of that")), (1, 1));
+}
+
+#[test]
 fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
     let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
     let text = attributes::explanation(&long, &Emission::default()).unwrap();
