@@ -339,7 +339,8 @@ impl Table {
     /// The value stands in place of content that was taken out.
     pub(crate) fn is_redacted(&self, value: &str) -> bool {
         // Asked of every text, of which hardly any begins like one of the words.
-        let value = if value.starts_with('"') { value.trim_matches('"') } else { value };
+        let quoted = value.starts_with('"') || value.ends_with('"');
+        let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
         self.redacted.iter().filter(|word| word.as_bytes().first() == first).any(|word| {
             match word.ends_with([']', '>', '_']) {
