@@ -404,20 +404,12 @@ pub fn unmeasured(at: Idx, metric: &'static str, reason: Reason) -> Measurement 
 
 /// The first `max` bytes of `text` at most, cut between characters.
 pub fn clip(text: &str, max: usize) -> &str {
-    let mut end = max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
 
 /// The last `max` bytes of `text` at most, cut between characters.
 pub fn clip_end(text: &str, max: usize) -> &str {
-    let mut start = text.len().saturating_sub(max);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    text.get(start..).unwrap_or(text)
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 
 #[cfg(test)]

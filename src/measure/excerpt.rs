@@ -24,14 +24,8 @@ pub fn tail(text: &str, max: usize) -> &str {
 /// The part of `text` around the bytes `start..end`, with some `margin` bytes on both sides; words
 /// at the ends are whole.
 pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
-    let mut from = start.saturating_sub(margin).min(text.len());
-    while !text.is_char_boundary(from) {
-        from -= 1;
-    }
-    let mut to = end.saturating_add(margin).min(text.len()).max(from);
-    while !text.is_char_boundary(to) {
-        to += 1;
-    }
+    let from = text.floor_char_boundary(start.saturating_sub(margin));
+    let to = text.ceil_char_boundary(end.saturating_add(margin)).max(from);
     text.get(back(text, from)..on(text, to)).unwrap_or(text)
 }
 

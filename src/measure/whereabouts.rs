@@ -7,13 +7,12 @@
 //! with escapes there. A quote that stands nowhere as a whole gives way to its longest line that
 //! does: texts of several parts are joined by line breaks.
 
-use foldhash::HashMap;
 use memchr::memmem::Finder;
 
 use super::turns::Turns;
 use super::{Finding, Measurement, Memo};
 use crate::recognise::{Part, Reading, Scene, ToolRequest};
-use crate::trace::{Idx, SpanId};
+use crate::trace::{ById, Idx, SpanId};
 
 /// Spans that one quote is looked for in: a finding may cite a hundred.
 const MAX_PLACES: usize = 160;
@@ -22,7 +21,8 @@ const MAX_LINES: usize = 8;
 /// A shorter line is found anywhere.
 const LEAST_LINE: usize = 8;
 
-struct ById(HashMap<SpanId, Idx>);
+/// The spans of a scene by their ids.
+struct Spans(ById<SpanId, Idx>);
 
 /// Names the place of every quote.
 pub fn locate(scene: &Scene, memo: &Memo, measurements: &mut [Measurement]) {
@@ -56,9 +56,9 @@ fn place(scene: &Scene, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
 
 /// Where the quote may be from, the likeliest first.
 fn places(scene: &Scene, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
-    let by_id = memo.scene(|| ById(scene.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
+    let spans = memo.scene(|| Spans(scene.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
     let turns = Turns::of(scene, memo);
-    let cited = finding.cited.iter().filter_map(|id| by_id.0.get(id).copied());
+    let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
     let agent = scene.owner.get(at).copied().flatten().and_then(|a| scene.agents.get(a));
     let written = agent.into_iter().flat_map(|a| {
         let plans = a.plans.iter().map(|(at, _)| *at);

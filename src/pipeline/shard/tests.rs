@@ -33,8 +33,13 @@ fn spans(trace: u8, ids: std::ops::RangeInclusive<u64>) -> Bytes {
         write::fixed64(&mut span, 8, 2);
         write::bytes(&mut spans, 2, &span);
     }
+    around(&spans)
+}
+
+/// A request of encoded spans, under a scope and a resource that say nothing.
+fn around(spans: &[u8]) -> Bytes {
     let mut scope = Vec::new();
-    write::bytes(&mut scope, 2, &spans);
+    write::bytes(&mut scope, 2, spans);
     let mut request = Vec::new();
     write::bytes(&mut request, 1, &scope);
     request.into()

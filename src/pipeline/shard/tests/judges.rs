@@ -91,11 +91,7 @@ fn call(trace: u8, id: u8) -> Bytes {
     }
     let mut spans = Vec::new();
     write::bytes(&mut spans, 2, &span);
-    let mut scope = Vec::new();
-    write::bytes(&mut scope, 2, &spans);
-    let mut request = Vec::new();
-    write::bytes(&mut request, 1, &scope);
-    request.into()
+    around(&spans)
 }
 
 const JUDGED: &str = "verdict: { max_wait: 30s, close: { quiet: 5s }, metrics: { judges: [rules], instruction_following: { judges: [main] } } }
