@@ -31,7 +31,6 @@ use otel_verdict::telemetry::Telemetry;
 use otel_verdict::trace::TraceId;
 use relay::Client;
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
 
 /// The binary's.
 #[global_allocator]
@@ -265,24 +264,12 @@ service: {{ exporters: [otlp_grpc], log_level: warn }}
 
     /// CPU seconds that the process has used.
     fn cpu(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // Fields 14 and 15, utime and stime, in ticks of 10 ms; the name before them may hold spaces.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+        relay::cpu(self.child.id())
     }
 
     /// Sends everything, [`SENDERS`] requests at a time.
     async fn send(&self, requests: &[Bytes]) {
-        let slots = Arc::new(Semaphore::new(SENDERS));
-        for request in requests {
-            let slot = slots.clone().acquire_owned().await.unwrap();
-            let (client, request) = (self.client.clone(), request.clone());
-            tokio::spawn(async move {
-                client.export(relay::TRACES, request).await;
-                drop(slot);
-            });
-        }
-        let _all = slots.acquire_many(SENDERS as u32).await.unwrap();
+        self.client.send(requests, SENDERS).await;
     }
 }
 

@@ -23,7 +23,6 @@ use bytes::Bytes;
 use corpus::{Corpus, MARK, TRACES};
 use relay::Client;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 /// The binary's, for the pass-through alike.
 #[global_allocator]
@@ -140,10 +139,7 @@ impl Stand {
 
     /// CPU seconds that the process has used.
     fn cpu(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // Fields 14 and 15, utime and stime, in ticks of 10 ms; the name before them may hold spaces.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+        relay::cpu(self.child.id())
     }
 
     /// Resident bytes of the process.
@@ -155,16 +151,7 @@ impl Stand {
 
     /// Sends everything, [`IN_FLIGHT`] requests at a time.
     async fn send(&self, requests: &[Bytes]) {
-        let slots = Arc::new(Semaphore::new(IN_FLIGHT));
-        for request in requests {
-            let slot = slots.clone().acquire_owned().await.unwrap();
-            let (client, request) = (self.client.clone(), request.clone());
-            tokio::spawn(async move {
-                client.export(relay::TRACES, request).await;
-                drop(slot);
-            });
-        }
-        let _all = slots.acquire_many(IN_FLIGHT as u32).await.unwrap();
+        self.client.send(requests, IN_FLIGHT).await;
     }
 }
 

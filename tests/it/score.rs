@@ -24,21 +24,17 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// The report of `score trail`, which writes its predictions into `folder`.
+fn scored(traces: &Path, gold: &Path, folder: &Path) -> serde_json::Value {
+    let [traces, gold, folder] = [traces, gold, folder].map(text);
+    json(&["trail", "--traces", traces, "--gold", gold, "--predictions", folder, "--output", "json"])
+}
+
 #[test]
 fn predictions_are_written_in_the_benchmarks_shape_and_score_the_same_from_there() {
     let folder = tempfile::tempdir().unwrap();
     let (traces, gold) = (data("traces"), data("gold"));
-    let judged = json(&[
-        "trail",
-        "--traces",
-        text(&traces),
-        "--gold",
-        text(&gold),
-        "--predictions",
-        text(folder.path()),
-        "--output",
-        "json",
-    ]);
+    let judged = scored(&traces, &gold, folder.path());
     let file = folder.path().join(format!("{TRACE}.json"));
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let limited = written["errors"].as_array().unwrap().iter().find(|e| e["category"] == "Rate Limiting");
@@ -144,17 +140,7 @@ fn figures_equal_the_reference_scripts() {
     // The smaller half is enough for every branch of the definitions, and quicker.
     let (traces, gold) = (cases.join("trail/swe/traces"), cases.join("trail/swe/gold"));
     let folder = tempfile::tempdir().unwrap();
-    let ours = json(&[
-        "trail",
-        "--traces",
-        text(&traces),
-        "--gold",
-        text(&gold),
-        "--predictions",
-        text(folder.path()),
-        "--output",
-        "json",
-    ]);
+    let ours = scored(&traces, &gold, folder.path());
     let output = Command::new("python3")
         .arg(&script)
         .args(["--gold", text(&gold), "--pred", text(folder.path())])
