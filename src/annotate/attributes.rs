@@ -18,9 +18,9 @@ pub(super) fn word(passed: bool) -> &'static str {
     if passed { "pass" } else { "fail" }
 }
 
-/// The configured prefix, and the parts joined by dots.
-fn key(emission: &Emission, path: &[&str]) -> String {
-    let mut key = String::with_capacity(64);
+/// Makes `key` the configured prefix, and the parts joined by dots.
+fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
+    key.clear();
     key.push_str(&emission.prefix);
     for (n, part) in path.iter().enumerate() {
         if n > 0 {
@@ -38,6 +38,8 @@ pub(super) struct Writer<'a> {
     note: &'a Note,
     emission: &'a Emission,
     encoded: Encoded,
+    /// The key that is being written.
+    key: String,
     recent: [Option<Recent<'a>>; RECENT],
     next: usize,
 }
@@ -65,6 +67,7 @@ impl<'a> Writer<'a> {
             note,
             emission,
             encoded: Encoded::new(),
+            key: String::with_capacity(64),
             recent: Default::default(),
             next: 0,
         }
@@ -109,15 +112,15 @@ impl<'a> Writer<'a> {
     }
 
     fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
-        write::attribute(out, SPAN_ATTRIBUTES, &key(self.emission, path), value);
+        write::attribute(out, SPAN_ATTRIBUTES, name(&mut self.key, self.emission, path), value);
     }
 
     /// As [`Writer::put`], for what is said again and again: `metric` is empty for the span's own.
     fn say(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
-        let emission = self.emission;
+        let (emission, key) = (self.emission, &mut self.key);
         self.encoded.put(out, metric, field, value, || match metric {
-            "" => key(emission, &[field]),
-            metric => key(emission, &[metric, field]),
+            "" => name(key, emission, &[field]),
+            metric => name(key, emission, &[metric, field]),
         });
     }
 

@@ -67,13 +67,13 @@ impl Encoded {
     }
 
     /// Appends the attribute; `key` makes its key when it is said for the first time.
-    pub fn put(
+    pub fn put<'k>(
         &mut self,
         out: &mut Vec<u8>,
         metric: &'static str,
         field: &'static str,
         value: Fixed,
-        key: impl FnOnce() -> String,
+        key: impl FnOnce() -> &'k str,
     ) {
         let mixed =
             metric.as_ptr() as u64 ^ (field.as_ptr() as u64).rotate_left(17) ^ value.bits().rotate_left(31);
@@ -103,7 +103,7 @@ impl Encoded {
             self.bytes.clear();
         }
         let start = self.bytes.len();
-        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, &key(), value.plain());
+        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, key(), value.plain());
         self.slots[free] = Some(Slot { metric, field, value, start, end: self.bytes.len() });
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }

@@ -166,8 +166,8 @@ impl Assembler {
         self.close = close;
     }
 
-    /// Takes one trace's spans out of one request. `held` is the size of the allocation that they
-    /// share: it is charged whole, since one span keeps all of it. `service` is asked once, when
+    /// Takes one trace's spans out of one request. `held` is the size of the allocations that they
+    /// share: it is charged whole, since one span keeps all of its own. `service` is asked once, when
     /// the trace opens.
     pub fn add(
         &mut self,
@@ -230,7 +230,7 @@ impl Assembler {
             if deadline <= now {
                 self.shut(trace, reason);
             } else {
-                open.filed = deadline;
+                open.filed = Some(deadline);
                 self.filed.insert((deadline, trace));
             }
         }
@@ -359,17 +359,20 @@ impl Assembler {
             return self.shut(trace, Reason::MaxBytes);
         }
         let (deadline, _) = open.deadline();
-        let entry = (open.filed, trace);
-        if deadline < open.filed || !self.filed.contains(&entry) {
-            self.filed.remove(&entry);
-            open.filed = deadline;
-            self.filed.insert((deadline, trace));
+        if open.filed.is_some_and(|filed| filed <= deadline) {
+            return;
         }
+        if let Some(filed) = open.filed.replace(deadline) {
+            self.filed.remove(&(filed, trace));
+        }
+        self.filed.insert((deadline, trace));
     }
 
     fn shut(&mut self, trace: TraceId, reason: Reason) {
         let Some(open) = self.open.remove(&trace) else { return };
-        self.filed.remove(&(open.filed, trace));
+        if let Some(filed) = open.filed {
+            self.filed.remove(&(filed, trace));
+        }
         self.bytes -= open.bytes;
         self.spans -= open.spans.len();
         if open.spans.is_empty() {

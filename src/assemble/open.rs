@@ -19,6 +19,8 @@ const ENVELOPES: usize = 8;
 const EXPECTED: usize = 4;
 /// ... up to so many: room for more is made when they come.
 const AT_FIRST: usize = 64;
+/// ... a quarter of what there is, and so many.
+const AT_LEAST: usize = 4;
 
 /// What is known of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +40,8 @@ pub(super) struct Open {
     pub last: Instant,
     /// Spans that it had when it was last looked at while open.
     pub looked_at: usize,
-    /// The deadline it is filed under; see `Assembler`.
-    pub filed: Instant,
+    /// The deadline it is filed under, once it is; see `Assembler`.
+    pub filed: Option<Instant>,
     times: Times,
     ids: ById<SpanId, Seen>,
     /// Spans beyond the first of their id; a set, so that a sender who repeats one id a hundred
@@ -72,7 +74,7 @@ impl Open {
             first: now,
             last: now,
             looked_at: 0,
-            filed: now,
+            filed: None,
             times,
             ids: ById::with_capacity_and_hasher(room, Default::default()),
             twins: HashSet::new(),
@@ -121,6 +123,10 @@ impl Open {
             }
         }
         self.bytes += self.around(&span.envelope);
+        if self.spans.len() == self.spans.capacity() {
+            // A vector by itself doubles, and a long trace would hold up to as much again as it needs.
+            self.spans.reserve_exact(self.spans.len() / 4 + AT_LEAST);
+        }
         self.spans.push(span);
         Added::New
     }

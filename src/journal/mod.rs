@@ -11,6 +11,7 @@
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
 //! | `writer` | the one thread that writes: many requests, one write |
+//! | `answer` | senders told what became of their requests |
 //! | `force` | the thread that forces to the disk what was written, once for all that wait |
 //! | `ticket` | how the log learns that an exporter has what it was given |
 //! | `letters` | dead letters |
@@ -67,6 +68,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::receive::Signal;
 use crate::telemetry::{Journaling, Quiet};
 
+mod answer;
 mod batch;
 mod claims;
 mod config;
@@ -87,6 +89,7 @@ pub use record::{Claim, Record, Sealed, Seq};
 pub use recover::Recovered;
 pub use ticket::{Stake, Ticket};
 
+use answer::Answers;
 use claims::Claims;
 use disk::{Disk, Folder};
 use log::{Limits, Log};
@@ -148,6 +151,7 @@ impl Drop for Admitted {
 impl Journal {
     /// Opens the folder, reads what it holds, and starts to write behind it. Of closed traces it
     /// remembers the newest `remember`, as far as they take no more than an eighth of a segment.
+    /// It answers within the runtime that it is opened in.
     ///
     /// # Errors
     /// The folder cannot be made, read or locked; never for what its files hold.
@@ -177,6 +181,8 @@ impl Journal {
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
         let (commands, inbox) = mpsc::channel();
+        let (answers, untold) = Answers::start();
+        let forcing = Forcing::start(answers.clone(), cells)?;
         let state = Arc::new(State::default());
         let writer = Writer {
             log,
@@ -188,7 +194,9 @@ impl Journal {
             cells: cells.clone(),
             unwritten: Vec::new(),
             synced: Instant::now(),
-            forcing: Forcing::start(cells)?,
+            answers,
+            untold,
+            forcing,
         };
         let thread =
             std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&inbox))?;

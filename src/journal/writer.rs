@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::answer::{Answers, Waiting, refuse};
 use super::claims::Claims;
 use super::config::Durability;
 use super::disk::Disk;
-use super::force::{self, Forced, Waiting, Written};
+use super::force::{self, Failed, Written};
 use super::log::Log;
 use super::record::{Claim, Frame, Record, Seq};
 use crate::assemble::Remembered;
@@ -73,13 +74,16 @@ pub(super) struct Writer<D> {
     /// Claims that are done and not written to be so.
     pub unwritten: Vec<(Seq, Claim)>,
     pub synced: Instant,
+    pub answers: Answers,
+    /// Records whose asker was not there any more to be told.
+    pub untold: Receiver<Vec<Seq>>,
     pub forcing: Forcing,
 }
 
 /// The thread that forces to the disk, as the writer has it.
 pub(super) struct Forcing {
     written: Option<Sender<Written>>,
-    forced: Receiver<Forced>,
+    failures: Receiver<Failed>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -88,13 +92,13 @@ impl Forcing {
     ///
     /// # Errors
     /// The operating system gives no thread.
-    pub fn start(cells: &Journaling) -> io::Result<Forcing> {
+    pub fn start(answers: Answers, cells: &Journaling) -> io::Result<Forcing> {
         let (written, inbox) = mpsc::channel();
-        let (outbox, forced) = mpsc::channel();
+        let (outbox, failures) = mpsc::channel();
         let took = cells.sync_duration.clone();
-        let work = move || force::run(&inbox, &outbox, &took);
+        let work = move || force::run(&inbox, &answers, &outbox, &took);
         let thread = std::thread::Builder::new().name("journal-force".to_owned()).spawn(work)?;
-        Ok(Forcing { written: Some(written), forced, thread: Some(thread) })
+        Ok(Forcing { written: Some(written), failures, thread: Some(thread) })
     }
 
     /// Waits until all that it was given is forced.
@@ -229,7 +233,7 @@ impl<D: Disk> Writer<D> {
             Ok(places) => places,
             Err(error) => {
                 self.failed("write", &error);
-                force::answer(waiting, false);
+                refuse(waiting);
                 return;
             }
         };
@@ -247,18 +251,14 @@ impl<D: Disk> Writer<D> {
         if self.durability == Durability::Sync && !waiting.is_empty() {
             self.force(waiting);
         } else {
-            let untold = force::answer(waiting, true);
-            self.give_up(untold);
+            self.answers.kept(waiting);
         }
     }
 
     /// Has what was written forced to the disk, and those who wait told then.
     fn force(&mut self, waiting: Vec<Waiting>) {
         let failed = match self.log.unforced() {
-            Ok(None) => {
-                let untold = force::answer(waiting, true);
-                return self.give_up(untold);
-            }
+            Ok(None) => return self.answers.kept(waiting),
             Ok(Some(file)) => match &self.forcing.written {
                 // Where it is gone, its answers are gone too, which is an answer.
                 Some(written) => return drop(written.send(Written { file, waiting })),
@@ -266,29 +266,28 @@ impl<D: Disk> Writer<D> {
             },
             Err(error) => error,
         };
-        let untold = force::answer(waiting, false);
-        self.unforceable(&failed, untold);
+        self.unforceable(&failed, refuse(waiting));
     }
 
-    /// Takes note of what could not be forced.
+    /// Takes note of what could not be forced, and of who could not be told.
     fn learn(&mut self) {
-        while let Ok(Forced { failed, given_up }) = self.forcing.forced.try_recv() {
-            match failed {
-                Some(error) => self.unforceable(&error, given_up),
-                None => self.give_up(given_up),
-            }
+        while let Ok(Failed { why, refused }) = self.forcing.failures.try_recv() {
+            self.unforceable(&why, refused);
+        }
+        while let Ok(untold) = self.untold.try_recv() {
+            self.give_up(untold);
         }
     }
 
-    fn unforceable(&mut self, error: &io::Error, untold: Vec<Seq>) {
+    fn unforceable(&mut self, error: &io::Error, refused: Vec<Seq>) {
         self.log.abandon();
         self.failed("sync", error);
-        self.give_up(untold);
+        self.give_up(refused);
     }
 
-    /// Records that nobody was told of: whoever asked will send it again.
-    fn give_up(&mut self, untold: Vec<Seq>) {
-        for seq in untold {
+    /// Records that nobody takes for kept: whoever asked will send them again.
+    fn give_up(&mut self, records: Vec<Seq>) {
+        for seq in records {
             self.unwritten.extend(self.log.claims(seq));
         }
     }

@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use aho_corasick::packed::Searcher;
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -43,14 +44,71 @@ pub fn reported(result: &str) -> Option<String> {
     of_text(text).map(|passage| telling(passage, QUOTE_BYTES).to_owned())
 }
 
-/// Rules out most JSON without parsing it: an error report says so with one of these.
+/// One of these stands in whatever JSON reports an error: the keys and words that [`flagged`],
+/// [`ALWAYS`] and [`SHORT`] look for, cut to what tells. In lower case.
+const TELLING: [&str; 55] = [
+    "err",
+    "exce",
+    "fail",
+    "fault",
+    "fatal",
+    "trace",
+    "\"detail\"",
+    "\"status",
+    "status:",
+    "status =",
+    "status=",
+    "status code",
+    "status_code",
+    "success",
+    "\"ok\"",
+    "code\"",
+    "code:",
+    "exit",
+    "unable",
+    "could not",
+    "couldn't",
+    "cannot",
+    "can't",
+    "can not",
+    "denied",
+    "timeout",
+    "time out",
+    "timed out",
+    "timedout",
+    "not found",
+    "not auth",
+    "exist",
+    "unknown",
+    "no such",
+    "undefined",
+    "invalid",
+    "missing req",
+    "refused",
+    "was reset",
+    "rate limit",
+    "quota",
+    "too many",
+    "forbidden",
+    "unauth",
+    "unavail",
+    "gateway",
+    "bad req",
+    "gone",
+    "unprocess",
+    "payment req",
+    "http/",
+    "http 4",
+    "http 5",
+    "http:",
+    "http r",
+];
+
+/// Rules out most JSON without parsing it.
 fn might_be_error_json(text: &str) -> bool {
-    static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r#"(?i-u)err|exce|fail|trace|"detail|"status|success|"ok"|code"?\s*:|unable|could not|cannot|denied|time|not found|unknown|invalid|[45]\d\d "#,
-        )
-    });
-    WORDS.as_ref().is_none_or(|re| re.is_match(text))
+    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(TELLING));
+    // Lower case first, since words in one case are found many bytes at a time.
+    WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())
 }
 
 fn of_value(value: &Value, depth: usize) -> Option<String> {

@@ -113,7 +113,7 @@ impl<'a> Found<'a> {
         let Some(&rule) = table.events.get(name) else { return };
         if rule == EventRule::Attributes {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
-                self.attribute(table, key, || value, EVENT_ORDER);
+                self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
             }
         } else if self.events.len() < MAX_EVENTS {
             self.events.push(Event { rule, message, attributes, body });
@@ -131,7 +131,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn attribute(&mut self, table: &Table, key: &'a str, value: impl FnOnce() -> Value<'a>, later: Order) {
+    fn attribute(&mut self, table: &Table, key: &'a [u8], value: impl FnOnce() -> Value<'a>, later: Order) {
         if self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND {
             return;
         }
@@ -152,11 +152,11 @@ impl<'a> Found<'a> {
                 }
             }
         } else if let Some((field, order, own)) = table.open(key) {
-            self.open.push((field, order + later, own, value()));
+            self.open.push((field, order + later, text(own), value()));
         }
     }
 
-    fn entry(&mut self, entry: &Entry, key: &'a str, value: Value<'a>) {
+    fn entry(&mut self, entry: &Entry, key: &'a [u8], value: Value<'a>) {
         if entry.says_kind() {
             for says in entry.kinds(short(value)) {
                 match says.rank {
@@ -166,8 +166,8 @@ impl<'a> Found<'a> {
             }
         }
         if entry.says_flag() {
-            let text = short(value);
-            self.flags.extend(entry.flags(text).map(|means| (means, key, value)));
+            let key = text(key);
+            self.flags.extend(entry.flags(short(value)).map(|means| (means, key, value)));
         }
         if entry
             .fields

@@ -140,8 +140,8 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) entry: Entry,
-    leaves: Map<Box<str>, Piece>,
-    nested: Map<Box<str>, Map<Box<str>, Piece>>,
+    leaves: Map<Box<[u8]>, Piece>,
+    nested: Map<Box<[u8]>, Map<Box<[u8]>, Piece>>,
 }
 
 /// One leaf of a flattened key: indexes and what it holds.
@@ -152,11 +152,11 @@ pub(crate) struct Leaf {
     pub(crate) piece: Piece,
 }
 
-/// The compiled tables.
+/// The compiled tables. Keys are looked up as the bytes that they came as.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    exact: Map<Box<str>, Entry>,
-    groups: Map<Box<str>, Group>,
+    exact: Map<Box<[u8]>, Entry>,
+    groups: Map<Box<[u8]>, Group>,
     open: Vec<(Box<str>, Field, Order)>,
     names: Vec<NameSays>,
     pub(crate) events: Map<Box<str>, EventRule>,
@@ -222,10 +222,11 @@ impl Table {
             for (tail, piece) in leaves {
                 match tail.split_once("#.") {
                     Some((head, rest)) => {
-                        group.nested.entry(head.into()).or_default().insert(rest.into(), *piece);
+                        let nested = group.nested.entry(head.as_bytes().into()).or_default();
+                        nested.insert(rest.as_bytes().into(), *piece);
                     }
                     None => {
-                        group.leaves.insert(tail.as_str().into(), *piece);
+                        group.leaves.insert(tail.as_bytes().into(), *piece);
                     }
                 }
             }
@@ -280,7 +281,7 @@ impl Table {
     fn entry(&mut self, key: &str) -> &mut Entry {
         match key.ends_with(".#") {
             true => &mut self.groups.entry(prefix(key)).or_default().entry,
-            false => self.exact.entry(key.into()).or_default(),
+            false => self.exact.entry(key.as_bytes().into()).or_default(),
         }
     }
 
@@ -290,29 +291,30 @@ impl Table {
                 && group.leaves.is_empty()
                 && group.nested.is_empty()
             {
-                return Err(TableError::UnknownList { field: *field, key: format!("{key}#") });
+                let key = format!("{}#", String::from_utf8_lossy(key));
+                return Err(TableError::UnknownList { field: *field, key });
             }
         }
         Ok(())
     }
 
     /// What `key` says as a whole.
-    pub(crate) fn exact(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn exact(&self, key: &[u8]) -> Option<&Entry> {
         self.exact.get(key)
     }
 
     /// The flattened list that `key` belongs to, and what remains of the key after the prefix.
-    pub(crate) fn group<'t, 'k>(&'t self, key: &'k str) -> Option<(&'t Group, &'k str)> {
+    pub(crate) fn group<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t Group, &'k [u8])> {
         let at = first_index(key)?;
         let (head, tail) = key.split_at_checked(at)?;
         self.groups.get(head).map(|g| (g, tail))
     }
 
     /// The flattened map that `key` belongs to: field, order, and the entry's own key.
-    pub(crate) fn open<'k>(&self, key: &'k str) -> Option<(Field, Order, &'k str)> {
+    pub(crate) fn open<'k>(&self, key: &'k [u8]) -> Option<(Field, Order, &'k [u8])> {
         self.open
             .iter()
-            .find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_ref())?)))
+            .find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_bytes())?)))
     }
 
     /// What the span's name says of its kind, where that counts more than `known`.
@@ -399,32 +401,33 @@ impl Entry {
 
 impl Group {
     /// The indexes in `tail` (what follows the prefix) and what the leaf holds.
-    pub(crate) fn leaf(&self, tail: &str) -> Option<Leaf> {
+    pub(crate) fn leaf(&self, tail: &[u8]) -> Option<Leaf> {
         let (n, tail) = index(tail)?;
-        let tail = tail.strip_prefix('.').unwrap_or(tail);
+        let tail = tail.strip_prefix(b".").unwrap_or(tail);
         if let Some(piece) = self.leaves.get(tail) {
             return Some(Leaf { n, m: 0, piece: *piece });
         }
         let at = first_index(tail)?;
         let (head, rest) = tail.split_at_checked(at)?;
         let (m, rest) = index(rest)?;
-        let piece = self.nested.get(head)?.get(rest.strip_prefix('.')?)?;
+        let piece = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
         Some(Leaf { n, m, piece: *piece })
     }
 }
 
-fn prefix(list: &str) -> Box<str> {
-    list.strip_suffix('#').unwrap_or(list).into()
+fn prefix(list: &str) -> Box<[u8]> {
+    list.strip_suffix('#').unwrap_or(list).as_bytes().into()
 }
 
 /// Where the first index stands: after a dot, before digits.
-fn first_index(key: &str) -> Option<usize> {
-    let bytes = key.as_bytes();
-    bytes.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
+fn first_index(key: &[u8]) -> Option<usize> {
+    key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
 }
 
-fn index(text: &str) -> Option<(u32, &str)> {
-    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+fn index(text: &[u8]) -> Option<(u32, &[u8])> {
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
-    Some((digits.parse().ok()?, rest))
+    let add = |n: u32, digit: &u8| n.checked_mul(10)?.checked_add(u32::from(digit - b'0'));
+    let n = digits.iter().try_fold(0, add).filter(|_| !digits.is_empty())?;
+    Some((n, rest))
 }

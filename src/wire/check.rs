@@ -156,27 +156,25 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<(), Malformed> {
     simdutf8::basic::from_utf8(bytes).map(drop).map_err(|_| Malformed::Utf8)
 }
 
-/// True for ASCII of up to 64 bytes: words, overlapping or not, from start and end cover it.
+/// True for ASCII of up to 128 bytes.
 #[inline]
 fn is_short_ascii(bytes: &[u8]) -> bool {
-    const HIGH: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
-    if bytes.len() > 64 {
-        return false;
+    match bytes.len() {
+        0..4 => bytes.is_ascii(),
+        4..8 => ends_are_ascii::<4>(bytes),
+        8..16 => ends_are_ascii::<8>(bytes),
+        16..32 => ends_are_ascii::<16>(bytes),
+        32..64 => ends_are_ascii::<32>(bytes),
+        64..=128 => ends_are_ascii::<64>(bytes),
+        _ => false,
     }
-    if let (Some((a, rest)), Some((before, d))) = (bytes.split_first_chunk(), bytes.split_last_chunk()) {
-        let mut all = u128::from_le_bytes(*a) | u128::from_le_bytes(*d);
-        if let (true, Some(b), Some(c)) = (bytes.len() > 32, rest.first_chunk(), before.last_chunk()) {
-            all |= u128::from_le_bytes(*b) | u128::from_le_bytes(*c);
-        }
-        return all & HIGH == 0;
-    }
-    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        return (u64::from_le_bytes(*start) | u64::from_le_bytes(*end)) & HIGH as u64 == 0;
-    }
-    if let (Some(start), Some(end)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        return (u32::from_le_bytes(*start) | u32::from_le_bytes(*end)) & HIGH as u32 == 0;
-    }
-    bytes.is_ascii()
+}
+
+/// True if the first and the last `N` bytes are ASCII: all of them, of `N` to `2 N` bytes.
+#[inline]
+fn ends_are_ascii<const N: usize>(bytes: &[u8]) -> bool {
+    let (Some(start), Some(end)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
+    start.iter().zip(end).fold(0, |all, (a, b)| all | a | b) < 0x80
 }
 
 /// An id that may be absent: empty or exactly `N` bytes.
@@ -188,6 +186,32 @@ pub(super) fn optional_id<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Malfo
 /// Checks a `KeyValue` and returns its key.
 #[inline]
 pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
+    match plain_pair(encoded) {
+        Some(key) => Ok(key),
+        None => any_pair(encoded, depth),
+    }
+}
+
+/// The key of a pair such as most are: short, its key first, then a text or a small number; `None`
+/// says to look closer. Tags and lengths below 128 are ASCII too, so that one look at the whole pair
+/// answers for both of its strings.
+#[inline]
+fn plain_pair(encoded: &[u8]) -> Option<&[u8]> {
+    let [0x0a, len, rest @ ..] = encoded else { return None };
+    if !is_short_ascii(encoded) {
+        return None;
+    }
+    let (key, value) = rest.split_at_checked(usize::from(*len))?;
+    let [0x12, len, value @ ..] = value else { return None };
+    let plain = match value {
+        [0x0a, len, text @ ..] => usize::from(*len) == text.len(),
+        [0x10 | 0x18, _] => true,
+        _ => false,
+    };
+    (plain && usize::from(*len) == value.len()).then_some(key)
+}
+
+fn any_pair(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> {
     let mut scan = Scan::new(encoded);
     let mut key: &[u8] = &[];
     while let Some(tag) = scan.tag()? {

@@ -106,15 +106,15 @@ impl<'a> Iterator for Attributes<'a> {
                 && n == self.number
             {
                 let (key, value) = pair_of(pair);
-                return Some((key, Value::read(value)));
+                return Some((simdutf8::basic::from_utf8(key).unwrap_or(""), Value::read(value)));
             }
         }
     }
 }
 
-/// The key of an encoded `KeyValue`, and its value still encoded: most keys say whether the value
+/// Key and value of an encoded `KeyValue`, both as they came: the key mostly says whether the value
 /// is worth reading.
-pub fn pair_of(pair: &[u8]) -> (&str, &[u8]) {
+pub fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);
     while let Ok(Some(tag)) = scan.tag() {
@@ -127,5 +127,5 @@ pub fn pair_of(pair: &[u8]) -> (&str, &[u8]) {
             break;
         }
     }
-    (simdutf8::basic::from_utf8(key).unwrap_or(""), value)
+    (key, value)
 }

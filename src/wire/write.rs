@@ -4,6 +4,7 @@
 //! envelopes. Out: legal requests in allocations of their exact size. Nothing is re-encoded: a
 //! span is written as it came, followed by what was appended, which protobuf reads as one message.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -211,32 +212,29 @@ pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
     let placed = place(items);
     let mut pieces = Vec::with_capacity(1);
     let mut rest = &placed[..];
-    while let Some((now, later)) = rest.split_at_checked(fitting(rest, max_size)) {
-        if now.is_empty() {
-            break;
-        }
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(fitting(rest, max_size));
         pieces.push(write(now));
         rest = later;
     }
     pieces
 }
 
-/// An item and where it belongs: number of its resource, number of its envelope.
-struct Placed<'a> {
-    at: (usize, usize),
-    item: &'a Item<'a>,
-}
-
 /// This many envelopes of a trace are found by comparing pointers before contents are hashed.
 const FEW: usize = 8;
 
-/// The items in the order in which to write them.
-fn place<'a>(items: &'a [Item<'a>]) -> Vec<Placed<'a>> {
-    let mut distinct: Vec<(&Arc<Envelope>, (usize, usize))> = Vec::with_capacity(1);
+/// The items in the order in which to write them; those of one scope share one envelope.
+fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
+    // One scope of one service, as small traces have it, is in order as it stands.
+    if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
+        return Cow::Borrowed(items);
+    }
+    // Envelopes with their resource's number.
+    let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(FEW);
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&[u8], usize> = HashMap::new();
     let mut last = 0;
-    let mut placed = Vec::with_capacity(items.len());
+    let mut placed: Vec<((usize, usize), Item<'_>)> = Vec::with_capacity(items.len());
     for item in items {
         // Pointers first: spans of one scope mostly follow each other, and envelopes are interned.
         let same = |i: &usize| distinct.get(*i).is_some_and(|(known, _)| Arc::ptr_eq(known, item.envelope));
@@ -246,54 +244,60 @@ fn place<'a>(items: &'a [Item<'a>]) -> Vec<Placed<'a>> {
             let index = *by_content.entry(item.envelope).or_insert(new);
             if index == new {
                 let next = resources.len();
-                let resource = *resources.entry(&item.envelope.resource).or_insert(next);
-                distinct.push((item.envelope, (resource, new)));
+                distinct.push((item.envelope, *resources.entry(&item.envelope.resource).or_insert(next)));
             }
             index
         });
-        placed.push(Placed { at: distinct.get(last).map_or((0, 0), |(_, at)| *at), item });
+        let (envelope, resource) = distinct[last];
+        placed.push(((resource, last), Item { envelope, ..*item }));
     }
-    if distinct.len() > 1 {
-        placed.sort_by_key(|placed| placed.at);
-    }
-    placed
+    placed.sort_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, item)| item).collect()
+}
+
+/// Both of items that [`place`] put in order.
+fn same_scope(a: &Item<'_>, b: &Item<'_>) -> bool {
+    Arc::ptr_eq(a.envelope, b.envelope)
+}
+
+fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
+    same_scope(a, b) || a.envelope.resource == b.envelope.resource
 }
 
 /// Tag and longest possible length of a field that wraps others.
 const WRAP: usize = 11;
 
 /// How many of the first items go into a request of `max_size`; at least one, if there is one.
-fn fitting(placed: &[Placed<'_>], max_size: usize) -> usize {
+fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
     let mut size = 0usize;
-    let mut before = None;
-    for (i, Placed { at, item }) in placed.iter().enumerate() {
+    let mut before: Option<&Item<'_>> = None;
+    for (i, item) in placed.iter().enumerate() {
         size += field_size(2, item.size());
-        if before != Some(*at) {
+        if !before.is_some_and(|before| same_scope(before, item)) {
             size += WRAP + item.envelope.scope.len();
-        }
-        if before.map(|(resource, _)| resource) != Some(at.0) {
-            size += WRAP + item.envelope.resource.len();
+            if !before.is_some_and(|before| same_resource(before, item)) {
+                size += WRAP + item.envelope.resource.len();
+            }
         }
         if size > max_size && i > 0 {
             return i;
         }
-        before = Some(*at);
+        before = Some(item);
     }
     placed.len()
 }
 
 /// One request of all of `placed`.
-fn write(placed: &[Placed<'_>]) -> Piece {
-    let by_resource = || placed.chunk_by(|a, b| a.at.0 == b.at.0);
+fn write(placed: &[Item<'_>]) -> Piece {
     // Sizes of the scopes' and the resources' messages, in the order in which they are met.
     let mut scopes: Vec<usize> = Vec::with_capacity(1);
     let mut resources: Vec<usize> = Vec::with_capacity(1);
     let mut total = 0;
-    for resource in by_resource() {
-        let mut resource_size = resource.first().map_or(0, |p| p.item.envelope.resource.len());
-        for scope in resource.chunk_by(|a, b| a.at == b.at) {
-            let items: usize = scope.iter().map(|p| field_size(2, p.item.size())).sum();
-            let size = scope.first().map_or(0, |p| p.item.envelope.scope.len()) + items;
+    for resource in placed.chunk_by(same_resource) {
+        let mut resource_size = resource[0].envelope.resource.len();
+        for scope in resource.chunk_by(same_scope) {
+            let items: usize = scope.iter().map(|item| field_size(2, item.size())).sum();
+            let size = scope[0].envelope.scope.len() + items;
             resource_size += field_size(2, size);
             scopes.push(size);
         }
@@ -302,17 +306,13 @@ fn write(placed: &[Placed<'_>]) -> Piece {
     }
     let mut out = Vec::with_capacity(total);
     let mut scopes = scopes.into_iter();
-    for (resource, size) in by_resource().zip(resources) {
+    for (resource, size) in placed.chunk_by(same_resource).zip(resources) {
         open(&mut out, 1, size);
-        if let Some(first) = resource.first() {
-            out.extend_from_slice(&first.item.envelope.resource);
-        }
-        for (scope, size) in resource.chunk_by(|a, b| a.at == b.at).zip(&mut scopes) {
+        out.extend_from_slice(&resource[0].envelope.resource);
+        for (scope, size) in resource.chunk_by(same_scope).zip(&mut scopes) {
             open(&mut out, 2, size);
-            if let Some(first) = scope.first() {
-                out.extend_from_slice(&first.item.envelope.scope);
-            }
-            for Placed { item, .. } in scope {
+            out.extend_from_slice(&scope[0].envelope.scope);
+            for item in scope {
                 open(&mut out, 2, item.size());
                 out.extend_from_slice(item.bytes);
                 out.extend_from_slice(item.appended);
