@@ -62,6 +62,19 @@ impl Force for File {
     }
 }
 
+/// A segment whose file is new: it is found after a power cut only if its folder was forced, too.
+struct New {
+    file: Arc<File>,
+    folder: File,
+}
+
+impl Force for New {
+    fn force(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.folder.sync_all()
+    }
+}
+
 /// Where segments are.
 pub(super) trait Disk: Send + 'static {
     /// Numbers of those there are, in order.
@@ -72,7 +85,7 @@ pub(super) trait Disk: Send + 'static {
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Cuts to a length.
     fn cut(&mut self, segment: u64, len: u64) -> io::Result<()>;
-    /// What forces it to the disk, on whatever thread, while more is appended.
+    /// What forces it to the disk, and that it is there, on whatever thread, while more is appended.
     fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>>;
     /// Reads a part.
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
@@ -87,6 +100,8 @@ pub(super) trait Disk: Send + 'static {
 pub(super) struct Folder {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
+    /// A file was made since the folder was last given out to be forced.
+    grown: bool,
     /// Held as long as we run; the operating system gives it up when we die.
     _lock: File,
 }
@@ -103,7 +118,7 @@ impl Folder {
             fs::TryLockError::WouldBlock => io::Error::other("another process uses this folder"),
             fs::TryLockError::Error(error) => error,
         })?;
-        Ok(Folder { path: path.to_owned(), open: HashMap::new(), _lock: lock })
+        Ok(Folder { path: path.to_owned(), open: HashMap::new(), grown: false, _lock: lock })
     }
 
     fn name(&self, segment: u64) -> PathBuf {
@@ -121,10 +136,6 @@ impl Folder {
                 Ok(place.insert(Arc::new(options().open(name)?)))
             }
         }
-    }
-
-    fn sync_folder(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
     }
 }
 
@@ -150,7 +161,8 @@ impl Disk for Folder {
     fn create(&mut self, segment: u64) -> io::Result<()> {
         let file = options().create_new(true).open(self.name(segment))?;
         self.open.insert(segment, Arc::new(file));
-        self.sync_folder()
+        self.grown = true;
+        Ok(())
     }
 
     fn append(&mut self, segment: u64, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
@@ -171,8 +183,13 @@ impl Disk for Folder {
     }
 
     fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>> {
-        let file: Arc<File> = Arc::clone(self.file(segment)?);
-        Ok(file)
+        let file = Arc::clone(self.file(segment)?);
+        if !self.grown {
+            return Ok(file);
+        }
+        let folder = File::open(&self.path)?;
+        self.grown = false;
+        Ok(Arc::new(New { file, folder }))
     }
 
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {

@@ -16,9 +16,9 @@ use super::answer::{Answers, Waiting, refuse};
 use super::disk::Force;
 use super::record::Seq;
 
-/// What was written to a file, and who waits for it.
+/// What has something new in it, and who waits for that.
 pub(super) struct Written {
-    pub file: Arc<dyn Force>,
+    pub files: Vec<Arc<dyn Force>>,
     pub waiting: Vec<Waiting>,
 }
 
@@ -37,11 +37,12 @@ pub(super) fn run(
     took: &Histogram,
 ) {
     while let Ok(first) = written.recv() {
-        let mut files = vec![first.file];
-        let mut waiting = first.waiting;
+        let Written { mut files, mut waiting } = first;
         while let Ok(more) = written.try_recv() {
-            if files.iter().all(|file| !Arc::ptr_eq(file, &more.file)) {
-                files.push(more.file);
+            for file in more.files {
+                if files.iter().all(|known| !Arc::ptr_eq(known, &file)) {
+                    files.push(file);
+                }
             }
             waiting.extend(more.waiting);
         }

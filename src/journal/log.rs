@@ -68,7 +68,10 @@ pub(super) struct Log<D> {
     /// Traces that closed, oldest first; one that closed again stands there again.
     closed: VecDeque<(TraceId, Remembered)>,
     next_segment: u64,
+    /// Something was appended to the active segment and not given out to be forced to the disk.
     dirty: bool,
+    /// Segments before it of which the same holds.
+    behind: Vec<Arc<dyn Force>>,
     batch: Batch,
 }
 
@@ -95,6 +98,7 @@ impl<D: Disk> Log<D> {
             closed: recovered.closed.iter().copied().collect(),
             next_segment,
             dirty: false,
+            behind: Vec::new(),
             batch: Batch::default(),
         };
         Ok((log, recovered, scan.next))
@@ -116,7 +120,7 @@ impl<D: Disk> Log<D> {
 
     /// Something was written and not forced to the disk.
     pub fn is_dirty(&self) -> bool {
-        self.dirty
+        self.dirty || !self.behind.is_empty()
     }
 
     /// Writes all frames with one write, or none. Returns where each begins.
@@ -134,9 +138,9 @@ impl<D: Disk> Log<D> {
         // Bodies are let go of.
         self.batch.clear();
         if let Err(error) = written {
-            if self.disk.cut(id, segment.bytes).is_err() {
-                // Whatever stands there now is passed over at the next start.
-                self.active = None;
+            // Whatever stands there now is passed over at the next start.
+            if self.disk.cut(id, segment.bytes).is_err() && self.leave().is_err() {
+                self.abandon();
             }
             return Err(error);
         }
@@ -152,7 +156,7 @@ impl<D: Disk> Log<D> {
         {
             return Ok(id);
         }
-        self.sync()?;
+        self.leave()?;
         let id = self.next_segment;
         let marker = fastrand::u32(..).to_le_bytes();
         self.batch.clear();
@@ -172,19 +176,29 @@ impl<D: Disk> Log<D> {
         Ok(id)
     }
 
+    /// Nothing more is appended to the active segment. It is forced to the disk with what comes next:
+    /// whoever writes does not wait for that.
+    fn leave(&mut self) -> io::Result<()> {
+        if let Some(id) = self.active.filter(|_| self.dirty && self.limits.sync) {
+            self.behind.push(self.disk.forcible(id)?);
+        }
+        (self.active, self.dirty) = (None, false);
+        Ok(())
+    }
+
     /// Forces what was written to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
-        let forced = self.unforced().and_then(|file| file.map_or(Ok(()), |file| file.force()));
+        let forced = self.unforced().and_then(|files| files.iter().try_for_each(|file| file.force()));
         forced.inspect_err(|_| self.abandon())
     }
 
     /// What there is to force to the disk; from here on it is taken to be forced.
-    pub fn unforced(&mut self) -> io::Result<Option<Arc<dyn Force>>> {
+    pub fn unforced(&mut self) -> io::Result<Vec<Arc<dyn Force>>> {
         let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
-        match self.active.filter(|_| dirty) {
-            Some(id) => self.disk.forcible(id).map(Some),
-            None => Ok(None),
-        }
+        let last = self.active.filter(|_| dirty).map(|id| self.disk.forcible(id)).transpose()?;
+        let mut files = std::mem::take(&mut self.behind);
+        files.extend(last);
+        Ok(files)
     }
 
     /// Forcing failed: what the disk has of it is not known, and asking again would not tell. What

@@ -258,10 +258,10 @@ impl<D: Disk> Writer<D> {
     /// Has what was written forced to the disk, and those who wait told then.
     fn force(&mut self, waiting: Vec<Waiting>) {
         let failed = match self.log.unforced() {
-            Ok(None) => return self.answers.kept(waiting),
-            Ok(Some(file)) => match &self.forcing.written {
+            Ok(files) if files.is_empty() => return self.answers.kept(waiting),
+            Ok(files) => match &self.forcing.written {
                 // Where it is gone, its answers are gone too, which is an answer.
-                Some(written) => return drop(written.send(Written { file, waiting })),
+                Some(written) => return drop(written.send(Written { files, waiting })),
                 None => io::ErrorKind::BrokenPipe.into(),
             },
             Err(error) => error,

@@ -40,6 +40,44 @@ fn error_reports_are_recognised() {
     ];
     for text in cases {
         assert!(reported(text).is_some(), "{text}");
+        // As what a framework wraps it in says it: no shape may be ruled out before JSON is read.
+        let wrapped = serde_json::json!({ "output": text }).to_string();
+        assert!(might_be_error_json(&wrapped), "{wrapped}");
+    }
+    for start in [
+        "429 Too Many Requests",
+        "401: Unauthorized",
+        "400 - Bad Request",
+        "Status code: 502",
+        "410 gone",
+        "422 Unprocessable Entity",
+        "402 payment required",
+        "405 Method Not Allowed",
+        "http 500",
+        "HTTP status 403",
+        "Couldn't open the file",
+        "Can't connect to it",
+        "can not read it",
+        "The file does not exist",
+        "undefined function f",
+        "missing required parameter",
+        "Request timed out",
+        "Time out",
+        "Rate limited",
+        "Quota exceeded",
+        "Access denied",
+        "forbidden",
+        "not authorized",
+        "Service unavailable",
+        "bad gateway",
+        "exit code 3",
+        "connection was reset",
+        "SegmentationFault: core",
+        "<title>503 ser</title>",
+    ] {
+        let found = reported(start).is_some();
+        let wrapped = serde_json::json!({ "result": start }).to_string();
+        assert_eq!(reported(&wrapped).is_some(), found, "{start}");
     }
 }
 

@@ -116,6 +116,34 @@ fn spans_of_a_trace_share_one_allocation() {
 }
 
 #[test]
+fn large_spans_are_put_together_so_that_little_is_lost() {
+    let sizes = [300, 12_900, 1_100, 4_700, 9_300, 1_050, 290, 15_700, 5_200, 130_000, 6_100, 310, 1_020];
+    let sources: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(n, &size)| vec![n as u8; size]).collect();
+    let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+    let (mut rest, mut size, mut taken) = (&sources[..], sizes.iter().sum::<usize>(), 0);
+    while !rest.is_empty() {
+        let (count, bytes) = together(rest, size);
+        assert_eq!(rest[..count].iter().map(|s| s.len()).sum::<usize>(), bytes);
+        assert!(count == 1 || bytes <= LARGE, "{bytes}");
+        taken += handed_out(bytes);
+        (rest, size) = (&rest[count..], size - bytes);
+    }
+    let whole: usize = sizes.iter().sum();
+    assert!(taken * 100 <= whole * 106, "{taken} for {whole}");
+
+    let some = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
+    let mut spans = vec![some; sizes.len()];
+    fill(&mut spans, &sources, whole);
+    assert!(spans.iter().zip(&sources).all(|(span, source)| span.bytes == *source));
+}
+
+#[test]
+fn sizes_are_handed_out_a_quarter_of_a_power_of_two_apart() {
+    let given = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
+    assert_eq!(given.map(handed_out), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
+}
+
+#[test]
 fn status_parent_remote_flag_and_earlier_verdicts_are_read() {
     let mut s = span(1, 1);
     s.parent_span_id = vec![9; 8];
