@@ -8,6 +8,8 @@ use super::record::Claim;
 pub(super) struct Claims {
     all: Vec<(Claim, bool)>,
     left: usize,
+    /// Behind the one that was given up last: what closes together is given up in order.
+    next: usize,
 }
 
 impl Claims {
@@ -15,15 +17,18 @@ impl Claims {
         let mut all: Vec<(Claim, bool)> = claims.into_iter().map(|claim| (claim, true)).collect();
         all.sort_unstable();
         all.dedup();
-        Claims { left: all.len(), all }
+        Claims { left: all.len(), all, next: 0 }
     }
 
     /// Gives one up, if it holds.
     pub fn remove(&mut self, claim: &Claim) {
-        if let Ok(at) = self.all.binary_search_by_key(claim, |(claim, _)| *claim)
-            && let Some((_, holds)) = self.all.get_mut(at)
-        {
+        let at = match self.all.get(self.next) {
+            Some((next, _)) if next == claim => self.next,
+            _ => self.all.binary_search_by_key(claim, |(claim, _)| *claim).unwrap_or(usize::MAX),
+        };
+        if let Some((_, holds)) = self.all.get_mut(at) {
             self.left -= usize::from(std::mem::take(holds));
+            self.next = at + 1;
         }
     }
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::batch::Batch;
 use super::claims::Claims;
 use super::disk::{Disk, Force, header};
-use super::record::{CLOSED_TRACE, Claim, Found, Frame, Record, Seq};
+use super::record::{CLOSED_TRACE, Claim, Found, Frame, Over, Record, Seq};
 use super::recover::{Kept, Recovered, scan};
 use crate::assemble::Remembered;
 use crate::receive::Signal;
@@ -242,13 +242,17 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Claims on one record hold no more.
-    pub fn done(&mut self, claims: &[(Seq, Claim)]) {
+    /// Claims on one record hold no more. What is to be written of that comes behind `over`: nothing
+    /// of a record that is not held.
+    pub fn done(&mut self, claims: &[(Seq, Claim)], over: &mut Vec<Over>) {
         let Some(&(seq, _)) = claims.first() else { return };
         let Some(kept) = self.kept.get_mut(&seq) else { return };
         claims.iter().for_each(|(_, claim)| kept.claims.remove(claim));
         if kept.claims.is_empty() {
             self.forget(seq);
+            over.push((seq, None));
+        } else {
+            over.extend(claims.iter().map(|(seq, claim)| (*seq, Some(*claim))));
         }
     }
 

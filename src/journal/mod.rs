@@ -192,6 +192,7 @@ impl Journal {
             total,
             state: Arc::clone(&state),
             cells: cells.clone(),
+            released: Vec::new(),
             unwritten: Vec::new(),
             synced: Instant::now(),
             answers,

@@ -24,6 +24,9 @@ pub enum Claim {
     Verdict,
 }
 
+/// A claim on a record that holds no more; `None` stands for all that were left.
+pub type Over = (Seq, Option<Claim>);
+
 /// Kinds of records, as written. A kind that is not known is passed over.
 const REQUEST: u8 = 1;
 const VERDICT: u8 = 2;
@@ -55,7 +58,7 @@ pub enum Record {
         exporter: String,
     },
     /// Claims that hold no more.
-    Done(Vec<(Seq, Claim)>),
+    Done(Vec<Over>),
     /// Traces that have closed, oldest first, and what came of them: all that was remembered when
     /// the segment was begun.
     Closed(Vec<(TraceId, Remembered)>),
@@ -149,17 +152,18 @@ impl Frame {
     }
 
     /// That these claims hold no more.
-    pub fn done(claims: &[(Seq, Claim)]) -> Frame {
+    pub fn done(claims: &[Over]) -> Frame {
         let mut head = Vec::with_capacity(claims.len() * 25);
         for (seq, claim) in claims {
             head.extend_from_slice(&seq.to_le_bytes());
             match claim {
-                Claim::Pass => head.push(0),
-                Claim::Verdict => head.push(1),
-                Claim::Trace(trace) => {
+                Some(Claim::Pass) => head.push(0),
+                Some(Claim::Verdict) => head.push(1),
+                Some(Claim::Trace(trace)) => {
                     head.push(2);
                     head.extend_from_slice(&trace.0);
                 }
+                None => head.push(3),
             }
         }
         Frame::new(DONE, 0, head, Bytes::new())
@@ -315,15 +319,16 @@ fn sealed(payload: &[u8]) -> Option<Sealed> {
     Some(Sealed { trace, of, passed, revision, with_spans: with_spans == 1, lengths, appended, events })
 }
 
-fn done(payload: &[u8]) -> Option<Vec<(Seq, Claim)>> {
+fn done(payload: &[u8]) -> Option<Vec<Over>> {
     let mut rest = Reader(payload);
     let mut all = Vec::new();
     while !rest.0.is_empty() {
         let seq = u64::from_le_bytes(rest.array()?);
         let claim = match rest.array()? {
-            [0] => Claim::Pass,
-            [1] => Claim::Verdict,
-            [2] => Claim::Trace(TraceId(rest.array()?)),
+            [0] => Some(Claim::Pass),
+            [1] => Some(Claim::Verdict),
+            [2] => Some(Claim::Trace(TraceId(rest.array()?))),
+            [3] => None,
             _ => return None,
         };
         all.push((seq, claim));

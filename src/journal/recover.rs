@@ -175,12 +175,13 @@ impl Scan {
         }
     }
 
-    fn done(&mut self, seq: Seq, claim: Claim) {
-        if let Some(kept) = self.kept.get_mut(&seq) {
-            kept.claims.remove(&claim);
-            if kept.claims.is_empty() {
-                self.kept.remove(&seq);
-            }
+    fn done(&mut self, seq: Seq, claim: Option<Claim>) {
+        let Some(kept) = self.kept.get_mut(&seq) else { return };
+        if let Some(claim) = &claim {
+            kept.claims.remove(claim);
+        }
+        if claim.is_none() || kept.claims.is_empty() {
+            self.kept.remove(&seq);
         }
     }
 

@@ -108,6 +108,13 @@ impl Driven {
         }
     }
 
+    /// A claim holds no more.
+    fn end(&mut self, seq: Seq, claim: Claim) {
+        let mut over = Vec::new();
+        self.log.as_mut().unwrap().done(&[(seq, claim)], &mut over);
+        self.write(&Frame::done(&over), None);
+    }
+
     fn name(&mut self) -> Seq {
         self.next += 1;
         self.next - 1
@@ -182,9 +189,9 @@ impl Driven {
                     return;
                 }
                 let ends = ends.swap_remove(pick.index(ends.len()));
-                self.write(&Frame::done(&ends), None);
+                let mut over = Vec::new();
                 for (seq, claim) in ends {
-                    self.log.as_mut().unwrap().done(&[(seq, claim)]);
+                    self.log.as_mut().unwrap().done(&[(seq, claim)], &mut over);
                     self.verdicts.remove(&seq);
                     let claims = &mut self.model.get_mut(&seq).unwrap().0;
                     claims.retain(|c| *c != claim);
@@ -192,6 +199,7 @@ impl Driven {
                         self.model.remove(&seq);
                     }
                 }
+                self.write(&Frame::done(&over), None);
             }
             Op::Reclaim => self.log.as_mut().unwrap().reclaim().unwrap(),
             Op::Restart => {
@@ -334,7 +342,7 @@ fn what_a_sender_wrote_cannot_pass_for_a_record() {
     let mut driven = Driven::new();
     driven.apply(&Op::Request { traces: vec![1], pass: false, size: 20 });
     let mut forged = Vec::new();
-    Frame::done(&[(1, Claim::Trace(trace(1)))]).write(&mut forged, *b"mark");
+    Frame::done(&[(1, Some(Claim::Trace(trace(1))))]).write(&mut forged, *b"mark");
     let frame = Frame::request(9, Signal::Logs, &[Claim::Pass], forged.into());
     driven.write(&frame, Some(vec![Claim::Pass]));
     driven.apply(&Op::Request { traces: vec![2], pass: false, size: 20 });
@@ -356,19 +364,15 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
     let mut driven = Driven::new();
     driven.apply(&Op::Request { traces: vec![0, 1, 2, 3], pass: false, size: 300 });
     for t in 1..4 {
-        let ends = [(1, Claim::Trace(trace(t)))];
-        driven.write(&Frame::done(&ends), None);
-        driven.log.as_mut().unwrap().done(&[(1, ends[0].1)]);
+        driven.end(1, Claim::Trace(trace(t)));
     }
     for _ in 0..200 {
         let seq = driven.name();
         let claims = [Claim::Trace(trace(5))];
         let frame = Frame::request(seq, Signal::Traces, &claims, body(&[5], 300));
         driven.write(&frame, Some(claims.to_vec()));
-        driven.write(&Frame::done(&[(seq, claims[0])]), None);
-        let log = driven.log.as_mut().unwrap();
-        log.done(&[(seq, claims[0])]);
-        log.reclaim().unwrap();
+        driven.end(seq, claims[0]);
+        driven.log.as_mut().unwrap().reclaim().unwrap();
     }
     let log = driven.log.as_mut().unwrap();
     assert!(log.bytes() < 4 * SEGMENT, "{} bytes", log.bytes());

@@ -19,7 +19,7 @@ use super::config::Durability;
 use super::disk::Disk;
 use super::force::{self, Failed, Written};
 use super::log::Log;
-use super::record::{Claim, Frame, Record, Seq};
+use super::record::{Claim, Frame, Over, Record, Seq};
 use crate::assemble::Remembered;
 use crate::telemetry::Journaling;
 use crate::trace::TraceId;
@@ -71,8 +71,10 @@ pub(super) struct Writer<D> {
     pub total: u64,
     pub state: Arc<State>,
     pub cells: Journaling,
-    /// Claims that are done and not written to be so.
-    pub unwritten: Vec<(Seq, Claim)>,
+    /// Claims that the log is still to be told of, ...
+    pub released: Vec<(Seq, Claim)>,
+    /// ... and such as hold no more, which is not written yet.
+    pub unwritten: Vec<Over>,
     pub synced: Instant,
     pub answers: Answers,
     /// Records whose asker was not there any more to be told.
@@ -110,14 +112,21 @@ impl Forcing {
     }
 }
 
-/// What is to be written at once.
+/// What is to be done at once.
 #[derive(Default)]
 struct Todo {
+    /// Bytes that the log had before it.
+    held: u64,
+    /// How many commands it is, and bytes to be written.
+    commands: usize,
+    bytes: usize,
     frames: Vec<Frame>,
     claims: Vec<Claims>,
     waiting: Vec<Waiting>,
     closed: Vec<(TraceId, Remembered)>,
     acked: Vec<(Seq, String)>,
+    reads: Vec<(Seq, oneshot::Sender<Option<Record>>)>,
+    end: Option<oneshot::Sender<()>>,
 }
 
 impl<D: Disk> Writer<D> {
@@ -125,21 +134,22 @@ impl<D: Disk> Writer<D> {
     pub fn run(mut self, commands: &Receiver<Command>) {
         self.reclaim();
         loop {
-            let mut batch = Vec::new();
+            let mut todo = Todo { held: self.log.bytes(), ..Todo::default() };
             match commands.recv_timeout(self.patience()) {
-                Ok(command) => batch.push(command),
+                Ok(command) => self.gather(command, &mut todo),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let mut bytes = 0;
-            while batch.len() < COMMANDS && bytes < BYTES {
+            while todo.commands < COMMANDS && todo.bytes < BYTES {
                 let Ok(command) = commands.try_recv() else { break };
-                if let Command::Admit { frame, .. } | Command::Seal { frame, .. } = &command {
-                    bytes += frame.size();
-                }
-                batch.push(command);
+                self.gather(command, &mut todo);
             }
-            if let Some(closed) = self.commit(batch) {
+            let (reads, end) = (std::mem::take(&mut todo.reads), todo.end.take());
+            self.write(todo);
+            for (seq, answer) in reads {
+                let _ = answer.send(self.log.read(seq));
+            }
+            if let Some(closed) = end {
                 self.end();
                 let _ = closed.send(());
                 return;
@@ -163,56 +173,48 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Writes one batch and answers it.
-    fn commit(&mut self, batch: Vec<Command>) -> Option<oneshot::Sender<()>> {
-        let mut todo = Todo::default();
-        let mut reads = Vec::new();
-        let mut closed = None;
-        let mut bytes = self.log.bytes();
-        for command in batch {
-            match command {
-                Command::Admit { frame, claims, room, answer } => {
-                    if answer.is_closed() {
-                        continue;
-                    }
-                    if bytes + frame.size() as u64 > self.admit_below {
-                        self.state.full.store(true, Ordering::Relaxed);
-                        self.cells.refused.inc();
-                        let _ = answer.send(false);
-                        continue;
-                    }
-                    bytes += frame.size() as u64;
-                    todo.waiting.push(Waiting { seq: frame.seq, answer, _room: Some(room) });
-                    todo.frames.push(frame);
-                    todo.claims.push(claims);
-                }
-                Command::Seal { frame, closed, answer } => {
-                    if bytes + frame.size() as u64 > self.total {
-                        let _ = answer.send(false);
-                        continue;
-                    }
-                    bytes += frame.size() as u64;
-                    todo.waiting.push(Waiting { seq: frame.seq, answer, _room: None });
-                    todo.frames.push(frame);
-                    todo.claims.push(Claims::new(vec![Claim::Verdict]));
-                    todo.closed.push(closed);
-                }
-                Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
-                Command::Done(claims) => self.unwritten.extend(claims),
-                Command::GivenUp(seq) => self.give_up(vec![seq]),
-                Command::Read(seq, answer) => reads.push((seq, answer)),
-                Command::Close(done) => closed = Some(done),
+    /// Takes in one command, as far as there is room for it.
+    fn gather(&mut self, command: Command, todo: &mut Todo) {
+        todo.commands += 1;
+        let fits = |frame: &Frame, most: u64| todo.held + (todo.bytes + frame.size()) as u64 <= most;
+        match command {
+            Command::Admit { answer, .. } if answer.is_closed() => {}
+            Command::Admit { frame, answer, .. } if !fits(&frame, self.admit_below) => {
+                self.state.full.store(true, Ordering::Relaxed);
+                self.cells.refused.inc();
+                let _ = answer.send(false);
             }
+            Command::Admit { frame, claims, room, answer } => {
+                todo.bytes += frame.size();
+                todo.waiting.push(Waiting { seq: frame.seq, answer, _room: Some(room) });
+                todo.frames.push(frame);
+                todo.claims.push(claims);
+            }
+            Command::Seal { frame, answer, .. } if !fits(&frame, self.total) => {
+                let _ = answer.send(false);
+            }
+            Command::Seal { frame, closed, answer } => {
+                todo.bytes += frame.size();
+                todo.waiting.push(Waiting { seq: frame.seq, answer, _room: None });
+                todo.frames.push(frame);
+                todo.claims.push(Claims::new(vec![Claim::Verdict]));
+                todo.closed.push(closed);
+            }
+            Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
+            Command::Done(claims) => self.released.extend(claims),
+            Command::GivenUp(seq) => self.give_up(vec![seq]),
+            Command::Read(seq, answer) => todo.reads.push((seq, answer)),
+            Command::Close(done) => todo.end = Some(done),
         }
-        self.write(todo);
-        for (seq, answer) in reads {
-            let _ = answer.send(self.log.read(seq));
-        }
-        closed
     }
 
     fn write(&mut self, todo: Todo) {
-        let Todo { frames, claims, waiting, closed, mut acked } = todo;
+        let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
+        // Space is given back by what is known, whether or not that can be written.
+        for done in self.released.chunk_by(|(a, _), (b, _)| a == b) {
+            self.log.done(done, &mut self.unwritten);
+        }
+        self.released.clear();
         // Verdicts and requests that are done with by now need no word, nor do acknowledgements.
         acked.retain(|(seq, _)| self.log.holds(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
@@ -220,10 +222,6 @@ impl<D: Disk> Writer<D> {
         if !self.unwritten.is_empty() || (failing && frames.is_empty()) {
             // With nothing to write, an empty record tells whether the disk takes any.
             tail.push(Frame::done(&self.unwritten));
-        }
-        // Space is given back by what is known, whether or not that could be written.
-        for done in self.unwritten.chunk_by(|(a, _), (b, _)| a == b) {
-            self.log.done(done);
         }
         if frames.is_empty() && tail.is_empty() {
             return;
@@ -237,6 +235,14 @@ impl<D: Disk> Writer<D> {
                 return;
             }
         };
+        // Nobody waits for the books to be kept.
+        let waiting = match self.durability {
+            Durability::Sync => waiting,
+            Durability::Interval | Durability::None => {
+                self.answers.kept(waiting);
+                Vec::new()
+            }
+        };
         self.cells.written.inc_by(size as u64);
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
@@ -248,10 +254,8 @@ impl<D: Disk> Writer<D> {
             tracing::info!("the journal can be written again");
             self.state.failing.store(false, Ordering::Relaxed);
         }
-        if self.durability == Durability::Sync && !waiting.is_empty() {
+        if !waiting.is_empty() {
             self.force(waiting);
-        } else {
-            self.answers.kept(waiting);
         }
     }
 
@@ -288,7 +292,7 @@ impl<D: Disk> Writer<D> {
     /// Records that nobody takes for kept: whoever asked will send them again.
     fn give_up(&mut self, records: Vec<Seq>) {
         for seq in records {
-            self.unwritten.extend(self.log.claims(seq));
+            self.released.extend(self.log.claims(seq));
         }
     }
 

@@ -46,7 +46,7 @@ pub fn reported(result: &str) -> Option<String> {
 
 /// One of these stands in whatever JSON reports an error: the keys and words that [`flagged`],
 /// [`ALWAYS`] and [`SHORT`] look for, cut to what tells. In lower case.
-const TELLING: [&str; 55] = [
+const TELLING: [&str; 59] = [
     "err",
     "exce",
     "fail",
@@ -56,8 +56,8 @@ const TELLING: [&str; 55] = [
     "\"detail\"",
     "\"status",
     "status:",
-    "status =",
     "status=",
+    "status =",
     "status code",
     "status_code",
     "success",
@@ -77,6 +77,8 @@ const TELLING: [&str; 55] = [
     "timed out",
     "timedout",
     "not found",
+    "notfound",
+    "exceeded",
     "not auth",
     "exist",
     "unknown",
@@ -94,14 +96,16 @@ const TELLING: [&str; 55] = [
     "unavail",
     "gateway",
     "bad req",
+    "method not",
     "gone",
     "unprocess",
     "payment req",
     "http/",
-    "http 4",
-    "http 5",
+    "http4",
+    "http5",
+    "http ",
+    "<title",
     "http:",
-    "http r",
 ];
 
 /// Rules out most JSON without parsing it.
