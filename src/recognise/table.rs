@@ -67,6 +67,9 @@ struct File {
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
+/// By a key, or a part of one, as its bytes.
+type ByKey<V> = Map<Box<[u8]>, V>;
+
 /// How a candidate for a field ranks: lower is asked first.
 pub(crate) type Order = u16;
 
@@ -140,8 +143,8 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) entry: Entry,
-    leaves: Map<Box<[u8]>, Piece>,
-    nested: Map<Box<[u8]>, Map<Box<[u8]>, Piece>>,
+    leaves: ByKey<Piece>,
+    nested: ByKey<ByKey<Piece>>,
 }
 
 /// One leaf of a flattened key: indexes and what it holds.
@@ -155,8 +158,8 @@ pub(crate) struct Leaf {
 /// The compiled tables. Keys are looked up as the bytes that they came as.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    exact: Map<Box<[u8]>, Entry>,
-    groups: Map<Box<[u8]>, Group>,
+    exact: ByKey<Entry>,
+    groups: ByKey<Group>,
     open: Vec<(Box<str>, Field, Order)>,
     names: Vec<NameSays>,
     pub(crate) events: Map<Box<str>, EventRule>,
