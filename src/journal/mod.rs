@@ -36,7 +36,7 @@
 //! | request | itself, once for every trace in it and once if it passes through | a request was acknowledged |
 //! | verdict | itself | a trace closed: attributes and events, and which requests it came in |
 //! | acked | nothing | an exporter has what a verdict, or a passing request, gave it |
-//! | done | nothing | claims on records that hold no more |
+//! | done | nothing | claims on records that hold no more, one by one or all that a record had left |
 //! | closed | nothing | at the head of a segment: traces that have closed before it, and how |
 //!
 //! # Invariants
