@@ -1,7 +1,7 @@
 //! The thread that forces what was written to the disk, so that writing never waits for it.
 //!
 //! In: files with something new in them, and who waits for that to be forced. Out: answers, and to
-//! the writer what failed. What is written while one force runs shares the next; and that an
+//! the writer what came of it. What is written while one force runs shares the next; and that an
 //! exporter has something is written at once, however long the disk takes: a killed process loses
 //! what was not written, not what was not forced.
 
@@ -11,10 +11,18 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
 use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::answer::{Answers, Waiting, refuse};
 use super::disk::Force;
 use super::record::Seq;
+
+/// Somebody who waits for a record.
+pub(super) struct Waiting {
+    pub seq: Seq,
+    pub answer: oneshot::Sender<bool>,
+    /// Given back with the answer.
+    pub _room: Option<OwnedSemaphorePermit>,
+}
 
 /// What has something new in it, and who waits for that.
 pub(super) struct Written {
@@ -22,20 +30,16 @@ pub(super) struct Written {
     pub waiting: Vec<Waiting>,
 }
 
-/// What could not be forced.
-pub(super) struct Failed {
-    pub why: io::Error,
-    /// Records that are refused for it.
-    pub refused: Vec<Seq>,
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Forced {
+    pub failed: Option<io::Error>,
+    /// Records that nobody was told of.
+    pub given_up: Vec<Seq>,
 }
 
 /// Forces until nobody is left who writes.
-pub(super) fn run(
-    written: &Receiver<Written>,
-    answers: &Answers,
-    failures: &Sender<Failed>,
-    took: &Histogram,
-) {
+pub(super) fn run(written: &Receiver<Written>, forced: &Sender<Forced>, took: &Histogram) {
     while let Ok(first) = written.recv() {
         let Written { mut files, mut waiting } = first;
         while let Ok(more) = written.try_recv() {
@@ -49,13 +53,18 @@ pub(super) fn run(
         let began = Instant::now();
         let done = files.iter().try_for_each(|file| file.force());
         took.observe(began.elapsed().as_secs_f64());
-        match done {
-            Ok(()) => answers.kept(waiting),
-            Err(why) => {
-                if failures.send(Failed { why, refused: refuse(waiting) }).is_err() {
-                    return;
-                }
-            }
+        let mut result = Forced { failed: done.err(), ..Forced::default() };
+        result.given_up = answer(waiting, result.failed.is_none());
+        let news = result.failed.is_some() || !result.given_up.is_empty();
+        if news && forced.send(result).is_err() {
+            return;
         }
     }
+}
+
+/// Tells them whether their record is kept; returns those that are not, or whose asker has gone
+/// and will send it again.
+pub(super) fn answer(waiting: Vec<Waiting>, kept: bool) -> Vec<Seq> {
+    let told = |w: Waiting| (w.answer.send(kept).is_err() || !kept).then_some(w.seq);
+    waiting.into_iter().filter_map(told).collect()
 }

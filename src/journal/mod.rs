@@ -11,7 +11,6 @@
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
 //! | `writer` | the one thread that writes: many requests, one write |
-//! | `answer` | senders told what became of their requests |
 //! | `force` | the thread that forces to the disk what was written, once for all that wait |
 //! | `ticket` | how the log learns that an exporter has what it was given |
 //! | `letters` | dead letters |
@@ -68,7 +67,6 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::receive::Signal;
 use crate::telemetry::{Journaling, Quiet};
 
-mod answer;
 mod batch;
 mod claims;
 mod config;
@@ -89,7 +87,6 @@ pub use record::{Claim, Record, Sealed, Seq};
 pub use recover::Recovered;
 pub use ticket::{Stake, Ticket};
 
-use answer::Answers;
 use claims::Claims;
 use disk::{Disk, Folder};
 use log::{Limits, Log};
@@ -151,7 +148,6 @@ impl Drop for Admitted {
 impl Journal {
     /// Opens the folder, reads what it holds, and starts to write behind it. Of closed traces it
     /// remembers the newest `remember`, as far as they take no more than an eighth of a segment.
-    /// It answers within the runtime that it is opened in.
     ///
     /// # Errors
     /// The folder cannot be made, read or locked; never for what its files hold.
@@ -181,8 +177,7 @@ impl Journal {
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
         let (commands, inbox) = mpsc::channel();
-        let (answers, untold) = Answers::start();
-        let forcing = Forcing::start(answers.clone(), cells)?;
+        let forcing = Forcing::start(cells)?;
         let state = Arc::new(State::default());
         let writer = Writer {
             log,
@@ -195,8 +190,6 @@ impl Journal {
             released: Vec::new(),
             unwritten: Vec::new(),
             synced: Instant::now(),
-            answers,
-            untold,
             forcing,
         };
         let thread =

@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::answer::{Answers, Waiting, refuse};
 use super::claims::Claims;
 use super::config::Durability;
 use super::disk::Disk;
-use super::force::{self, Failed, Written};
+use super::force::{self, Forced, Waiting, Written};
 use super::log::Log;
 use super::record::{Claim, Frame, Over, Record, Seq};
 use crate::assemble::Remembered;
@@ -76,16 +75,13 @@ pub(super) struct Writer<D> {
     /// ... and such as hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
-    pub answers: Answers,
-    /// Records whose asker was not there any more to be told.
-    pub untold: Receiver<Vec<Seq>>,
     pub forcing: Forcing,
 }
 
 /// The thread that forces to the disk, as the writer has it.
 pub(super) struct Forcing {
     written: Option<Sender<Written>>,
-    failures: Receiver<Failed>,
+    forced: Receiver<Forced>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -94,13 +90,13 @@ impl Forcing {
     ///
     /// # Errors
     /// The operating system gives no thread.
-    pub fn start(answers: Answers, cells: &Journaling) -> io::Result<Forcing> {
+    pub fn start(cells: &Journaling) -> io::Result<Forcing> {
         let (written, inbox) = mpsc::channel();
-        let (outbox, failures) = mpsc::channel();
+        let (outbox, forced) = mpsc::channel();
         let took = cells.sync_duration.clone();
-        let work = move || force::run(&inbox, &answers, &outbox, &took);
+        let work = move || force::run(&inbox, &outbox, &took);
         let thread = std::thread::Builder::new().name("journal-force".to_owned()).spawn(work)?;
-        Ok(Forcing { written: Some(written), failures, thread: Some(thread) })
+        Ok(Forcing { written: Some(written), forced, thread: Some(thread) })
     }
 
     /// Waits until all that it was given is forced.
@@ -231,17 +227,14 @@ impl<D: Disk> Writer<D> {
             Ok(places) => places,
             Err(error) => {
                 self.failed("write", &error);
-                refuse(waiting);
+                force::answer(waiting, false);
                 return;
             }
         };
         // Nobody waits for the books to be kept.
-        let waiting = match self.durability {
-            Durability::Sync => waiting,
-            Durability::Interval | Durability::None => {
-                self.answers.kept(waiting);
-                Vec::new()
-            }
+        let (waiting, untold) = match self.durability {
+            Durability::Sync => (waiting, Vec::new()),
+            Durability::Interval | Durability::None => (Vec::new(), force::answer(waiting, true)),
         };
         self.cells.written.inc_by(size as u64);
         self.unwritten.clear();
@@ -254,6 +247,7 @@ impl<D: Disk> Writer<D> {
             tracing::info!("the journal can be written again");
             self.state.failing.store(false, Ordering::Relaxed);
         }
+        self.give_up(untold);
         if !waiting.is_empty() {
             self.force(waiting);
         }
@@ -262,7 +256,10 @@ impl<D: Disk> Writer<D> {
     /// Has what was written forced to the disk, and those who wait told then.
     fn force(&mut self, waiting: Vec<Waiting>) {
         let failed = match self.log.unforced() {
-            Ok(files) if files.is_empty() => return self.answers.kept(waiting),
+            Ok(files) if files.is_empty() => {
+                let untold = force::answer(waiting, true);
+                return self.give_up(untold);
+            }
             Ok(files) => match &self.forcing.written {
                 // Where it is gone, its answers are gone too, which is an answer.
                 Some(written) => return drop(written.send(Written { files, waiting })),
@@ -270,16 +267,17 @@ impl<D: Disk> Writer<D> {
             },
             Err(error) => error,
         };
-        self.unforceable(&failed, refuse(waiting));
+        let untold = force::answer(waiting, false);
+        self.unforceable(&failed, untold);
     }
 
     /// Takes note of what could not be forced, and of who could not be told.
     fn learn(&mut self) {
-        while let Ok(Failed { why, refused }) = self.forcing.failures.try_recv() {
-            self.unforceable(&why, refused);
-        }
-        while let Ok(untold) = self.untold.try_recv() {
-            self.give_up(untold);
+        while let Ok(Forced { failed, given_up }) = self.forcing.forced.try_recv() {
+            match failed {
+                Some(error) => self.unforceable(&error, given_up),
+                None => self.give_up(given_up),
+            }
         }
     }
 

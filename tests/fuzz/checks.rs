@@ -112,17 +112,17 @@ pub fn journal(data: &[u8]) {
 
 fn start(folder: &Path) -> Recovered {
     let storage = Storage { max_bytes: Size(1 << 30), ..Storage::default() };
+    let opened = Journal::open(folder, &storage, 100, &Telemetry::new().journal);
+    let (journal, recovered) = opened.expect("damage keeps nobody from starting");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
-        let opened = Journal::open(folder, &storage, 100, &Telemetry::new().journal);
-        let (journal, recovered) = opened.expect("damage keeps nobody from starting");
         let records = recovered.open.keys().chain(recovered.verdicts.keys()).chain(recovered.passes.keys());
         for &seq in records {
             assert!(journal.read(seq).await.is_some(), "{seq} was found and cannot be read");
         }
         journal.close().await;
-        recovered
-    })
+    });
+    recovered
 }
 
 /// A segment as `src/journal/mod.rs` lays it out.
