@@ -15,7 +15,9 @@ use super::*;
 use crate::outcome::Outcome;
 
 pub(super) mod away;
+mod retries;
 mod sink;
+mod tls;
 use sink::{Say, Sink, client_certificate, self_signed};
 
 const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];
@@ -96,169 +98,6 @@ fn only(exporters: &Exporters) -> &Exporter {
     let all: Vec<_> = exporters.iter().collect();
     assert_eq!(all.len(), 1);
     all[0]
-}
-
-/// google.rpc.Status with a RetryInfo of `millis`, encoded.
-fn with_retry_info(code: Code, millis: u32) -> Status {
-    let nanos = u64::from(millis) * 1_000_000;
-    let mut duration = vec![0x10];
-    prost::encoding::encode_varint(nanos, &mut duration);
-    let mut any = vec![0x0a, 40];
-    any.extend(b"type.googleapis.com/google.rpc.RetryInfo");
-    any.extend([
-        0x12,
-        u8::try_from(duration.len() + 2).unwrap(),
-        0x0a,
-        u8::try_from(duration.len()).unwrap(),
-    ]);
-    any.extend(duration);
-    let mut details = vec![0x1a, u8::try_from(any.len()).unwrap()];
-    details.extend(any);
-    Status::with_details(code, "wait", details.into())
-}
-
-#[tokio::test]
-async fn grpc_codes_are_retried_as_the_specification_says() {
-    for code in (1..=16).map(Code::from_i32) {
-        let sink = Sink::start(move |nth, _| if nth == 0 { Say::code(code) } else { Say::Ok(vec![]) }).await;
-        let exporters = one("otlp_grpc", &sink, "");
-        exporters.send(parcel(&["a", "b"])).await;
-        drain(&exporters).await;
-        let exporter = only(&exporters);
-        match code {
-            Code::Cancelled
-            | Code::DeadlineExceeded
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::Unavailable
-            | Code::DataLoss => {
-                assert_eq!(ended(exporter), (2, 0), "{code:?}");
-                assert_eq!((exporter.requests(), exporter.retries()), (2, 1), "{code:?}");
-            }
-            // Two spans too large for one request are sent as one each.
-            Code::ResourceExhausted => {
-                assert_eq!(ended(exporter), (2, 0), "{code:?}");
-                assert_eq!((exporter.requests(), exporter.retries()), (3, 0), "{code:?}");
-            }
-            _ => {
-                assert_eq!(ended(exporter), (0, 2), "{code:?}");
-                assert_eq!((exporter.requests(), exporter.dropped(Dropped::Refused)), (1, 2), "{code:?}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn http_statuses_are_retried_as_the_specification_says() {
-    for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
-        let sink =
-            Sink::start(move |nth, _| if nth == 0 { Say::Http(status, None) } else { Say::Ok(vec![]) }).await;
-        let exporters = one("otlp_http", &sink, "");
-        exporters.send(parcel(&["a", "b"])).await;
-        drain(&exporters).await;
-        let expected = match status {
-            429 | 502 | 503 | 504 => (2, 0, 2),
-            413 => (2, 0, 3),
-            _ => (0, 2, 1),
-        };
-        let (exported, dropped) = ended(only(&exporters));
-        assert_eq!((exported, dropped, only(&exporters).requests()), expected, "{status}");
-    }
-}
-
-#[tokio::test]
-async fn the_wait_that_a_destination_asks_for_is_kept() {
-    for code in [Code::Unavailable, Code::ResourceExhausted] {
-        let busy =
-            move |nth, _: &_| if nth == 0 { Say::Grpc(with_retry_info(code, 150)) } else { Say::Ok(vec![]) };
-        let sink = Sink::start(busy).await;
-        let exporters = one("otlp_grpc", &sink, "");
-        let started = Instant::now();
-        exporters.send(parcel(&["a"])).await;
-        drain(&exporters).await;
-        assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
-        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
-    }
-    let sink = Sink::start(|nth, _| if nth == 0 { Say::Http(429, Some("1")) } else { Say::Ok(vec![]) }).await;
-    let exporters = one("otlp_http", &sink, "");
-    let started = Instant::now();
-    exporters.send(parcel(&["a"])).await;
-    drain(&exporters).await;
-    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!(ended(only(&exporters)), (1, 0));
-}
-
-#[tokio::test]
-async fn retries_end_and_are_off_when_configured_so() {
-    for (policy, requests) in [
-        ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
-        ("retry_on_failure: { enabled: false }", 1..2),
-    ] {
-        let sink = Sink::start(|_, _| Say::code(Code::Unavailable)).await;
-        let exporters = one("otlp_grpc", &sink, policy);
-        exporters.send(parcel(&["a", "b", "c"])).await;
-        drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (0, 3));
-        assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 3);
-        assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
-    }
-}
-
-#[tokio::test]
-async fn a_flapping_destination_gets_every_span() {
-    for protocol in PROTOCOLS {
-        let grpc = protocol == "otlp_grpc";
-        let sink = Sink::start(move |nth, _| match nth % 4 {
-            0 if grpc => Say::code(Code::Unavailable),
-            0 => Say::Http(503, None),
-            1 => Say::Cut,
-            _ => Say::Ok(vec![]),
-        })
-        .await;
-        let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
-        for i in 0..60 {
-            exporters.send(parcel(&[&format!("s{i}")])).await;
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        drain(&exporters).await;
-        assert_eq!(ended(only(&exporters)), (60, 0), "{protocol}");
-        let names: BTreeSet<String> = sink.names().into_iter().collect();
-        assert_eq!(names.len(), 60, "{protocol}");
-    }
-}
-
-#[tokio::test]
-async fn a_destination_that_comes_late_gets_what_waited() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    drop(listener);
-    for protocol in PROTOCOLS {
-        let exporters = start(&yaml(
-            protocol,
-            "http",
-            &addr.to_string(),
-            "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 40ms }",
-        ));
-        exporters.send(parcel(&["a"])).await;
-        drain(&exporters).await;
-        assert_eq!(
-            ended(only(&exporters)),
-            (0, 1),
-            "{protocol}: refused connections are retried, then dropped"
-        );
-        assert!(only(&exporters).retries() > 1, "{protocol}");
-    }
-}
-
-#[tokio::test]
-async fn a_destination_that_hangs_times_out_and_is_tried_again_on_a_new_connection() {
-    for protocol in PROTOCOLS {
-        let sink = Sink::start(|nth, _| if nth < 3 { Say::Hang } else { Say::Ok(vec![]) }).await;
-        let exporters = one(protocol, &sink, "timeout: 50ms");
-        exporters.send(parcel(&["a"])).await;
-        drain(&exporters).await;
-        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
-    }
 }
 
 #[tokio::test]
@@ -515,66 +354,6 @@ async fn draining_sends_what_it_can_and_accounts_for_the_rest() {
     }
 }
 
-#[tokio::test]
-async fn tls_trusts_the_given_authority_and_nobody_else() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, host) in [("localhost", "localhost"), ("sink.example", "127.0.0.1")] {
-        let (cert, server) = self_signed(name);
-        let ca = folder.path().join(format!("{name}.pem"));
-        std::fs::write(&ca, cert).unwrap();
-        let trust = format!("ca_file: {}, server_name_override: {name}", ca.display());
-        for protocol in PROTOCOLS {
-            for (tls, taken) in [
-                (trust.as_str(), true),
-                ("insecure_skip_verify: true", true),
-                ("server_name_override: localhost", false),
-            ] {
-                let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
-                let host = format!("{host}:{}", sink.addr.port());
-                let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
-                let configs = read(&yaml(protocol, "https", &host, &more));
-                let started = Exporters::start(&configs, &[protocol.to_owned()], &look());
-                let exporters = match started {
-                    Ok(exporters) => exporters,
-                    // A machine without any certificate authority.
-                    Err((_, StartError::Tls(TlsError::NoAuthorities))) if !taken => continue,
-                    Err((id, error)) => panic!("{id}: {error}"),
-                };
-                exporters.send(parcel(&["a"])).await;
-                drain(&exporters).await;
-                let expected = if taken { (1, 0) } else { (0, 1) };
-                assert_eq!(ended(only(&exporters)), expected, "{protocol} {name} {tls}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_destination_that_asks_for_a_client_certificate_gets_ours() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let (cert, server) = self_signed("localhost");
-    let (authority, client, key) = client_certificate();
-    let server = server.client_ca_root(tonic::transport::Certificate::from_pem(authority));
-    let trust = format!("ca_file: {}", file("ca.pem", &cert));
-    let ours = format!("{trust}, cert_file: {}, key_file: {}", file("c.pem", &client), file("k.pem", &key));
-    for protocol in PROTOCOLS {
-        for (tls, expected) in [(&ours, (1, 0)), (&trust, (0, 1))] {
-            let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
-            let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
-            let exporters =
-                start(&yaml(protocol, "https", &format!("localhost:{}", sink.addr.port()), &more));
-            exporters.send(parcel(&["a"])).await;
-            drain(&exporters).await;
-            assert_eq!(ended(only(&exporters)), expected, "{protocol} {tls}");
-        }
-    }
-}
-
 /// Many senders on several threads, two destinations in every mood: whatever happens to them,
 /// each span ends exactly once at each exporter, and none that was taken is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -619,22 +398,6 @@ async fn under_load_and_trouble_every_span_has_one_outcome_per_exporter() {
     let names = second.names();
     assert_eq!(names.len() as u64, sent, "sent once each");
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len() as u64, sent);
-}
-
-#[tokio::test]
-async fn a_certificate_for_another_name_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (cert, server) = self_signed("somebody.else");
-    let ca = folder.path().join("ca.pem");
-    std::fs::write(&ca, cert).unwrap();
-    for protocol in PROTOCOLS {
-        let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
-        let more = format!("tls: {{ ca_file: {} }}, retry_on_failure: {{ enabled: false }}", ca.display());
-        let exporters = start(&yaml(protocol, "https", &sink.addr.to_string(), &more));
-        exporters.send(parcel(&["a"])).await;
-        drain(&exporters).await;
-        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((0, 1), 0), "{protocol}");
-    }
 }
 
 #[tokio::test]

@@ -50,9 +50,9 @@ pub(super) fn opening(segment: &[u8]) -> Opening {
     }
 }
 
-/// A segment that can be forced to the disk.
+/// Something that can be forced to the disk.
 pub(super) trait Force: Send + Sync {
-    /// Returns once all that was appended before is there.
+    /// Returns once all that was written before is there.
     fn force(&self) -> io::Result<()>;
 }
 
@@ -62,16 +62,12 @@ impl Force for File {
     }
 }
 
-/// A segment whose file is new: it is found after a power cut only if its folder was forced, too.
-struct New {
-    file: Arc<File>,
-    folder: File,
-}
+/// The folder: a new file is found after a power cut only if that was forced, too.
+struct Entries(File);
 
-impl Force for New {
+impl Force for Entries {
     fn force(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        self.folder.sync_all()
+        self.0.sync_all()
     }
 }
 
@@ -79,14 +75,14 @@ impl Force for New {
 pub(super) trait Disk: Send + 'static {
     /// Numbers of those there are, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
-    /// Makes an empty one.
-    fn create(&mut self, segment: u64) -> io::Result<()>;
+    /// Makes an empty one, which is to take about `size` bytes.
+    fn create(&mut self, segment: u64, size: u64) -> io::Result<()>;
     /// Appends the parts one after the other; on error any part may have been written.
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
-    /// Cuts to a length.
+    /// Cuts to a length, and gives back what was set aside behind it.
     fn cut(&mut self, segment: u64, len: u64) -> io::Result<()>;
     /// What forces it to the disk, and that it is there, on whatever thread, while more is appended.
-    fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>>;
+    fn forcible(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Force>>>;
     /// Reads a part.
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
     /// Reads all of it.
@@ -146,6 +142,15 @@ fn options() -> OpenOptions {
     options
 }
 
+/// Has the disk set aside room that the file will grow into: blocks are found once, and not anew with
+/// every write. Where that cannot be had, writes find them as they go.
+fn reserve(file: &File, size: u64) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, size);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, size);
+}
+
 impl Disk for Folder {
     fn list(&self) -> io::Result<Vec<u64>> {
         let mut all = Vec::new();
@@ -158,8 +163,9 @@ impl Disk for Folder {
         Ok(all)
     }
 
-    fn create(&mut self, segment: u64) -> io::Result<()> {
+    fn create(&mut self, segment: u64, size: u64) -> io::Result<()> {
         let file = options().create_new(true).open(self.name(segment))?;
+        reserve(&file, size);
         self.open.insert(segment, Arc::new(file));
         self.grown = true;
         Ok(())
@@ -182,14 +188,13 @@ impl Disk for Folder {
         self.file(segment)?.set_len(len)
     }
 
-    fn forcible(&mut self, segment: u64) -> io::Result<Arc<dyn Force>> {
-        let file = Arc::clone(self.file(segment)?);
-        if !self.grown {
-            return Ok(file);
+    fn forcible(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Force>>> {
+        let mut all: Vec<Arc<dyn Force>> = vec![Arc::clone(self.file(segment)?) as _];
+        if self.grown {
+            all.push(Arc::new(Entries(File::open(&self.path)?)));
+            self.grown = false;
         }
-        let folder = File::open(&self.path)?;
-        self.grown = false;
-        Ok(Arc::new(New { file, folder }))
+        Ok(all)
     }
 
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {

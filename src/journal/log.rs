@@ -165,7 +165,7 @@ impl<D: Disk> Log<D> {
             self.batch.frame(&Frame::closed(&self.closed), marker);
         }
         self.next_segment += 1;
-        self.disk.create(id)?;
+        self.disk.create(id, self.limits.segment)?;
         if let Err(error) = self.disk.append(id, &mut self.batch.slices()) {
             // An empty file is read as one without records.
             let _ = self.disk.remove(id);
@@ -180,7 +180,7 @@ impl<D: Disk> Log<D> {
     /// whoever writes does not wait for that.
     fn leave(&mut self) -> io::Result<()> {
         if let Some(id) = self.active.filter(|_| self.dirty && self.limits.sync) {
-            self.behind.push(self.disk.forcible(id)?);
+            self.behind.extend(self.disk.forcible(id)?);
         }
         (self.active, self.dirty) = (None, false);
         Ok(())
@@ -192,12 +192,19 @@ impl<D: Disk> Log<D> {
         forced.inspect_err(|_| self.abandon())
     }
 
+    /// Forces what was written to the disk, and gives back the room that nothing was written to.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.sync()?;
+        let last = self.active.and_then(|id| Some((id, self.segments.get(&id)?.bytes)));
+        last.map_or(Ok(()), |(id, bytes)| self.disk.cut(id, bytes))
+    }
+
     /// What there is to force to the disk; from here on it is taken to be forced.
     pub fn unforced(&mut self) -> io::Result<Vec<Arc<dyn Force>>> {
         let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
         let last = self.active.filter(|_| dirty).map(|id| self.disk.forcible(id)).transpose()?;
         let mut files = std::mem::take(&mut self.behind);
-        files.extend(last);
+        files.extend(last.unwrap_or_default());
         Ok(files)
     }
 

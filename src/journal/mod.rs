@@ -177,7 +177,6 @@ impl Journal {
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
         let (commands, inbox) = mpsc::channel();
-        let forcing = Forcing::start(cells)?;
         let state = Arc::new(State::default());
         let writer = Writer {
             log,
@@ -190,7 +189,7 @@ impl Journal {
             released: Vec::new(),
             unwritten: Vec::new(),
             synced: Instant::now(),
-            forcing,
+            forcing: Forcing::start(cells)?,
         };
         let thread =
             std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&inbox))?;

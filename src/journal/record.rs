@@ -92,28 +92,43 @@ impl Sealed {
     }
 }
 
-/// A record encoded, but for what only the segment knows. The body is not copied into it.
+/// A record encoded, but for the marker, which only the segment knows. The body is not copied into it.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    kind: u8,
     pub(super) seq: Seq,
+    /// What stands between marker and body.
     head: Vec<u8>,
     pub(super) body: Bytes,
-    crc: u32,
 }
 
 /// Marker, length, kind, seq, checksum of the payload, checksum of these.
 pub(super) const FRAME: usize = 4 + 4 + 1 + 8 + 4 + 4;
 
 impl Frame {
-    fn new(kind: u8, seq: Seq, head: Vec<u8>, body: Bytes) -> Frame {
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&head), &body);
-        Frame { kind, seq, head, body, crc }
+    /// Where a payload is put together: behind room for what the frame says of it.
+    fn payload(size: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FRAME - 4 + size);
+        out.resize(FRAME - 4, 0);
+        out
+    }
+
+    /// Of what was put together there, and the body behind it.
+    fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Bytes) -> Frame {
+        if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - 4 }>() {
+            let crc = crc32c::crc32c_append(crc32c::crc32c(payload), &body);
+            let (said, check) = frame.split_at_mut(FRAME - 8);
+            said[..4].copy_from_slice(&((payload.len() + body.len()) as u32).to_le_bytes());
+            said[4] = kind;
+            said[5..13].copy_from_slice(&seq.to_le_bytes());
+            said[13..].copy_from_slice(&crc.to_le_bytes());
+            check.copy_from_slice(&crc32c::crc32c(said).to_le_bytes());
+        }
+        Frame { seq, head, body }
     }
 
     /// Of a request.
     pub fn request(seq: Seq, signal: Signal, claims: &[Claim], body: Bytes) -> Frame {
-        let mut head = Vec::with_capacity(8 + claims.len() * 16);
+        let mut head = Frame::payload(8 + claims.len() * 16);
         let traces = claims.iter().filter_map(|c| if let Claim::Trace(t) = c { Some(t) } else { None });
         head.push(signal as u8);
         head.push(u8::from(claims.contains(&Claim::Pass)));
@@ -124,7 +139,16 @@ impl Frame {
 
     /// Of a verdict.
     pub fn verdict(seq: Seq, sealed: &Sealed) -> Frame {
-        let mut head = Vec::with_capacity(64 + sealed.appended.len() + sealed.lengths.len() * 4);
+        Frame::sealed(VERDICT, seq, sealed)
+    }
+
+    /// Of a verdict that stood elsewhere before.
+    pub fn verdict_again(seq: Seq, sealed: &Sealed) -> Frame {
+        Frame::sealed(VERDICT_AGAIN, seq, sealed)
+    }
+
+    fn sealed(kind: u8, seq: Seq, sealed: &Sealed) -> Frame {
+        let mut head = Frame::payload(64 + sealed.appended.len() + sealed.lengths.len() * 4);
         head.extend_from_slice(&sealed.trace.0);
         head.push(passed_byte(sealed.passed));
         head.push(u8::from(sealed.with_spans));
@@ -138,22 +162,19 @@ impl Frame {
             head.extend_from_slice(&items.to_le_bytes());
             blob(&mut head, bytes);
         }
-        Frame::new(VERDICT, seq, head, Bytes::new())
-    }
-
-    /// Of a verdict that stood elsewhere before.
-    pub fn verdict_again(seq: Seq, sealed: &Sealed) -> Frame {
-        Frame { kind: VERDICT_AGAIN, ..Frame::verdict(seq, sealed) }
+        Frame::new(kind, seq, head, Bytes::new())
     }
 
     /// That an exporter has what record `of` gave it.
     pub fn acked(of: Seq, exporter: &str) -> Frame {
-        Frame::new(ACKED, of, exporter.as_bytes().to_vec(), Bytes::new())
+        let mut head = Frame::payload(exporter.len());
+        head.extend_from_slice(exporter.as_bytes());
+        Frame::new(ACKED, of, head, Bytes::new())
     }
 
     /// That these claims hold no more.
     pub fn done(claims: &[Over]) -> Frame {
-        let mut head = Vec::with_capacity(claims.len() * 25);
+        let mut head = Frame::payload(claims.len() * 25);
         for (seq, claim) in claims {
             head.extend_from_slice(&seq.to_le_bytes());
             match claim {
@@ -171,7 +192,7 @@ impl Frame {
 
     /// Of closed traces, and what came of them.
     pub fn closed(traces: &VecDeque<(TraceId, Remembered)>) -> Frame {
-        let mut head = Vec::with_capacity(traces.len() * CLOSED_TRACE);
+        let mut head = Frame::payload(traces.len() * CLOSED_TRACE);
         for (trace, remembered) in traces {
             head.extend_from_slice(&trace.0);
             head.push(passed_byte(remembered.passed));
@@ -182,19 +203,12 @@ impl Frame {
 
     /// Bytes that it takes in a segment.
     pub fn size(&self) -> usize {
-        FRAME + self.head.len() + self.body.len()
+        4 + self.head.len() + self.body.len()
     }
 
     /// Appends it, but for the body, as it stands in a segment with this marker.
     pub(super) fn begin(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
-        let at = out.len();
         out.extend_from_slice(&marker);
-        out.extend_from_slice(&((self.head.len() + self.body.len()) as u32).to_le_bytes());
-        out.push(self.kind);
-        out.extend_from_slice(&self.seq.to_le_bytes());
-        out.extend_from_slice(&self.crc.to_le_bytes());
-        let check = crc32c::crc32c(out.get(at + 4..).unwrap_or_default());
-        out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(&self.head);
     }
 

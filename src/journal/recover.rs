@@ -75,12 +75,15 @@ pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
                 continue;
             }
         };
-        let Some(whole) = scan.segment(segment, &bytes, all.last() == Some(&segment)) else { continue };
-        if whole < bytes.len() as u64 {
-            scan.torn += bytes.len() as u64 - whole;
-            if let Err(error) = disk.cut(segment, whole) {
-                tracing::warn!(segment, %error, "cannot cut off a torn tail; it is passed over");
-            }
+        let last = all.last() == Some(&segment);
+        let Some(whole) = scan.segment(segment, &bytes, last) else { continue };
+        let torn = (bytes.len() as u64).saturating_sub(whole);
+        scan.torn += torn;
+        // Whoever was killed has given back nothing of what was set aside for the last one.
+        if (torn > 0 || last)
+            && let Err(error) = disk.cut(segment, whole)
+        {
+            tracing::warn!(segment, %error, "cannot cut off what follows the last whole record; it is passed over");
         }
         scan.sizes.insert(segment, whole);
     }

@@ -27,7 +27,7 @@ use crate::trace::TraceId;
 /// write costs by itself, and short enough that those whom it answers bring more while the next one
 /// runs. Were all that wait written at once, writer and senders would take turns at idling.
 const COMMANDS: usize = 1024;
-const BYTES: usize = 256 << 10;
+const BYTES: usize = 512 << 10;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How often space is given back when nothing is written.
@@ -71,7 +71,7 @@ pub(super) struct Writer<D> {
     pub state: Arc<State>,
     pub cells: Journaling,
     /// Claims that the log is still to be told of, ...
-    pub released: Vec<(Seq, Claim)>,
+    pub released: Vec<Vec<(Seq, Claim)>>,
     /// ... and such as hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
@@ -197,7 +197,7 @@ impl<D: Disk> Writer<D> {
                 todo.closed.push(closed);
             }
             Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
-            Command::Done(claims) => self.released.extend(claims),
+            Command::Done(claims) => self.released.push(claims),
             Command::GivenUp(seq) => self.give_up(vec![seq]),
             Command::Read(seq, answer) => todo.reads.push((seq, answer)),
             Command::Close(done) => todo.end = Some(done),
@@ -207,10 +207,11 @@ impl<D: Disk> Writer<D> {
     fn write(&mut self, todo: Todo) {
         let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
         // Space is given back by what is known, whether or not that can be written.
-        for done in self.released.chunk_by(|(a, _), (b, _)| a == b) {
-            self.log.done(done, &mut self.unwritten);
+        for claims in self.released.drain(..) {
+            for done in claims.chunk_by(|(a, _), (b, _)| a == b) {
+                self.log.done(done, &mut self.unwritten);
+            }
         }
-        self.released.clear();
         // Verdicts and requests that are done with by now need no word, nor do acknowledgements.
         acked.retain(|(seq, _)| self.log.holds(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
@@ -290,7 +291,7 @@ impl<D: Disk> Writer<D> {
     /// Records that nobody takes for kept: whoever asked will send them again.
     fn give_up(&mut self, records: Vec<Seq>) {
         for seq in records {
-            self.released.extend(self.log.claims(seq));
+            self.released.push(self.log.claims(seq).collect());
         }
     }
 
@@ -299,7 +300,7 @@ impl<D: Disk> Writer<D> {
         self.forcing.end();
         self.learn();
         self.write(Todo::default());
-        if let Err(error) = self.log.sync() {
+        if let Err(error) = self.log.close() {
             self.failed("sync", &error);
         }
     }

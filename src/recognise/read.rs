@@ -4,7 +4,7 @@
 use super::overrides::{EventRule, Field, Meaning, Piece, Rank};
 use super::table::{EVENT_ORDER, Entry, KindSays, Leaf, Order, Table};
 use crate::trace::{Kind, Status};
-use crate::wire::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of};
+use crate::wire::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use crate::wire::{Attributes, Fields, Payload, Value};
 
 /// Attributes kept of one span: more is an attack, not an agent. A conversation of a thousand
@@ -249,10 +249,6 @@ fn better(best: &mut Option<KindSays>, says: KindSays) {
 /// The field's bit in a set of fields. Beyond 64 fields two would share one, which costs a search.
 fn bit(field: Field) -> u64 {
     1 << (field as u32 % u64::BITS)
-}
-
-fn text(bytes: &[u8]) -> &str {
-    simdutf8::basic::from_utf8(bytes).unwrap_or("")
 }
 
 /// A value as the short words that kinds and flags are.

@@ -1,5 +1,6 @@
 //! Whole scenes: recorded runs of real frameworks, and spans written for one rule each.
 
+mod content;
 mod hostile;
 mod recorded;
 mod written;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::trace::{SpanId, TraceId};
@@ -182,4 +183,17 @@ fn any_value(value: &Value) -> Value {
         }
         Value::Object(_) => serde_json::json!({ "kvlistValue": { "values": attributes(value) } }),
     }
+}
+
+fn kinds(scene: &Scene) -> Vec<Kind> {
+    scene.readings.iter().map(|r| r.kind).collect()
+}
+
+fn named(name: &str, scope: &str, attributes: Value) -> Kind {
+    kinds(&scene_of(json!([{ "id": 1, "name": name, "scope": scope, "attributes": attributes }])))[0]
+}
+
+/// One span as read.
+fn one(attributes: Value) -> Reading {
+    scene_of(json!([{ "id": 1, "name": "span", "attributes": attributes }])).readings.remove(0)
 }

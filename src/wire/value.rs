@@ -106,10 +106,15 @@ impl<'a> Iterator for Attributes<'a> {
                 && n == self.number
             {
                 let (key, value) = pair_of(pair);
-                return Some((simdutf8::basic::from_utf8(key).unwrap_or(""), Value::read(value)));
+                return Some((text(key), Value::read(value)));
             }
         }
     }
+}
+
+/// A string's bytes as a string.
+pub fn text(bytes: &[u8]) -> &str {
+    simdutf8::basic::from_utf8(bytes).unwrap_or("")
 }
 
 /// Key and value of an encoded `KeyValue`, both as they came: the key mostly says whether the value

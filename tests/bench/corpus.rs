@@ -1,5 +1,6 @@
 //! The two corpora that every figure speaks of: 1,000 traces of 20 spans, 64 spans a request, 16
-//! traces interleaved, children before their parents and the root last, as SDKs send them.
+//! traces interleaved, begun one after another, children before their parents and the root last, as
+//! SDKs send them.
 //!
 //! `agent`: runs of 8 model calls and 7 tool calls; LLM spans grow from 4 to 16 KB with their
 //! history, tool spans have about 1 KB, chain spans 0.3 KB. Every second trace is written by
@@ -78,16 +79,18 @@ impl Corpus {
         corpus
     }
 
-    /// Sends the traces' spans in turns.
+    /// Sends the traces' spans in turns. They begin one after another and so end one after another,
+    /// as what independent agents do.
     fn fill(&mut self, mut waiting: impl Iterator<Item = Vec<(usize, Span)>>) {
         let mut open: Vec<std::vec::IntoIter<(usize, Span)>> = Vec::new();
         let mut batch = Vec::with_capacity(BATCH);
-        loop {
-            while open.len() < INTERLEAVED {
-                match waiting.next() {
-                    Some(trace) => open.push(trace.into_iter()),
-                    None => break,
-                }
+        let mut begun = 0;
+        for turn in 0.. {
+            while begun * SPANS <= turn * INTERLEAVED
+                && let Some(trace) = waiting.next()
+            {
+                open.push(trace.into_iter());
+                begun += 1;
             }
             if open.is_empty() {
                 break;

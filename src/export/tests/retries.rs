@@ -1,0 +1,166 @@
+//! What is sent again, when, and when no more.
+
+use super::*;
+
+/// google.rpc.Status with a RetryInfo of `millis`, encoded.
+fn with_retry_info(code: Code, millis: u32) -> Status {
+    let nanos = u64::from(millis) * 1_000_000;
+    let mut duration = vec![0x10];
+    prost::encoding::encode_varint(nanos, &mut duration);
+    let mut any = vec![0x0a, 40];
+    any.extend(b"type.googleapis.com/google.rpc.RetryInfo");
+    any.extend([
+        0x12,
+        u8::try_from(duration.len() + 2).unwrap(),
+        0x0a,
+        u8::try_from(duration.len()).unwrap(),
+    ]);
+    any.extend(duration);
+    let mut details = vec![0x1a, u8::try_from(any.len()).unwrap()];
+    details.extend(any);
+    Status::with_details(code, "wait", details.into())
+}
+
+#[tokio::test]
+async fn grpc_codes_are_retried_as_the_specification_says() {
+    for code in (1..=16).map(Code::from_i32) {
+        let sink = Sink::start(move |nth, _| if nth == 0 { Say::code(code) } else { Say::Ok(vec![]) }).await;
+        let exporters = one("otlp_grpc", &sink, "");
+        exporters.send(parcel(&["a", "b"])).await;
+        drain(&exporters).await;
+        let exporter = only(&exporters);
+        match code {
+            Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unavailable
+            | Code::DataLoss => {
+                assert_eq!(ended(exporter), (2, 0), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.retries()), (2, 1), "{code:?}");
+            }
+            // Two spans too large for one request are sent as one each.
+            Code::ResourceExhausted => {
+                assert_eq!(ended(exporter), (2, 0), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.retries()), (3, 0), "{code:?}");
+            }
+            _ => {
+                assert_eq!(ended(exporter), (0, 2), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.dropped(Dropped::Refused)), (1, 2), "{code:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn http_statuses_are_retried_as_the_specification_says() {
+    for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
+        let sink =
+            Sink::start(move |nth, _| if nth == 0 { Say::Http(status, None) } else { Say::Ok(vec![]) }).await;
+        let exporters = one("otlp_http", &sink, "");
+        exporters.send(parcel(&["a", "b"])).await;
+        drain(&exporters).await;
+        let expected = match status {
+            429 | 502 | 503 | 504 => (2, 0, 2),
+            413 => (2, 0, 3),
+            _ => (0, 2, 1),
+        };
+        let (exported, dropped) = ended(only(&exporters));
+        assert_eq!((exported, dropped, only(&exporters).requests()), expected, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_wait_that_a_destination_asks_for_is_kept() {
+    for code in [Code::Unavailable, Code::ResourceExhausted] {
+        let busy =
+            move |nth, _: &_| if nth == 0 { Say::Grpc(with_retry_info(code, 150)) } else { Say::Ok(vec![]) };
+        let sink = Sink::start(busy).await;
+        let exporters = one("otlp_grpc", &sink, "");
+        let started = Instant::now();
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
+    }
+    let sink = Sink::start(|nth, _| if nth == 0 { Say::Http(429, Some("1")) } else { Say::Ok(vec![]) }).await;
+    let exporters = one("otlp_http", &sink, "");
+    let started = Instant::now();
+    exporters.send(parcel(&["a"])).await;
+    drain(&exporters).await;
+    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!(ended(only(&exporters)), (1, 0));
+}
+
+#[tokio::test]
+async fn retries_end_and_are_off_when_configured_so() {
+    for (policy, requests) in [
+        ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
+        ("retry_on_failure: { enabled: false }", 1..2),
+    ] {
+        let sink = Sink::start(|_, _| Say::code(Code::Unavailable)).await;
+        let exporters = one("otlp_grpc", &sink, policy);
+        exporters.send(parcel(&["a", "b", "c"])).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (0, 3));
+        assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 3);
+        assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
+    }
+}
+
+#[tokio::test]
+async fn a_flapping_destination_gets_every_span() {
+    for protocol in PROTOCOLS {
+        let grpc = protocol == "otlp_grpc";
+        let sink = Sink::start(move |nth, _| match nth % 4 {
+            0 if grpc => Say::code(Code::Unavailable),
+            0 => Say::Http(503, None),
+            1 => Say::Cut,
+            _ => Say::Ok(vec![]),
+        })
+        .await;
+        let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
+        for i in 0..60 {
+            exporters.send(parcel(&[&format!("s{i}")])).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (60, 0), "{protocol}");
+        let names: BTreeSet<String> = sink.names().into_iter().collect();
+        assert_eq!(names.len(), 60, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_comes_late_gets_what_waited() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    for protocol in PROTOCOLS {
+        let exporters = start(&yaml(
+            protocol,
+            "http",
+            &addr.to_string(),
+            "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 40ms }",
+        ));
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!(
+            ended(only(&exporters)),
+            (0, 1),
+            "{protocol}: refused connections are retried, then dropped"
+        );
+        assert!(only(&exporters).retries() > 1, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_hangs_times_out_and_is_tried_again_on_a_new_connection() {
+    for protocol in PROTOCOLS {
+        let sink = Sink::start(|nth, _| if nth < 3 { Say::Hang } else { Say::Ok(vec![]) }).await;
+        let exporters = one(protocol, &sink, "timeout: 50ms");
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Whom an exporter trusts, and who it says it is.
+
+use super::*;
+
+#[tokio::test]
+async fn tls_trusts_the_given_authority_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, host) in [("localhost", "localhost"), ("sink.example", "127.0.0.1")] {
+        let (cert, server) = self_signed(name);
+        let ca = folder.path().join(format!("{name}.pem"));
+        std::fs::write(&ca, cert).unwrap();
+        let trust = format!("ca_file: {}, server_name_override: {name}", ca.display());
+        for protocol in PROTOCOLS {
+            for (tls, taken) in [
+                (trust.as_str(), true),
+                ("insecure_skip_verify: true", true),
+                ("server_name_override: localhost", false),
+            ] {
+                let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+                let host = format!("{host}:{}", sink.addr.port());
+                let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
+                let configs = read(&yaml(protocol, "https", &host, &more));
+                let started = Exporters::start(&configs, &[protocol.to_owned()], &look());
+                let exporters = match started {
+                    Ok(exporters) => exporters,
+                    // A machine without any certificate authority.
+                    Err((_, StartError::Tls(TlsError::NoAuthorities))) if !taken => continue,
+                    Err((id, error)) => panic!("{id}: {error}"),
+                };
+                exporters.send(parcel(&["a"])).await;
+                drain(&exporters).await;
+                let expected = if taken { (1, 0) } else { (0, 1) };
+                assert_eq!(ended(only(&exporters)), expected, "{protocol} {name} {tls}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_asks_for_a_client_certificate_gets_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (cert, server) = self_signed("localhost");
+    let (authority, client, key) = client_certificate();
+    let server = server.client_ca_root(tonic::transport::Certificate::from_pem(authority));
+    let trust = format!("ca_file: {}", file("ca.pem", &cert));
+    let ours = format!("{trust}, cert_file: {}, key_file: {}", file("c.pem", &client), file("k.pem", &key));
+    for protocol in PROTOCOLS {
+        for (tls, expected) in [(&ours, (1, 0)), (&trust, (0, 1))] {
+            let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+            let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
+            let exporters =
+                start(&yaml(protocol, "https", &format!("localhost:{}", sink.addr.port()), &more));
+            exporters.send(parcel(&["a"])).await;
+            drain(&exporters).await;
+            assert_eq!(ended(only(&exporters)), expected, "{protocol} {tls}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, server) = self_signed("somebody.else");
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, cert).unwrap();
+    for protocol in PROTOCOLS {
+        let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+        let more = format!("tls: {{ ca_file: {} }}, retry_on_failure: {{ enabled: false }}", ca.display());
+        let exporters = start(&yaml(protocol, "https", &sink.addr.to_string(), &more));
+        exporters.send(parcel(&["a"])).await;
+        drain(&exporters).await;
+        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((0, 1), 0), "{protocol}");
+    }
+}

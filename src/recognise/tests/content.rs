@@ -1,0 +1,322 @@
+//! What was said, as every convention writes it: messages, calls, results, and content that is not
+//! there (conventions, sections 1-5).
+
+use super::*;
+
+fn texts(messages: &[Message]) -> Vec<(Role, String)> {
+    messages.iter().map(|m| (m.role, plain(std::slice::from_ref(m)))).collect()
+}
+
+#[test]
+fn messages_of_every_provider_read_alike() {
+    let asked = "How high?";
+    let shapes = [
+        json!([{ "role": "user", "parts": [{ "type": "text", "content": asked }] }]),
+        json!([{ "role": "user", "content": asked }]),
+        json!([{ "role": "user", "content": [{ "type": "text", "text": asked }] }]),
+        json!([{ "role": "user", "content": [{ "text": asked }] }]),
+        json!([["user", asked]]),
+        json!({ "messages": [["human", asked]] }),
+        json!({ "messages": [[{ "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"], "kwargs": { "content": asked, "type": "human" } }]] }),
+        json!([{ "type": "human", "data": { "content": asked } }]),
+        json!([{ "type": "human", "content": asked }]),
+        json!({ "contents": [{ "role": "user", "parts": [{ "text": asked }] }] }),
+        json!({ "input": [{ "role": "user", "content": [{ "type": "input_text", "text": asked }] }] }),
+        json!({ "model": "m", "messages": [{ "role": "user", "content": asked }] }),
+        json!({ "inputs": { "messages": [["user", asked]] }, "tags": [], "kwargs": { "name": "x" } }),
+        json!({ "prompt": asked }),
+        json!({ "question": asked }),
+        json!({ "task": asked, "stream": false }),
+    ];
+    for shape in shapes {
+        for value in [shape.clone(), json!(shape.to_string()), json!(json!(shape.to_string()).to_string())] {
+            let reading = one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": value }));
+            assert_eq!(texts(&reading.input), [(Role::User, asked.into())], "{shape}");
+            assert_eq!(reading.input_content, Content::Present);
+        }
+    }
+}
+
+#[test]
+fn tool_calls_and_results_of_every_provider_read_alike() {
+    let arguments = json!({ "q": "x" });
+    let shapes = [
+        json!([{ "role": "assistant", "parts": [{ "type": "tool_call", "id": "c1", "name": "find", "arguments": arguments }] },
+            { "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c1", "response": "found" }] }]),
+        json!([{ "role": "assistant", "parts": [{ "type": "tool_call", "id": "c1", "name": "find", "arguments": arguments }] },
+            { "role": "user", "parts": [{ "type": "tool_call_response", "id": "c1", "name": "find", "result": "found" }] }]),
+        json!([{ "role": "assistant", "content": null, "tool_calls": [{ "id": "c1", "type": "function", "function": { "name": "find", "arguments": arguments.to_string() } }] },
+            { "role": "tool", "tool_call_id": "c1", "content": "found" }]),
+        json!([{ "role": "assistant", "content": [{ "type": "tool_use", "id": "c1", "name": "find", "input": arguments }] },
+            { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "content": [{ "type": "text", "text": "found" }] }] }]),
+        json!([{ "role": "assistant", "content": [{ "toolUse": { "toolUseId": "c1", "name": "find", "input": arguments } }] },
+            { "role": "user", "content": [{ "toolResult": { "toolUseId": "c1", "status": "success", "content": [{ "text": "found" }] } }] }]),
+        json!([{ "role": "model", "parts": [{ "functionCall": { "id": "c1", "name": "find", "args": arguments } }] },
+            { "role": "user", "parts": [{ "functionResponse": { "id": "c1", "name": "find", "response": { "result": "found" } } }] }]),
+        json!([{ "type": "function_call", "call_id": "c1", "name": "find", "arguments": arguments.to_string() },
+            { "type": "function_call_output", "call_id": "c1", "output": "found" }]),
+        json!([{ "role": "assistant", "content": [{ "type": "tool-call", "toolCallId": "c1", "toolName": "find", "input": arguments }] },
+            { "role": "tool", "content": [{ "type": "tool-result", "toolCallId": "c1", "toolName": "find", "output": { "type": "text", "value": "found" } }] }]),
+        json!([{ "lc": 1, "id": ["AIMessage"], "kwargs": { "content": "", "tool_calls": [{ "name": "find", "args": arguments, "id": "c1", "type": "tool_call" }] } },
+            { "lc": 1, "id": ["ToolMessage"], "kwargs": { "content": "found", "tool_call_id": "c1", "status": "success" } }]),
+    ];
+    for shape in shapes {
+        let reading =
+            one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": shape.to_string() }));
+        let [Message { role: Role::Assistant, parts: asked }, Message { role: Role::Tool, parts: answered }] =
+            reading.input.as_slice()
+        else {
+            panic!("{shape}: {:?}", reading.input);
+        };
+        let [Part::Call(call)] = asked.as_slice() else { panic!("{shape}: {asked:?}") };
+        assert_eq!((call.id.as_deref(), &*call.name), (Some("c1"), "find"), "{shape}");
+        assert_eq!(call.arguments.as_deref(), Some(r#"{"q":"x"}"#), "{shape}");
+        let [Part::Result { id, content, failed: false, .. }] = answered.as_slice() else {
+            panic!("{shape}: {answered:?}")
+        };
+        assert_eq!((id.as_deref(), &**content), (Some("c1"), "found"), "{shape}");
+    }
+}
+
+#[test]
+fn a_failed_tool_message_is_marked_in_every_form() {
+    for message in [
+        json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "is_error": true, "content": "no" }] }),
+        json!({ "role": "user", "content": [{ "toolResult": { "toolUseId": "c", "status": "error", "content": [{ "text": "no" }] } }] }),
+        json!({ "role": "tool", "content": [{ "type": "tool-result", "toolCallId": "c", "toolName": "t", "output": { "type": "error-text", "value": "no" } }] }),
+        json!({ "type": "tool", "data": { "content": "no", "tool_call_id": "c", "status": "error" } }),
+    ] {
+        let reading = one(
+            json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": json!([message]).to_string() }),
+        );
+        let part = &reading.input[0].parts[0];
+        assert!(
+            matches!(part, Part::Result { failed: true, content, .. } if &**content == "no"),
+            "{message}: {part:?}"
+        );
+    }
+}
+
+#[test]
+fn flattened_indexes_sort_by_number_and_tolerate_gaps() {
+    let mut attributes = serde_json::Map::new();
+    attributes.insert("openinference.span.kind".into(), json!("LLM"));
+    for n in [10, 9, 2, 0] {
+        attributes.insert(format!("llm.input_messages.{n}.message.role"), json!("user"));
+        attributes.insert(format!("llm.input_messages.{n}.message.content"), json!(n.to_string()));
+    }
+    for m in [11, 3] {
+        let call = format!("llm.output_messages.0.message.tool_calls.{m}.tool_call");
+        attributes.insert(format!("{call}.function.name"), json!(format!("t{m}")));
+        attributes.insert(format!("{call}.id"), json!(format!("c{m}")));
+    }
+    let reading = one(Value::Object(attributes));
+    let said: Vec<_> = texts(&reading.input).into_iter().map(|(_, t)| t).collect();
+    assert_eq!(said, ["0", "2", "9", "10"]);
+    let calls: Vec<_> =
+        reading.requests().map(|c| (c.name.to_string(), c.id.clone().unwrap().to_string())).collect();
+    assert_eq!(calls, [("t3".into(), "c3".into()), ("t11".into(), "c11".into())]);
+}
+
+#[test]
+fn openllmetry_before_and_after_its_change_read_alike() {
+    let old = one(json!({
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "Be brief.",
+        "gen_ai.prompt.1.role": "user", "gen_ai.prompt.1.content": "Hi",
+        "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.finish_reason": "tool_calls",
+        "gen_ai.completion.0.tool_calls.0.id": "c1", "gen_ai.completion.0.tool_calls.0.name": "find",
+        "gen_ai.completion.0.tool_calls.0.arguments": "{\"q\":1}",
+        "llm.request.functions.0.name": "find", "llm.request.functions.0.parameters": "{\"type\":\"object\",\"properties\":{\"q\":{}}}",
+        "gen_ai.usage.prompt_tokens": "12", "gen_ai.usage.completion_tokens": 3,
+    }));
+    assert_eq!(texts(&old.input), [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
+    assert_eq!(old.requests().next().unwrap().arguments.as_deref(), Some("{\"q\":1}"));
+    assert_eq!(old.tools[0].parameters.as_ref().unwrap()["properties"], json!({ "q": {} }));
+    assert_eq!((old.tokens.input, old.tokens.output, old.tokens.total), (Some(12), Some(3), Some(15)));
+    assert_eq!(&*old.finish[0], "tool_calls");
+    let tool = one(json!({
+        "traceloop.span.kind": "tool", "traceloop.entity.name": "find",
+        "traceloop.entity.input": "{\"input_str\": \"{'q': 'it''s'}\", \"tags\": [], \"inputs\": null, \"kwargs\": {}}",
+        "traceloop.entity.output": "{\"output\": {\"lc\": 1, \"id\": [\"x\", \"ToolMessage\"], \"kwargs\": {\"content\": \"no\", \"status\": \"error\"}}, \"kwargs\": {}}",
+    }));
+    assert_eq!(&*tool.call.as_ref().unwrap().name, "find");
+    assert_eq!(tool.result.as_deref(), Some("no"));
+    assert_eq!(tool.errors[0].source, ErrorSource::Flag);
+    let tool = one(json!({
+        "traceloop.span.kind": "tool", "gen_ai.tool.name": "find",
+        "gen_ai.tool.call.arguments": "{\"input_str\": \"{'q': 'x', 'n': None}\", \"tags\": [], \"kwargs\": {}}",
+    }));
+    assert_eq!(tool.call.unwrap().arguments.as_deref(), Some(r#"{"q":"x","n":null}"#));
+    let decorated = one(
+        json!({ "traceloop.span.kind": "tool", "traceloop.entity.input": "{\"args\": [], \"kwargs\": {\"q\": 1}}" }),
+    );
+    assert_eq!(decorated.call.unwrap().arguments.as_deref(), Some(r#"{"q":1}"#));
+}
+
+#[test]
+fn google_adk_v1_reads_from_its_request_and_response() {
+    let request = json!({
+        "model": "gemini", "config": { "system_instruction": "Be brief.", "tools": [{ "function_declarations": [{ "name": "find", "parameters": { "type": "OBJECT", "properties": { "q": { "type": "STRING" } } } }] }] },
+        "contents": [{ "role": "user", "parts": [{ "text": "Hi" }] }, { "role": "model", "parts": [{ "function_call": { "name": "find", "args": { "q": "x" } } }] }, { "role": "user", "parts": [{ "function_response": { "name": "find", "response": { "result": "found" } } }] }]
+    });
+    let response =
+        json!({ "content": { "role": "model", "parts": [{ "text": "Done" }] }, "finish_reason": "STOP" });
+    let scene = scene_of(json!([
+        { "id": 1, "name": "invoke_agent a", "scope": "gcp.vertex.agent", "attributes": {} },
+        { "id": 2, "parent": 1, "name": "call_llm", "scope": "gcp.vertex.agent", "attributes": { "gcp.vertex.agent.llm_request": request.to_string(), "gcp.vertex.agent.llm_response": response.to_string(), "gen_ai.request.model": "gemini" } },
+        { "id": 3, "parent": 2, "name": "generate_content gemini", "scope": "gcp.vertex.agent", "attributes": { "gen_ai.request.model": "gemini", "gen_ai.usage.input_tokens": 5 } },
+        { "id": 4, "parent": 2, "name": "execute_tool find", "scope": "gcp.vertex.agent", "attributes": { "gen_ai.tool.name": "find", "gen_ai.tool.call.id": "<not specified>", "gcp.vertex.agent.tool_call_args": "{\"q\": \"x\"}", "gcp.vertex.agent.tool_response": "{\"result\": \"found\"}", "gcp.vertex.agent.llm_request": "{}" } },
+        { "id": 5, "parent": 1, "name": "call_llm", "scope": "gcp.vertex.agent", "attributes": { "gcp.vertex.agent.llm_request": "{}", "gcp.vertex.agent.llm_response": "{}", "gen_ai.request.model": "gemini" } },
+    ]));
+    assert!(scene.readings[1].wrapper && !scene.readings[2].wrapper);
+    // The inner span is the one that is measured, so it gets what only the wrapper recorded.
+    assert_eq!(
+        texts(&scene.readings[2].input)[..2],
+        [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]
+    );
+    assert_eq!(texts(&scene.readings[2].output), [(Role::Assistant, "Done".into())]);
+    assert_eq!(&*scene.readings[2].tools[0].name, "find");
+    let tool = &scene.readings[3];
+    assert_eq!((tool.call.as_ref().unwrap().id.clone(), tool.result.as_deref()), (None, Some("found")));
+    assert_eq!(scene.readings[4].input_content, Content::Absent);
+    assert_eq!(scene.readings[4].output_content, Content::Absent);
+}
+
+#[test]
+fn absent_and_redacted_content_are_told_apart_from_each_other_and_from_empty() {
+    let absent = one(json!({ "gen_ai.operation.name": "chat" }));
+    assert_eq!((absent.input_content, absent.output_content), (Content::Absent, Content::Absent));
+    let redacted = one(json!({
+        "openinference.span.kind": "LLM", "input.value": "__REDACTED__", "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "__REDACTED__",
+    }));
+    assert_eq!((redacted.input_content, redacted.output_content), (Content::Redacted, Content::Redacted));
+    let tool = one(
+        json!({ "openinference.span.kind": "TOOL", "tool.name": "t", "input.value": "[Scrubbed due to 'secret']" }),
+    );
+    assert_eq!((tool.input_content, tool.output_content), (Content::Redacted, Content::Absent));
+    let empty = one(
+        json!({ "gen_ai.operation.name": "chat", "gen_ai.output.messages": "[{\"role\":\"assistant\",\"parts\":[]}]" }),
+    );
+    assert_eq!(empty.output_content, Content::Present);
+    let result = one(json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": "" }));
+    assert_eq!(result.result, None);
+}
+
+#[test]
+fn content_in_logs_is_joined_to_its_span() {
+    let spans = json!([{ "id": 1, "name": "chat m", "attributes": { "gen_ai.operation.name": "chat" } }]);
+    let logs = json!([
+        { "span": 1, "event": "gen_ai.system.message", "body": { "content": "Be brief." } },
+        { "span": 1, "event": "gen_ai.user.message", "body": { "content": "Hi" } },
+        { "span": 1, "event": "gen_ai.tool.message", "body": { "id": "c1", "content": "found" } },
+        { "span": 1, "event": "gen_ai.choice", "body": { "index": 0, "finish_reason": "stop", "message": { "content": "Hello" } } },
+        { "span": 1, "event": "gen_ai.evaluation.result", "attributes": { "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.score.value": 0.5, "gen_ai.evaluation.score.label": "ok" } },
+        { "span": 1, "event": "gen_ai.client.operation.exception", "attributes": { "exception.type": "Timeout", "exception.message": "too slow" } },
+        { "span": 9, "event": "gen_ai.choice", "body": { "message": { "content": "not ours" } } },
+    ]);
+    let scene = scene_with(&Overrides::default(), spans.clone(), logs);
+    let reading = &scene.readings[0];
+    assert_eq!(texts(&reading.input)[..2], [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
+    assert!(matches!(&reading.input[2].parts[0], Part::Result { id: Some(id), .. } if &**id == "c1"));
+    assert_eq!(texts(&reading.output), [(Role::Assistant, "Hello".into())]);
+    assert_eq!(&*reading.finish[0], "stop");
+    assert_eq!((&*reading.evaluations[0].name, reading.evaluations[0].score), ("tone", Some(0.5)));
+    assert_eq!(reading.errors[0].message.as_deref(), Some("too slow"));
+    let logs = json!([{ "span": 1, "event": "gen_ai.client.inference.operation.details", "attributes": {
+        "gen_ai.input.messages": [{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }],
+        "gen_ai.system_instructions": [{ "type": "text", "content": "Be brief." }] } }]);
+    let scene = scene_with(&Overrides::default(), spans, logs);
+    assert_eq!(
+        texts(&scene.readings[0].input),
+        [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]
+    );
+}
+
+#[test]
+fn vercel_output_is_put_together_and_its_outer_span_is_the_agent() {
+    let scene = scene_of(json!([
+        { "id": 1, "name": "ai.generateText", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText", "ai.prompt": "{\"system\":\"Be brief.\",\"prompt\":\"Hi\"}", "ai.response.text": "Hello", "ai.model.id": "m" } },
+        { "id": 2, "parent": 1, "name": "ai.generateText.doGenerate", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m",
+            "ai.response.text": "One moment", "ai.response.reasoning": "hm", "ai.response.toolCalls": "[{\"toolCallId\":\"c1\",\"toolName\":\"find\",\"input\":\"{}\"}]" } },
+    ]));
+    assert_eq!(kinds(&scene), [Kind::Agent, Kind::Llm]);
+    let parts = &scene.readings[1].output[0].parts;
+    assert!(matches!(parts.as_slice(), [Part::Text(_), Part::Reasoning(_), Part::Call(_)]), "{parts:?}");
+    assert_eq!(scene.agents[0].task.as_deref(), Some("Hi"));
+    assert_eq!(scene.calls.len(), 1);
+    assert!(scene.calls[0].tool.is_none());
+}
+
+#[test]
+fn a_text_said_ten_times_is_one_allocation() {
+    let chat = |id: u64| json!({ "id": id, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.input.messages": "[{\"role\":\"user\",\"content\":\"Hi\"}]" } });
+    let scene = scene_of(json!([chat(1), chat(2)]));
+    let text = |i: usize| match &scene.readings[i].input[0].parts[0] {
+        Part::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(text(0).same(&text(1)));
+    assert_eq!(scene.readings[0].service.as_deref(), Some("shop"));
+    assert_eq!(scene.readings[0].duration_ms, Some(0.5));
+}
+
+#[test]
+fn llama_index_tool_outputs_are_what_their_blocks_say() {
+    let tool = |failed: bool| {
+        let output = json!({
+            "blocks": [{ "text": "Error: no scheme" }], "tool_name": "visit", "raw_output": "Error: no scheme",
+            "raw_input": { "args": [], "kwargs": { "url": "x" } }, "is_error": failed,
+        });
+        one(json!({
+            "openinference.span.kind": "TOOL", "tool.name": "visit",
+            "input.value": "{\"kwargs\": {\"url\": \"x\"}}", "output.value": output.to_string(),
+        }))
+    };
+    assert_eq!(tool(false).result.as_deref(), Some("Error: no scheme"));
+    assert!(tool(false).errors.is_empty() && !tool(true).errors.is_empty());
+    let helper = "OpenAI._prepare_chat_with_tools";
+    let marked = json!({ "openinference.span.kind": "LLM", "llm.model_name": "m" });
+    assert_eq!(named(helper, "openinference.instrumentation.llama_index", marked), Kind::Chain);
+}
+
+#[test]
+fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
+    let run = |prompt: Value| {
+        let settings = json!({ "agent": { "role": "researcher" }, "context": "How high?", "steps": 3 });
+        let spans = json!([
+            { "id": 1, "name": "run", "attributes": { "openinference.span.kind": "AGENT", "input.value": settings.to_string() } },
+            { "id": 2, "parent": 1, "name": "model", "attributes": prompt },
+        ]);
+        scene_of(spans).agents[0].task.clone().unwrap().to_string()
+    };
+    let asked = run(json!({
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Current task: How high?",
+    }));
+    assert_eq!(asked, "Current task: How high?");
+    assert!(run(json!({ "openinference.span.kind": "LLM" })).starts_with("{\"agent\""));
+}
+
+#[test]
+fn messages_of_which_only_the_frame_was_recorded_are_withheld_content() {
+    let span = |input: Value, output: Value| {
+        one(json!({
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": input.to_string(),
+            "gen_ai.output.messages": output.to_string(),
+        }))
+    };
+    let asked = json!([{ "role": "user", "parts": [{ "type": "text" }] }]);
+    let calls =
+        json!([{ "role": "assistant", "parts": [{ "type": "tool_call", "id": "c1", "name": "search" }] }]);
+    let stripped = span(asked, calls);
+    assert_eq!((stripped.input_content, stripped.output_content), (Content::Redacted, Content::Redacted));
+    assert_eq!(stripped.requests().map(|r| r.name.to_string()).collect::<Vec<_>>(), ["search"]);
+    // An empty answer is an answer that says nothing; it was not taken out.
+    let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
+    let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
+    assert_eq!((empty.input_content, empty.output_content), (Content::Present, Content::Present));
+}
