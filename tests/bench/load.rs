@@ -1,10 +1,11 @@
 //! The whole processor under load, over loopback gRPC: `cargo bench --bench load`.
 //!
 //! This process is generator and sink; between them stands, each in a process of its own, a raw
-//! pass-through or the `otel-verdict` binary, without metrics and with all rules. Out, beside each
-//! other: spans a second, CPU seconds per million spans, latency from the request that completes a
-//! trace until the trace is at the sink, and resident bytes of buffered spans (these alone:
-//! `cargo bench --bench load -- memory`). Linux only: CPU and memory are read from `/proc`.
+//! pass-through, one that decodes and encodes with opentelemetry-proto, or the `otel-verdict` binary,
+//! without metrics and with all rules. Out, beside each other: spans a second, CPU seconds per million
+//! spans, latency from the request that completes a trace until the trace is at the sink, and
+//! resident bytes of buffered spans (these alone: `cargo bench --bench load -- memory`). Linux only:
+//! CPU and memory are read from `/proc`.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses its part.
@@ -21,10 +22,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corpus::{Corpus, MARK, TRACES};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
 use relay::Client;
 use tokio::net::TcpListener;
 
-/// The binary's, for the pass-through alike.
+/// The binary's, for the relays alike.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -39,9 +42,10 @@ const PACED: Duration = Duration::from_secs(6);
 async fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, role, from, to] = &arguments[..]
-        && role == "pass-through"
+        && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == role)
+        && let Some(work) = kind.relay()
     {
-        return relay::pass_through(from.parse().unwrap(), to.parse().unwrap()).await;
+        return relay::relay(from.parse().unwrap(), to.parse().unwrap(), work).await;
     }
     if !cfg!(target_os = "linux") {
         return println!("skipped: CPU and memory are read from /proc, which this system has not");
@@ -69,9 +73,10 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
         rates.push(throughput(&stand, sink, corpus, rounds).await);
     }
     let base = rates[0].1;
+    let ours = Kind::ALL.iter().zip(&rates).find(|(kind, _)| **kind == Kind::WithoutMetrics).unwrap().1.0;
     for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
-        // The pass-through's latency stands beside ours, so it is measured at our pace.
-        let pace = PACE * if kind == Kind::PassThrough { rates[1].0 } else { rate };
+        // The relays' latency stands beside ours, so it is measured at our pace.
+        let pace = PACE * if kind.relay().is_some() { ours } else { rate };
         let stand = Stand::start(kind, sink, "0s").await;
         let (p50, p99) = latency(&stand, sink, corpus, pace).await;
         let x = cpu / base;
@@ -83,18 +88,32 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     PassThrough,
+    ProstCodec,
     WithoutMetrics,
     AllRules,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::PassThrough, Kind::WithoutMetrics, Kind::AllRules];
+    const ALL: [Kind; 4] = [Kind::PassThrough, Kind::ProstCodec, Kind::WithoutMetrics, Kind::AllRules];
 
     fn name(self) -> &'static str {
         match self {
             Kind::PassThrough => "pass-through",
+            Kind::ProstCodec => "prost codec",
             Kind::WithoutMetrics => "without metrics",
             Kind::AllRules => "all rules",
+        }
+    }
+
+    /// What it does with a request, if it is not the processor.
+    fn relay(self) -> Option<fn(Bytes) -> Bytes> {
+        match self {
+            Kind::PassThrough => Some(std::convert::identity),
+            Kind::ProstCodec => Some(|request| {
+                let decoded = ExportTraceServiceRequest::decode(request).expect("the corpus decodes");
+                decoded.encode_to_vec().into()
+            }),
+            Kind::WithoutMetrics | Kind::AllRules => None,
         }
     }
 }
@@ -119,13 +138,13 @@ impl Stand {
     async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Stand {
         let folder = tempfile::tempdir().unwrap();
         let [grpc, http, admin] = free_ports();
-        let mut command = match kind {
-            Kind::PassThrough => {
+        let mut command = match kind.relay() {
+            Some(_) => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args(["pass-through".to_owned(), grpc.to_string(), sink.addr.to_string()]);
+                command.args([kind.name().to_owned(), grpc.to_string(), sink.addr.to_string()]);
                 command
             }
-            _ => {
+            None => {
                 let file = folder.path().join("config.yaml");
                 std::fs::write(&file, configuration(kind, [grpc, http, admin], sink.addr, quiet)).unwrap();
                 let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));

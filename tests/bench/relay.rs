@@ -1,6 +1,6 @@
-//! Raw gRPC for the load harness: messages stay bytes. Generator and sink speak it, and so does
-//! the pass-through that the processor is held against: it sends every request on as it came and
-//! answers once that was answered.
+//! Raw gRPC for the load harness: messages stay bytes. Generator and sink speak it, and so do the
+//! relays that the processor is held against: they send every request on, as it came or decoded and
+//! encoded again, and answer once that was answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -138,15 +138,16 @@ pub async fn serve<F>(
     server.serve_with_incoming(TcpListenerStream::new(listener)).await.expect("the listener works");
 }
 
-/// The process that the processor is held against: what comes in on `from` goes out to `to`.
-pub async fn pass_through(from: SocketAddr, to: SocketAddr) {
+/// A process that the processor is held against: what comes in on `from` goes through `work` and
+/// out to `to`.
+pub async fn relay(from: SocketAddr, to: SocketAddr, work: fn(Bytes) -> Bytes) {
     let client = Client::connect(to).await;
     let listener = TcpListener::bind(from).await.expect("the port is free");
     serve(listener, move |path, message| {
         let client = client.clone();
         async move {
             assert_eq!(path, TRACES);
-            client.export(TRACES, message).await
+            client.export(TRACES, work(message)).await
         }
     })
     .await;
