@@ -4,7 +4,8 @@
 //! may acknowledge, beside a raw append of the same bytes to a file of the same folder under the
 //! same policy. Second: spans a second through the whole process, over loopback gRPC, with the
 //! journal at each policy and without one. Rounds of all of them take turns, so that what else the
-//! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk.
+//! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk,
+//! `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses its part.
@@ -48,11 +49,17 @@ async fn main() {
     if !cfg!(target_os = "linux") {
         return println!("skipped: CPU is read from /proc, which this system has not");
     }
-    let corpora = [Corpus::agent(500), Corpus::small(10_000)];
-    for corpus in &corpora {
+    let arguments: Vec<String> = std::env::args().collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let mut corpora = vec![Corpus::agent(500), Corpus::small(10_000)];
+    if corpora.iter().any(|corpus| has(corpus.name)) {
+        corpora.retain(|corpus| has(corpus.name));
+    }
+    let parts = (has("alone"), has("whole"));
+    for corpus in corpora.iter().filter(|_| parts != (false, true)) {
         alone(corpus).await;
     }
-    for corpus in &corpora {
+    for corpus in corpora.iter().filter(|_| parts != (true, false)) {
         whole(corpus).await;
     }
 }

@@ -4,8 +4,8 @@
 //! pass-through, one that decodes and encodes with opentelemetry-proto, or the `otel-verdict` binary,
 //! without metrics and with all rules. Out, beside each other: spans a second, CPU seconds per million
 //! spans, latency from the request that completes a trace until the trace is at the sink, and
-//! resident bytes of buffered spans (these alone: `cargo bench --bench load -- memory`). Linux only:
-//! CPU and memory are read from `/proc`.
+//! resident bytes of buffered spans. `cargo bench --bench load -- memory` measures these alone, `--
+//! small` or `-- agent` one corpus. Linux only: CPU and memory are read from `/proc`.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses its part.
@@ -52,7 +52,12 @@ async fn main() {
     }
     let sink = Sink::start().await;
     let memory_alone = arguments.iter().any(|argument| argument == "memory");
-    for (corpus, rounds) in [(Corpus::agent(TRACES), 8), (Corpus::small(TRACES), 40)] {
+    let corpora = [(Corpus::agent(TRACES), 8), (Corpus::small(TRACES), 40)];
+    let named = corpora.iter().any(|(corpus, _)| arguments.iter().any(|a| a == corpus.name));
+    for (corpus, rounds) in corpora {
+        if named && arguments.iter().all(|argument| argument != corpus.name) {
+            continue;
+        }
         println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
         if !memory_alone {
             speed(&sink, &corpus, rounds).await;

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::measure::agent::cast;
-use crate::measure::agent::request::{self, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::anchors::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::pattern::pattern;
@@ -134,9 +134,8 @@ fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) 
         return;
     }
     let request = Request::of(task, memo);
-    let Some(asked) = request.number.as_ref().filter(|_| request.factual && !request.creative) else {
-        return;
-    };
+    let wanted = request.asks(Ask::Fact) && !request.asks(Ask::Making);
+    let Some(asked) = request.words(Ask::Number).filter(|_| wanted) else { return };
     if NUMBER_WORDS.as_ref().is_some_and(|n| !n.is_match(answer)) {
         let rationale =
             format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");

@@ -1,9 +1,10 @@
 //! What a task asks for, as far as its words say so plainly.
 //!
-//! In: the task's text and the agent's instructions. Out: whether it is a question of fact,
+//! In: the task's text, or the agent's instructions. Out: whether it is a question of fact,
 //! whether an estimate will do, whether it names a source or tool to be used, whether it wants a
 //! number, and the names it is about. Plain words only: what is not said so counts as not asked.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -18,29 +19,51 @@ const READ_BYTES: usize = 6 * 1024;
 /// Most names kept.
 const MAX_NAMES: usize = 16;
 
-/// What a task says that it wants.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Something that a task may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// A fact: who, when, how many, which, find, look up.
+    Fact,
+    /// To make something (text, code, a plan): its numbers are the maker's own.
+    Making,
+    /// To rearrange given matter (translate, decode, reverse, solve a riddle).
+    Rearranging,
+    /// An estimate, or that one is allowed.
+    Estimate,
+    /// A source, a search or a tool to be used.
+    Source,
+    /// A count, an amount, a year.
+    Number,
+    /// A name: who, which, where, a title.
+    Name,
+    /// To reckon with dates (so many days after, today): its dates may be computed.
+    Calendar,
+}
+
+impl Ask {
+    const COUNT: usize = Ask::Calendar as usize + 1;
+
+    fn pattern(self) -> Option<&'static Regex> {
+        let pattern = match self {
+            Ask::Fact => &FACT,
+            Ask::Making => &MAKING,
+            Ask::Rearranging => &REARRANGING,
+            Ask::Estimate => &ESTIMATE,
+            Ask::Source => &SOURCE,
+            Ask::Number => &NUMBER,
+            Ask::Name => &WHO,
+            Ask::Calendar => &CALENDAR,
+        };
+        pattern.as_ref()
+    }
+}
+
+/// What a task says that it wants, read as far as somebody wants to know.
+#[derive(Debug)]
 pub struct Request {
-    /// It asks for a fact: who, when, how many, which, find, look up.
-    pub factual: bool,
-    /// It asks to make something (text, code, a plan): its numbers are the maker's own.
-    pub creative: bool,
-    /// It asks to rearrange given matter (translate, decode, reverse, solve a riddle).
-    pub transform: bool,
-    /// An estimate is asked for or allowed.
-    pub estimate: bool,
-    /// The task's words that demand a source, a search or a tool.
-    pub source: Option<String>,
-    /// The instructions' words that demand it of every answer.
-    pub standing: Option<String>,
-    /// The words that ask for a count, an amount, a year.
-    pub number: Option<String>,
-    /// The words that ask for a name: who, which, where, a title.
-    pub name: Option<String>,
-    /// It reckons with dates (so many days after, today): its dates may be computed.
-    pub calendar: bool,
-    /// Names of two or more capitalised words, and quoted strings.
-    pub names: Vec<String>,
+    text: String,
+    found: [OnceCell<Option<String>>; Ask::COUNT],
+    names: OnceCell<Vec<String>>,
 }
 
 macro_rules! pattern {
@@ -50,15 +73,15 @@ macro_rules! pattern {
 }
 
 pattern!(
-    FACTUAL,
+    FACT,
     r"(?i)\b(how (many|much|tall|high|far|long|old|big|large|deep|heavy|fast|wide|often)|what(['’]s| is| was| are| were| year| date| time| number| percentage)?|who|whom|whose|when|where|which|find( out)?|look up|determine|calculate|compute|according to|tell me the|give me the|report the|name the)\b"
 );
 pattern!(
-    CREATIVE,
+    MAKING,
     r"(?im)^\W*(please |can you |could you |i (want|need) you to |help me )*(write|draft|compose|create|generate|design|implement|fix|refactor|build|develop|plan|brainstorm|suggest|recommend|imagine|invent|rewrite|improve|simulate|act as|pretend)\b|\b(poem|story|essay|haiku|slogan|itinerary|pull request|unit tests?|bug|code ?base|repository)\b"
 );
 pattern!(
-    TRANSFORM,
+    REARRANGING,
     r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|puzzle|riddle|rhyme|palindrome|logically|logic)\b"
 );
 pattern!(
@@ -139,44 +162,47 @@ pub const OPENERS: [&str; 52] = [
     "Find",
 ];
 
-fn said(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<String> {
-    let found = pattern.as_ref()?.find(text)?;
-    Some(found.as_str().trim().to_owned())
+fn said(pattern: Option<&Regex>, text: &str) -> Option<String> {
+    Some(pattern?.find(text)?.as_str().trim().to_owned())
 }
 
 impl Request {
-    /// Reads the task, and the instructions for what they demand of every answer.
-    pub fn read(task: &str, instructions: &str) -> Request {
-        let whole = read_part(task);
-        Request {
-            factual: said(&FACTUAL, &whole).is_some(),
-            creative: said(&CREATIVE, &whole).is_some(),
-            transform: said(&TRANSFORM, &whole).is_some(),
-            estimate: said(&ESTIMATE, &whole).is_some(),
-            source: said(&SOURCE, &whole),
-            standing: standing(instructions),
-            number: said(&NUMBER, &whole),
-            name: said(&WHO, &whole),
-            calendar: said(&CALENDAR, &whole).is_some(),
-            names: names(&whole),
-        }
+    /// Of a task.
+    pub fn new(task: &str) -> Request {
+        Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }
 
-    /// That of a task alone, worked out once a scene.
+    /// Of a task, each of its words read once a scene.
     pub fn of(task: &Text, memo: &Memo) -> Rc<Request> {
-        memo.of(task, |task| Request::read(task, ""))
+        memo.of(task, |task| Request::new(task))
+    }
+
+    /// The words that ask for it.
+    pub fn words(&self, ask: Ask) -> Option<&str> {
+        let cell = self.found.get(ask as usize)?;
+        cell.get_or_init(|| said(ask.pattern(), &self.text)).as_deref()
+    }
+
+    /// Whether it asks for it.
+    pub fn asks(&self, ask: Ask) -> bool {
+        self.words(ask).is_some()
+    }
+
+    /// Names of two or more capitalised words.
+    pub fn names(&self) -> &[String] {
+        self.names.get_or_init(|| names(&self.text))
     }
 
     /// A question whose answer must be found, not made.
     pub fn wants_found_facts(&self) -> bool {
-        self.factual && !self.creative && !self.transform
+        self.asks(Ask::Fact) && !self.asks(Ask::Making) && !self.asks(Ask::Rearranging)
     }
 }
 
 /// The instructions' words that demand a source of every answer.
 pub fn standing(instructions: &str) -> Option<String> {
     let instructed = read_part(instructions);
-    said(&SOURCE, &instructed).or_else(|| said(&TOOLS, &instructed))
+    said(SOURCE.as_ref(), &instructed).or_else(|| said(TOOLS.as_ref(), &instructed))
 }
 
 fn read_part(text: &str) -> String {
@@ -207,7 +233,7 @@ mod tests {
     #[test]
     fn the_patterns_compile() {
         for pattern in
-            [&FACTUAL, &CREATIVE, &TRANSFORM, &ESTIMATE, &SOURCE, &TOOLS, &NUMBER, &WHO, &CALENDAR, &NAME]
+            [&FACT, &MAKING, &REARRANGING, &ESTIMATE, &SOURCE, &TOOLS, &NUMBER, &WHO, &CALENDAR, &NAME]
         {
             assert!(pattern.is_some());
         }
@@ -215,20 +241,19 @@ mod tests {
 
     #[test]
     fn a_question_of_fact_with_a_source_is_told() {
-        let r = Request::read(
+        let r = Request::new(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
-            "",
         );
-        assert!(r.wants_found_facts() && r.number.is_some() && !r.estimate);
-        assert_eq!(r.source.as_deref(), Some("according to the Alpine Almanac"));
-        assert_eq!(r.names, vec!["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
+        assert!(r.wants_found_facts() && r.asks(Ask::Number) && !r.asks(Ask::Estimate));
+        assert_eq!(r.words(Ask::Source), Some("according to the Alpine Almanac"));
+        assert_eq!(r.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]
     fn instructions_may_demand_sources() {
-        let r =
-            Request::read("What is the population of Bern?", "Every number must come from a visited page.");
-        assert_eq!((r.source, r.standing.as_deref()), (None, Some("must come from")));
+        assert!(!Request::new("What is the population of Bern?").asks(Ask::Source));
+        let instructed = standing("Every number must come from a visited page.");
+        assert_eq!(instructed.as_deref(), Some("must come from"));
     }
 
     #[test]
@@ -239,13 +264,13 @@ mod tests {
             "Unscramble these letters: which word is it?",
             "Fix the bug in the repository: what is wrong?",
         ] {
-            assert!(!Request::read(task, "").wants_found_facts(), "{task}");
+            assert!(!Request::new(task).wants_found_facts(), "{task}");
         }
-        assert!(!Request::read("Say hello.", "").wants_found_facts());
+        assert!(!Request::new("Say hello.").wants_found_facts());
     }
 
     #[test]
     fn estimates_are_allowed_where_asked_for() {
-        assert!(Request::read("Roughly how many piano tuners are in Chicago?", "").estimate);
+        assert!(Request::new("Roughly how many piano tuners are in Chicago?").asks(Ask::Estimate));
     }
 }

@@ -10,7 +10,7 @@ use aho_corasick::AhoCorasick;
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::agent::plan_efficiency::left_out;
-use crate::measure::agent::request::Request;
+use crate::measure::agent::request::{Ask, Request};
 use crate::measure::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::plan::execution::{is_conditional, names_tool};
@@ -65,8 +65,8 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
             .llms
             .iter()
             .any(|at| view.scene.readings.get(*at).is_some_and(|r| r.output_content == Content::Present));
-        let Some(source) = request.source.as_ref().filter(|_| seen && !helpers && !view.scene.incomplete)
-        else {
+        let demanded = seen && !helpers && !view.scene.incomplete;
+        let Some(source) = request.words(Ask::Source).filter(|_| demanded) else {
             return unmeasured(view.at, NAME, Reason::NotApplicable);
         };
         let rationale = format!(
@@ -74,7 +74,7 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
             agent.tools.len()
         );
         // A long task is told where it demands so.
-        let place = task.find(source.as_str()).filter(|_| task.len() > QUOTE_BYTES);
+        let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
         let said = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.found(rationale, said));
         return findings.scored(view, NAME);
@@ -177,13 +177,13 @@ impl Cover<'_> {
     /// No argument and no result holds any name that the task is about.
     fn untouched(&self, request: &Request, findings: &mut Findings) {
         let tokens: Vec<String> = request
-            .names
+            .names()
             .iter()
             .flat_map(|n| n.split([' ', '-', '’', '\'']))
             .filter(|t| t.chars().count() >= 4 && t.is_ascii())
             .map(str::to_ascii_lowercase)
             .collect();
-        if request.names.len() < LEAST_NAMES || !request.wants_found_facts() || tokens.is_empty() {
+        if request.names().len() < LEAST_NAMES || !request.wants_found_facts() || tokens.is_empty() {
             return;
         }
         let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&tokens) else { return };
@@ -198,7 +198,7 @@ impl Cover<'_> {
         let rationale = format!(
             "calls about what the task names were expected; none of {} asked about or returned anything on {}",
             self.calls.len(),
-            request.names.join(", ")
+            request.names().join(", ")
         );
         findings.push(Defect::NothingCovered.found(rationale, self.task));
     }

@@ -11,7 +11,7 @@ use regex::Regex;
 use super::answer::{masked, sentences};
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
-use crate::measure::agent::request::{self, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::anchors::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};
@@ -89,8 +89,8 @@ pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: S
     if at.attempted {
         phrases_of(answer, &prose, request, evidence, &mut out);
     }
-    if let Some(words) =
-        memory.filter(|_| out.findings.is_empty() && at.attempted && !at.succeeded && !request.estimate)
+    if let Some(words) = memory
+        .filter(|_| out.findings.is_empty() && at.attempted && !at.succeeded && !request.asks(Ask::Estimate))
     {
         out.examined += 1;
         let place = prose.find(&words).unwrap_or(0);
@@ -158,7 +158,7 @@ fn numbers_of(
     out: &mut Checked,
 ) {
     let mut facts = facts(prose);
-    if facts.is_empty() || request.estimate {
+    if facts.is_empty() || request.asks(Ask::Estimate) {
         return;
     }
     settle(&mut facts, evidence);
@@ -166,7 +166,7 @@ fn numbers_of(
     let bad: Vec<&Fact> = facts.iter().filter(|f| f.support == Support::None).collect();
     let headline = facts.first().map(|f| f.sentence);
     let mostly = bad.len() * 2 >= facts.len();
-    let key = |f: &&&Fact| mostly || (request.number.is_some() && Some(f.sentence) == headline);
+    let key = |f: &&&Fact| mostly || (request.asks(Ask::Number) && Some(f.sentence) == headline);
     let list = sentences(prose);
     for fact in bad.iter().filter(key) {
         out.unsupported.extend(fact.number.readings());
@@ -260,10 +260,10 @@ fn phrases_of(answer: &str, prose: &str, request: &Request, evidence: &mut Evide
     let mut wanted = Vec::new();
     links(answer, &mut wanted);
     quotes(answer, &mut wanted);
-    if !request.calendar {
+    if !request.asks(Ask::Calendar) {
         dates(answer, prose, &mut wanted);
     }
-    if request.name.is_some() && answer.len() <= NAMES_WITHIN {
+    if answer.len() <= NAMES_WITHIN && request.asks(Ask::Name) {
         names(answer, prose, &mut wanted);
     }
     wanted.retain(|w| !w.phrases.is_empty());
@@ -484,7 +484,7 @@ mod tests {
             evidence.add(text, Source::World);
         }
         let at = Situation { attempted: true, succeeded: !read.is_empty() };
-        check(answer, &Request::read(task, ""), &mut evidence, at)
+        check(answer, &Request::new(task), &mut evidence, at)
     }
 
     #[test]

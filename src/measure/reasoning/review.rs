@@ -15,7 +15,7 @@ use super::history::{History, Made};
 use super::{adrift, announced, contradicted, dropped_filter, patched, unworked};
 use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::cast;
-use crate::measure::agent::request::{self, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::error_detection::CallsAt;
 use crate::measure::excerpt::head;
@@ -59,6 +59,7 @@ impl Review {
                 attempts: &attempts,
                 history: History::new(scene, &attempts),
                 requests: HashMap::new(),
+                standing: HashMap::new(),
                 answers: 0,
                 review: Review::default(),
             };
@@ -91,6 +92,8 @@ struct Reviewer<'a> {
     attempts: &'a Attempts,
     history: History<'a>,
     requests: HashMap<usize, Rc<Request>>,
+    /// Whether an agent's instructions demand a source of every answer.
+    standing: HashMap<usize, bool>,
     answers: usize,
     review: Review,
 }
@@ -185,13 +188,19 @@ impl<'a> Reviewer<'a> {
 
     fn request(&mut self, agent: usize) -> Rc<Request> {
         let (scene, memo) = (self.scene, self.memo);
-        let made = self.requests.entry(agent).or_insert_with(|| {
-            let task = cast::task(scene, agent).map(|task| Request::of(task, memo));
-            let standing = cast::instructions(scene, agent).and_then(|text| request::standing(text));
-            let plain = task.as_deref().cloned().unwrap_or_default();
-            Rc::new(Request { standing, ..plain })
+        let made = self.requests.entry(agent).or_insert_with(|| match cast::task(scene, agent) {
+            Some(task) => Request::of(task, memo),
+            None => Rc::new(Request::new("")),
         });
         made.clone()
+    }
+
+    /// Whether an agent's task, or its instructions, demand a source.
+    fn wants_source(&mut self, agent: usize) -> bool {
+        self.request(agent).asks(Ask::Source)
+            || *self.standing.entry(agent).or_insert_with(|| {
+                cast::instructions(self.scene, agent).and_then(|text| request::standing(text)).is_some()
+            })
     }
 
     fn span(&mut self, at: Idx, reading: &'a Reading, finishes: Option<usize>) {
@@ -257,8 +266,7 @@ impl<'a> Reviewer<'a> {
     ) -> bool {
         let request = self.request(agent);
         let offered = self.offered(agent, reading);
-        let grounded =
-            made.calls > 0 || (offered && (request.source.is_some() || request.standing.is_some()));
+        let grounded = made.calls > 0 || (offered && self.wants_source(agent));
         if !grounded || !request.wants_found_facts() || self.answers >= MAX_ANSWERS {
             return false;
         }
@@ -332,11 +340,8 @@ impl<'a> Reviewer<'a> {
             return false;
         }
         let Some(agent) = self.scene.owner.get(at).copied().flatten() else { return false };
-        let request = self.request(agent);
-        let in_play = self.offered(agent, Some(reading))
-            || !self.scene.calls.is_empty()
-            || request.source.is_some()
-            || request.standing.is_some();
+        let in_play =
+            !self.scene.calls.is_empty() || self.offered(agent, Some(reading)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
         let mut examined = false;
         for claim in found {
