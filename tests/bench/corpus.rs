@@ -115,17 +115,18 @@ impl Corpus {
 
     /// The same requests with other trace ids: what a processor sees on the next round.
     pub fn renewed(&self, round: u32) -> Corpus {
-        let finder = memchr::memmem::Finder::new(&MARK);
-        let renew = |request: &Bytes| {
-            let mut bytes = request.to_vec();
-            let found: Vec<usize> = finder.find_iter(request).collect();
-            for at in found {
-                bytes[at + MARK.len()..at + MARK.len() + 4].copy_from_slice(&round.to_be_bytes());
-            }
-            Bytes::from(bytes)
-        };
-        Corpus { requests: self.requests.iter().map(renew).collect(), ..self.clone() }
+        let requests = self.requests.iter().map(|request| renewed(request, round)).collect();
+        Corpus { requests, ..self.clone() }
     }
+}
+
+/// The same request with other trace ids.
+pub fn renewed(request: &Bytes, round: u32) -> Bytes {
+    let mut bytes = request.to_vec();
+    for at in memchr::memmem::find_iter(request, &MARK) {
+        bytes[at + MARK.len()..at + MARK.len() + 4].copy_from_slice(&round.to_be_bytes());
+    }
+    Bytes::from(bytes)
 }
 
 /// One process sends them all, through two instrumentations.

@@ -299,17 +299,18 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> Late
     let mut due = 0;
     let mut answers = tokio::task::JoinSet::new();
     for round in 1_000_000.. {
-        let corpus = corpus.renewed(round);
         for request in &corpus.requests {
+            // One at a time: a whole corpus takes as long as many requests are apart.
+            let request = corpus::renewed(request, round);
             let at = began + Duration::from_secs_f64(due as f64 / pace);
             tokio::time::sleep_until(at.into()).await;
             let now = Instant::now();
-            for trace in traces(request) {
+            for trace in traces(&request) {
                 due += 1;
                 // The root comes last, so that the last request with a trace is the one that closes it.
                 sent.insert(trace, now);
             }
-            let (client, request) = (stand.client.clone(), request.clone());
+            let client = stand.client.clone();
             answers.spawn(async move { client.export(relay::TRACES, request).await });
         }
         if began.elapsed() > PACED {
