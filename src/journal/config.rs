@@ -24,9 +24,10 @@ pub struct Storage {
     /// Default 10GiB. Bytes of the log. Requests that do not fit are refused with a time to
     /// retry until exporters have caught up. Dead letters may take as much again.
     pub max_bytes: Size,
-    /// Default 64MiB. Bytes after which a new file of the log is begun. Space is given back by
-    /// whole files: smaller ones give it back sooner, larger ones are fewer. Closed traces that are
-    /// remembered over a restart may take an eighth of one.
+    /// Default 64MiB. Bytes after which a new file of the log is begun. Room for as many is set aside
+    /// on the disk as it begins (on Linux). Space is given back by whole files: smaller ones give it
+    /// back sooner, larger ones are fewer. Closed traces that are remembered over a restart may take
+    /// an eighth of one.
     pub segment_bytes: Size,
     /// Default 30d. How long a file of dead letters is kept after something was last added to it: it
     /// holds what users said. 0s keeps it for ever.

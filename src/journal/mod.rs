@@ -27,8 +27,10 @@
 //!           CRC32C of length to here; payload
 //! ```
 //!
-//! All little endian. The marker is random for each segment, so that what a sender wrote cannot
-//! pass for a frame when a damaged place is passed over. Records:
+//! All numbers are little endian. The marker is random for each segment, so that what a sender wrote
+//! cannot pass for a frame when a damaged place is passed over. Room for the last segment is set aside
+//! on the disk before it is written to, and given back at the end or, after a crash, at the next start.
+//! Records:
 //!
 //! | record | holds | says |
 //! |---|---|---|
