@@ -50,7 +50,7 @@ pub struct Group {
 }
 
 /// Spans of a request that were not taken: how many, and the first few by name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rejected {
     /// All of them.
     pub count: u64,
@@ -124,6 +124,7 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
         prefix: verdict_prefix.as_bytes(),
         envelopes,
         pending: Vec::with_capacity((body.len() / SMALLEST).min(USUAL)),
+        scopes: Vec::new(),
         traces: Traces::default(),
         rejected: Rejected::default(),
     };
@@ -134,20 +135,36 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
             _ => scan.skip(tag, 0b10)?,
         }
     }
-    Ok(Split { groups: copy(splitter.pending, &splitter.traces.all), rejected: splitter.rejected })
+    let Splitter { pending, scopes, traces, rejected, .. } = splitter;
+    Ok(Split { groups: copy(pending, &scopes, &traces.all), rejected })
 }
 
 /// A span read but not copied yet.
 struct Pending<'a> {
-    span: Span,
+    read: Read,
     bytes: &'a [u8],
     group: usize,
+    scope: usize,
+}
+
+/// What assembling needs of a span.
+#[derive(Default)]
+struct Read {
+    trace: TraceId,
+    id: SpanId,
+    parent: SpanId,
+    start: u64,
+    end: u64,
+    status: Status,
+    remote_parent: bool,
+    has_verdict: bool,
 }
 
 struct Splitter<'a> {
     prefix: &'a [u8],
     envelopes: &'a Interner,
     pending: Vec<Pending<'a>>,
+    scopes: Vec<Arc<Envelope>>,
     traces: Traces,
     rejected: Rejected,
 }
@@ -156,7 +173,7 @@ type Bad = Option<(Part, Malformed)>;
 
 impl<'a> Splitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
-        let (resource, bad) = around(encoded, check::resource)?;
+        let (resource, bad) = around(encoded, check::resource, |_| ())?;
         let bad = bad.map(|reason| (Part::Resource, reason));
         let mut shared = None;
         let mut scan = Scan::new(encoded);
@@ -169,6 +186,8 @@ impl<'a> Splitter<'a> {
         Ok(())
     }
 
+    /// Reads the spans as it comes by them: finding each takes about as long as reading it, where
+    /// the bytes are not in a cache. The scope may stand behind them, and be bad.
     fn scope_spans(
         &mut self,
         encoded: &'a [u8],
@@ -176,54 +195,38 @@ impl<'a> Splitter<'a> {
         shared: &mut Option<Bytes>,
         bad: Bad,
     ) -> Result<(), Malformed> {
-        let (scope, bad_scope) = around(encoded, check::scope)?;
-        let bad = bad.or(bad_scope.map(|reason| (Part::Scope, reason)));
-        let mut envelope = None;
-        let mut scan = Scan::new(encoded);
-        while let Some(tag) = scan.tag()? {
-            match tag {
-                0x12 if bad.is_none() => {
-                    let envelope =
-                        envelope.get_or_insert_with(|| self.envelopes.envelope(resource, shared, &scope));
-                    let envelope = Arc::clone(envelope);
-                    self.span(scan.bytes()?, envelope, bad);
-                }
-                0x12 => self.span(scan.bytes()?, Arc::default(), bad),
-                _ => scan.skip(tag, 0)?,
-            }
+        let (before, rejected) = (self.pending.len(), self.rejected.clone());
+        let (scope, bad_scope) = around(encoded, check::scope, |span| self.span(span, bad))?;
+        if let (Some(reason), None) = (bad_scope, bad) {
+            let (taken, traces) = (self.pending.drain(before..), &mut self.traces);
+            taken.for_each(|pending| traces.discount(&pending));
+            self.rejected = rejected;
+            around(encoded, check::scope, |span| self.span(span, Some((Part::Scope, reason))))?;
+        }
+        if self.pending.len() > before {
+            self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
         }
         Ok(())
     }
 
-    fn span(&mut self, encoded: &'a [u8], envelope: Arc<Envelope>, bad: Bad) {
-        let mut trace = TraceId::default();
-        let mut span = Span {
-            id: SpanId::default(),
-            parent: SpanId::default(),
-            start: 0,
-            end: 0,
-            status: Status::Unset,
-            remote_parent: false,
-            has_verdict: false,
-            bytes: Bytes::new(),
-            envelope,
-        };
-        let read = read_span(encoded, self.prefix, &mut trace, &mut span);
-        let read = read.map_err(|reason| (Part::Span, reason));
-        if let Err((part, reason)) = bad.map_or(read, Err) {
-            let id = Some(span.id).filter(|id| !id.is_zero());
+    fn span(&mut self, encoded: &'a [u8], bad: Bad) {
+        let mut read = Read::default();
+        let result = read_span(encoded, self.prefix, &mut read).map_err(|reason| (Part::Span, reason));
+        if let Err((part, reason)) = bad.map_or(result, Err) {
+            let id = Some(read.id).filter(|id| !id.is_zero());
             return self.rejected.add(Rejection { span: id, part, reason });
         }
-        let group = self.traces.count(trace, encoded.len());
-        self.pending.push(Pending { span, bytes: encoded, group });
+        let group = self.traces.count(read.trace, encoded.len());
+        self.pending.push(Pending { read, bytes: encoded, group, scope: self.scopes.len() });
     }
 }
 
-/// What stands around the spans (or the scopes) in a message: every field but number 2, and what
-/// is wrong with it. An error is a broken frame.
-fn around(
-    encoded: &[u8],
+/// What stands around the spans (or the scopes) in a message, which `inner` is given: every field but
+/// number 2, and what is wrong with it. An error is a broken frame.
+fn around<'a>(
+    encoded: &'a [u8],
     check: fn(&[u8]) -> Result<(), Malformed>,
+    mut inner: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
     let mut kept = Vec::new();
     let mut bad = Ok(());
@@ -233,7 +236,7 @@ fn around(
         match scan.tag()? {
             None => return Ok((kept, bad.err())),
             Some(0x12) => {
-                scan.bytes()?;
+                inner(scan.bytes()?);
                 continue;
             }
             Some(0x0a) => bad = bad.and(check(scan.bytes()?)),
@@ -245,7 +248,7 @@ fn around(
 }
 
 /// Validates a span and reads what assembling needs. On error, what was read so far is there.
-fn read_span(encoded: &[u8], prefix: &[u8], trace: &mut TraceId, span: &mut Span) -> Result<(), Malformed> {
+fn read_span(encoded: &[u8], prefix: &[u8], span: &mut Read) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
@@ -254,7 +257,7 @@ fn read_span(encoded: &[u8], prefix: &[u8], trace: &mut TraceId, span: &mut Span
                 // The first byte tells nearly all apart, without a call.
                 span.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
             }
-            0x0a => trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
+            0x0a => span.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
             0x12 => span.id.0 = scan.bytes()?.try_into().map_err(|_| Malformed::SpanId)?,
             0x22 => span.parent.0 = check::optional_id(scan.bytes()?)?,
             0x1a | 0x2a => drop(scan.text()?),
@@ -277,7 +280,7 @@ fn read_span(encoded: &[u8], prefix: &[u8], trace: &mut TraceId, span: &mut Span
             _ => scan.skip(tag, SPAN)?,
         }
     }
-    if trace.is_zero() {
+    if span.trace.is_zero() {
         return Err(Malformed::TraceId);
     }
     if span.id.is_zero() {
@@ -317,6 +320,14 @@ impl Traces {
         self.last
     }
 
+    /// Takes back what was counted.
+    fn discount(&mut self, pending: &Pending<'_>) {
+        if let Some(total) = self.all.get_mut(pending.group) {
+            total.spans -= 1;
+            total.size -= pending.bytes.len();
+        }
+    }
+
     fn find(&mut self, trace: TraceId) -> usize {
         let found = if self.all.len() <= FEW {
             self.all.iter().position(|total| total.trace == trace)
@@ -335,19 +346,31 @@ impl Traces {
 }
 
 /// Copies every group's spans, those that stand together into one allocation of their exact size.
-fn copy(pending: Vec<Pending<'_>>, totals: &[Total]) -> Vec<Group> {
+fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -> Vec<Group> {
     let mut groups: Vec<Group> = totals
         .iter()
         .map(|t| Group { trace: t.trace, spans: Vec::with_capacity(t.spans), size: t.size })
         .collect();
     let mut sources: Vec<Vec<&[u8]>> = totals.iter().map(|t| Vec::with_capacity(t.spans)).collect();
-    for Pending { span, bytes, group } in pending {
-        groups[group].spans.push(span);
+    for Pending { read, bytes, group, scope } in pending {
+        groups[group].spans.push(Span {
+            id: read.id,
+            parent: read.parent,
+            start: read.start,
+            end: read.end,
+            status: read.status,
+            remote_parent: read.remote_parent,
+            has_verdict: read.has_verdict,
+            bytes: Bytes::new(),
+            envelope: Arc::clone(&scopes[scope]),
+        });
         sources[group].push(bytes);
     }
     for (group, sources) in groups.iter_mut().zip(sources) {
         fill(&mut group.spans, &sources, group.size);
     }
+    // All spans of a trace may have stood in a scope that was bad.
+    groups.retain(|group| !group.spans.is_empty());
     groups
 }
 

@@ -274,6 +274,23 @@ fn a_bad_resource_rejects_only_what_is_under_it() {
 }
 
 #[test]
+fn a_bad_scope_rejects_its_spans_wherever_it_stands() {
+    let span = |trace: u8, id: u8| field(2, &[field(1, &[trace; 16]), field(2, &[id; 8])].concat());
+    let (nameless, scope) = (field(2, &field(5, b"?")), field(1, &field(1, b"\xff")));
+    let spans = [span(7, 1), span(6, 2), nameless].concat();
+    let good = field(2, &span(7, 3));
+    for bad in [[&scope[..], &spans].concat(), [&spans[..], &scope].concat()] {
+        let encoded = [&good, &field(2, &bad), &good].map(|scope_spans| field(1, scope_spans)).concat();
+        let split = split(&encoded, "verdict.", &Interner::default()).unwrap();
+        let kept: Vec<_> = split.groups.iter().map(|g| (g.trace, g.spans.len(), g.size)).collect();
+        assert_eq!(kept, [(TraceId([7; 16]), 2, 2 * (span(7, 3).len() - 2))]);
+        let rejected = |span| Rejection { span, part: Part::Scope, reason: Malformed::Utf8 };
+        let named = [Some(SpanId([1; 8])), Some(SpanId([2; 8])), None].map(rejected);
+        assert_eq!((split.rejected.count, &split.rejected.first[..]), (3, &named[..]));
+    }
+}
+
+#[test]
 fn a_broken_frame_is_a_malformed_request() {
     let good = request("a", vec![span(1, 1)]).encode_to_vec();
     let split = |bytes: &[u8]| split(bytes, "verdict.", &Interner::default()).map(drop);
