@@ -146,7 +146,10 @@ fn options() -> OpenOptions {
 /// every write. Where that cannot be had, writes find them as they go.
 fn reserve(file: &File, size: u64) {
     #[cfg(target_os = "linux")]
-    let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, size);
+    if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, size).is_err() {
+        // A disk that was full before it had all of it has set aside what it had left.
+        let _ = file.set_len(0);
+    }
     #[cfg(not(target_os = "linux"))]
     let _ = (file, size);
 }

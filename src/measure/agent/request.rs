@@ -174,7 +174,7 @@ impl Request {
 
     /// Of a task, each of its words read once a scene.
     pub fn of(task: &Text, memo: &Memo) -> Rc<Request> {
-        memo.of(task, |task| Request::new(task))
+        memo.of(task, Request::new)
     }
 
     /// The words that ask for it.
