@@ -134,8 +134,8 @@ fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) 
         return;
     }
     let request = Request::of(task, memo);
-    let wanted = request.asks(Ask::Fact) && !request.asks(Ask::Making);
-    let Some(asked) = request.words(Ask::Number).filter(|_| wanted) else { return };
+    let is_fact = |_: &&str| request.asks(Ask::Fact) && !request.asks(Ask::Making);
+    let Some(asked) = request.words(Ask::Number).filter(is_fact) else { return };
     if NUMBER_WORDS.as_ref().is_some_and(|n| !n.is_match(answer)) {
         let rationale =
             format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");

@@ -65,8 +65,8 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
             .llms
             .iter()
             .any(|at| view.scene.readings.get(*at).is_some_and(|r| r.output_content == Content::Present));
-        let demanded = seen && !helpers && !view.scene.incomplete;
-        let Some(source) = request.words(Ask::Source).filter(|_| demanded) else {
+        let expected = seen && !helpers && !view.scene.incomplete;
+        let Some(source) = expected.then(|| request.words(Ask::Source)).flatten() else {
             return unmeasured(view.at, NAME, Reason::NotApplicable);
         };
         let rationale = format!(
