@@ -372,7 +372,8 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     let rounds = rounds * 4;
     let kept = corpus.some_open();
     for round in 0..rounds {
-        stand.send(&kept.renewed(round).requests).await;
+        // One at a time: what waits to be sent on is not buffered spans.
+        stand.client.send(&kept.renewed(round).requests, 1).await;
         sink.wait(before_spans, (round as usize + 1) * (kept.spans - kept.open)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,0 +1,98 @@
+//! A path in a process of its own: under callgrind, which counts only what happens within
+//! [`measured`], or timed with the system's allocator, which a process chooses once.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::allocator;
+use crate::corpus::{Corpus, TRACES};
+use crate::paths::{PATHS, Path};
+
+/// Makes the program do one path.
+const COMMAND: &str = "--work";
+/// Enough for a steady count; callgrind is some 50 times slower than the machine.
+const COUNTED: u32 = 64;
+
+/// Which allocator a path has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Allocator {
+    /// The binary's.
+    Mimalloc,
+    /// The one that a program has if it does nothing about it.
+    System,
+}
+
+impl Allocator {
+    /// As it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Allocator::Mimalloc => "mimalloc",
+            Allocator::System => "system",
+        }
+    }
+}
+
+/// Chooses the process's allocator, before anything else is done. Then, if the program was started to
+/// do one path, does it; true if so.
+pub fn work() -> bool {
+    let mut arguments = std::env::args().skip(1);
+    let apart = arguments.next().as_deref() == Some(COMMAND);
+    allocator::choose(apart && arguments.next().as_deref() == Some(Allocator::System.name()));
+    if !apart {
+        return false;
+    }
+    let arguments: Vec<String> = arguments.collect();
+    let [corpus, path, traces, rounds] = &arguments[..] else { panic!("not what `told` tells") };
+    let corpus = of(corpus, traces.parse().expect("a number"));
+    let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
+    // Statics are made beforehand.
+    path(&corpus.requests);
+    for _ in 0..rounds.parse().expect("a number") {
+        println!("{}", measured(path, &corpus).as_nanos());
+    }
+    true
+}
+
+fn of(corpus: &str, traces: u32) -> Corpus {
+    if corpus == "agent" { Corpus::agent(traces) } else { Corpus::small(traces) }
+}
+
+#[inline(never)]
+fn measured(path: Path, corpus: &Corpus) -> Duration {
+    let began = Instant::now();
+    std::hint::black_box(path(&corpus.requests));
+    began.elapsed()
+}
+
+/// Tells this program to do a path so often.
+fn told<'a>(
+    command: &'a mut Command,
+    allocator: Allocator,
+    corpus: &str,
+    path: &str,
+    traces: u32,
+    rounds: u64,
+) -> &'a mut Command {
+    command.args([COMMAND, allocator.name(), corpus, path, &traces.to_string(), &rounds.to_string()])
+}
+
+/// Times of so many rounds in a process with that allocator.
+pub fn times(allocator: Allocator, corpus: &str, path: &str, rounds: u64) -> Vec<Duration> {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    let output = told(&mut command, allocator, corpus, path, TRACES, rounds).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines().map(|line| Duration::from_nanos(line.parse().expect("nanoseconds"))).collect()
+}
+
+/// Instructions that a path takes for a span; `None` without valgrind.
+pub fn instructions(allocator: Allocator, corpus: &str, path: &str) -> Option<f64> {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured*"])
+        .arg(std::env::current_exe().ok()?);
+    let output = told(&mut command, allocator, corpus, path, COUNTED, 1).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count: f64 = said.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
+    Some(count / of(corpus, COUNTED).spans as f64)
+}
