@@ -6,6 +6,7 @@
 //! what was not written, not what was not forced.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
@@ -16,9 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::disk::Force;
 use super::record::Seq;
 
-/// Somebody who waits for a record.
+/// Somebody who waits for records.
 pub(super) struct Waiting {
-    pub seq: Seq,
+    pub seqs: Range<Seq>,
     pub answer: oneshot::Sender<bool>,
     /// Given back with the answer.
     pub _room: Option<OwnedSemaphorePermit>,
@@ -62,9 +63,9 @@ pub(super) fn run(written: &Receiver<Written>, forced: &Sender<Forced>, took: &H
     }
 }
 
-/// Tells them whether their record is kept; returns those that are not, or whose asker has gone
-/// and will send it again.
+/// Tells them whether their records are kept; returns those that are not, or whose asker has gone
+/// and will send them again.
 pub(super) fn answer(waiting: Vec<Waiting>, kept: bool) -> Vec<Seq> {
-    let told = |w: Waiting| (w.answer.send(kept).is_err() || !kept).then_some(w.seq);
-    waiting.into_iter().filter_map(told).collect()
+    let told = |w: Waiting| (w.answer.send(kept).is_err() || !kept).then_some(w.seqs);
+    waiting.into_iter().filter_map(told).flatten().collect()
 }

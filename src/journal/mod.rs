@@ -57,6 +57,7 @@
 //! acknowledgement was lost with the connection is delivered too.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -112,6 +113,7 @@ pub struct Journal {
     waiting: Arc<Semaphore>,
     next: AtomicU64,
     state: Arc<State>,
+    released: Arc<Mutex<Vec<Vec<(Seq, Claim)>>>>,
     quiet: Quiet,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -179,7 +181,7 @@ impl Journal {
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
         let (commands, inbox) = mpsc::channel();
-        let state = Arc::new(State::default());
+        let (state, released) = (Arc::new(State::default()), Arc::default());
         let writer = Writer {
             log,
             durability: storage.durability,
@@ -188,7 +190,8 @@ impl Journal {
             total,
             state: Arc::clone(&state),
             cells: cells.clone(),
-            released: Vec::new(),
+            released: Arc::clone(&released),
+            told_of_released: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
             forcing: Forcing::start(cells)?,
@@ -200,6 +203,7 @@ impl Journal {
             waiting: Arc::new(Semaphore::new(WAITING_KIB)),
             next: AtomicU64::new(next),
             state,
+            released,
             quiet: Quiet::default(),
             thread: Mutex::new(Some(thread)),
         };
@@ -211,8 +215,10 @@ impl Journal {
         self.state.failing.load(Ordering::Relaxed) || self.state.full.load(Ordering::Relaxed)
     }
 
-    fn name(&self) -> Seq {
-        self.next.fetch_add(1, Ordering::Relaxed)
+    /// Names for so many records.
+    fn name(&self, records: usize) -> Range<Seq> {
+        let from = self.next.fetch_add(records as u64, Ordering::Relaxed);
+        from..from + records as u64
     }
 
     /// Keeps a request for `claims`; returns once it may be acknowledged. `None`: it was not kept.
@@ -224,7 +230,7 @@ impl Journal {
     ) -> Option<Admitted> {
         let kib = (body.len() / 1024 + 1).min(WAITING_KIB);
         let room = Arc::clone(&self.waiting).acquire_many_owned(u32::try_from(kib).ok()?).await.ok()?;
-        let seq = self.name();
+        let seq = self.name(1).start;
         let frame = Frame::request(seq, signal, &claims, body);
         let (answer, kept) = oneshot::channel();
         let claims = Claims::new(claims);
@@ -232,25 +238,37 @@ impl Journal {
         kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), seq, taken: false })
     }
 
-    /// Keeps a verdict; returns once it may be exported. False: it was not kept, and after a crash
-    /// the trace would be judged again.
-    pub async fn seal(&self, sealed: &Sealed) -> (Seq, bool) {
-        let seq = self.name();
+    /// Keeps verdicts; returns once they may be exported, and their records in order. False: they were
+    /// not kept, and after a crash the traces would be judged again.
+    pub async fn seal(&self, verdicts: impl ExactSizeIterator<Item = &Sealed>) -> (Range<Seq>, bool) {
+        let seqs = self.name(verdicts.len());
         let (answer, kept) = oneshot::channel();
-        let (frame, closed) = (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered()));
-        let sent = self.commands.send(Command::Seal { frame, closed, answer });
+        let (frames, closed): (Vec<Frame>, Vec<_>) = verdicts
+            .zip(seqs.clone())
+            .map(|(sealed, seq)| (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered())))
+            .unzip();
+        let first = closed.first().map(|(trace, _)| *trace);
+        let sent = self.commands.send(Command::Seal { seqs: seqs.clone(), frames, closed, answer });
         let kept = sent.is_ok() && kept.await.unwrap_or(false);
-        if !kept && let Some(held_back) = self.quiet.speak("verdict") {
-            let trace = sealed.trace;
-            tracing::warn!(%trace, held_back, "a verdict could not be kept; after a crash the trace is judged anew");
+        if let Some(trace) = first.filter(|_| !kept)
+            && let Some(held_back) = self.quiet.speak("verdict")
+        {
+            let traces = seqs.end - seqs.start;
+            tracing::warn!(%trace, traces, held_back, "verdicts could not be kept; after a crash these traces are judged anew");
         }
-        (seq, kept)
+        (seqs, kept)
     }
 
-    /// These claims hold no more.
+    /// These claims hold no more. The writer learns of it with what it is given next, or a moment later.
     pub fn release(&self, claims: Vec<(Seq, Claim)>) {
-        // A writer that is gone has written what it could; the next start finds the rest.
-        let _ = self.commands.send(Command::Done(claims));
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = released.is_empty();
+        released.push(claims);
+        drop(released);
+        if first {
+            // A writer that is gone has written what it could; the next start finds the rest.
+            let _ = self.commands.send(Command::Released);
+        }
     }
 
     fn acked(&self, seq: Seq, exporter: &str) {

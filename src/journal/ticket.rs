@@ -60,9 +60,7 @@ impl Ticket {
     pub fn stake(&self, exporter: &str) -> Option<Arc<Stake>> {
         self.stakes.iter().find(|(id, _)| **id == *exporter).map(|(_, stake)| Arc::clone(stake))
     }
-}
 
-impl Ticket {
     /// The record has been handed to every exporter that it names.
     pub fn handed_out(mut self) {
         self.stakes.clear();

@@ -5,9 +5,10 @@
 //! claims are done is known at once and written as soon as the disk takes it again.
 
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,17 +33,25 @@ const BYTES: usize = 512 << 10;
 const RETRY: Duration = Duration::from_millis(250);
 /// How often space is given back when nothing is written.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long it may take until it is written that claims hold no more, where nothing else is to be
+/// written: each trace that has gone out would be a write of its own.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// What the writer is told.
 pub(super) enum Command {
     /// A request, to be kept before it is acknowledged. Without an answer it was given up.
     Admit { frame: Frame, claims: Claims, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
-    /// A verdict, to be kept before it is exported; and what to remember of its trace.
-    Seal { frame: Frame, closed: (TraceId, Remembered), answer: oneshot::Sender<bool> },
+    /// Verdicts, to be kept before they are exported; and what to remember of their traces.
+    Seal {
+        seqs: Range<Seq>,
+        frames: Vec<Frame>,
+        closed: Vec<(TraceId, Remembered)>,
+        answer: oneshot::Sender<bool>,
+    },
     /// An exporter has what a record gave it.
     Acked(Seq, String),
-    /// These hold no more.
-    Done(Vec<(Seq, Claim)>),
+    /// Some claims hold no more: they are in [`Writer::released`].
+    Released,
     /// Nobody wants this record, after all.
     GivenUp(Seq),
     /// Reads a record.
@@ -71,7 +80,9 @@ pub(super) struct Writer<D> {
     pub state: Arc<State>,
     pub cells: Journaling,
     /// Claims that the log is still to be told of, ...
-    pub released: Vec<Vec<(Seq, Claim)>>,
+    pub released: Arc<Mutex<Vec<Vec<(Seq, Claim)>>>>,
+    /// ... since when it knows that there are some, ...
+    pub told_of_released: Option<Instant>,
     /// ... and such as hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
@@ -140,6 +151,9 @@ impl<D: Disk> Writer<D> {
                 let Ok(command) = commands.try_recv() else { break };
                 self.gather(command, &mut todo);
             }
+            if todo.commands == 0 && self.told_of_released.is_some_and(|told| told.elapsed() < GATHER) {
+                continue;
+            }
             let (reads, end) = (std::mem::take(&mut todo.reads), todo.end.take());
             self.write(todo);
             for (seq, answer) in reads {
@@ -162,6 +176,9 @@ impl<D: Disk> Writer<D> {
 
     fn patience(&self) -> Duration {
         let failing = self.state.failing.load(Ordering::Relaxed);
+        if let Some(told) = self.told_of_released {
+            return GATHER.saturating_sub(told.elapsed());
+        }
         match (failing, self.log.is_dirty() && self.durability == Durability::Interval) {
             (true, _) => RETRY,
             (false, true) => self.interval.saturating_sub(self.synced.elapsed()).min(IDLE),
@@ -171,33 +188,39 @@ impl<D: Disk> Writer<D> {
 
     /// Takes in one command, as far as there is room for it.
     fn gather(&mut self, command: Command, todo: &mut Todo) {
+        if matches!(command, Command::Released) {
+            self.told_of_released.get_or_insert_with(Instant::now);
+            return;
+        }
         todo.commands += 1;
-        let fits = |frame: &Frame, most: u64| todo.held + (todo.bytes + frame.size()) as u64 <= most;
+        let fits = |size: usize, most: u64| todo.held + (todo.bytes + size) as u64 <= most;
         match command {
+            Command::Released => {}
             Command::Admit { answer, .. } if answer.is_closed() => {}
-            Command::Admit { frame, answer, .. } if !fits(&frame, self.admit_below) => {
+            Command::Admit { frame, answer, .. } if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
                 self.cells.refused.inc();
                 let _ = answer.send(false);
             }
             Command::Admit { frame, claims, room, answer } => {
                 todo.bytes += frame.size();
-                todo.waiting.push(Waiting { seq: frame.seq, answer, _room: Some(room) });
+                todo.waiting.push(Waiting { seqs: frame.seq..frame.seq + 1, answer, _room: Some(room) });
                 todo.frames.push(frame);
                 todo.claims.push(claims);
             }
-            Command::Seal { frame, answer, .. } if !fits(&frame, self.total) => {
-                let _ = answer.send(false);
-            }
-            Command::Seal { frame, closed, answer } => {
-                todo.bytes += frame.size();
-                todo.waiting.push(Waiting { seq: frame.seq, answer, _room: None });
-                todo.frames.push(frame);
-                todo.claims.push(Claims::new(vec![Claim::Verdict]));
-                todo.closed.push(closed);
+            Command::Seal { seqs, frames, closed, answer } => {
+                let size = frames.iter().map(Frame::size).sum();
+                if !fits(size, self.total) {
+                    let _ = answer.send(false);
+                    return;
+                }
+                todo.bytes += size;
+                todo.waiting.push(Waiting { seqs, answer, _room: None });
+                todo.claims.extend(frames.iter().map(|_| Claims::new(vec![Claim::Verdict])));
+                todo.frames.extend(frames);
+                todo.closed.extend(closed);
             }
             Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
-            Command::Done(claims) => self.released.push(claims),
             Command::GivenUp(seq) => self.give_up(vec![seq]),
             Command::Read(seq, answer) => todo.reads.push((seq, answer)),
             Command::Close(done) => todo.end = Some(done),
@@ -207,7 +230,9 @@ impl<D: Disk> Writer<D> {
     fn write(&mut self, todo: Todo) {
         let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
         // Space is given back by what is known, whether or not that can be written.
-        for claims in self.released.drain(..) {
+        self.told_of_released = None;
+        let released = std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner));
+        for claims in released {
             for done in claims.chunk_by(|(a, _), (b, _)| a == b) {
                 self.log.done(done, &mut self.unwritten);
             }
@@ -290,9 +315,12 @@ impl<D: Disk> Writer<D> {
 
     /// Records that nobody takes for kept: whoever asked will send them again.
     fn give_up(&mut self, records: Vec<Seq>) {
-        for seq in records {
-            self.released.push(self.log.claims(seq).collect());
+        if records.is_empty() {
+            return;
         }
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        released.extend(records.into_iter().map(|seq| self.log.claims(seq).collect()));
+        self.told_of_released.get_or_insert_with(Instant::now);
     }
 
     /// Writes what is left to write, and forces all of it.

@@ -160,16 +160,17 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
             return None;
         }
         let plain = plain(clause);
+        if !shapes.any.is_match(&plain) && plain.contains(char::is_alphabetic) {
+            return None;
+        }
         let label = if shapes.policy.is_match(&plain) {
             POLICY
         } else if shapes.lack.is_match(&plain) {
             KNOWLEDGE
         } else if shapes.stopped.is_match(&plain) {
             OTHER
-        } else if shapes.padding.is_match(&plain) || !plain.contains(char::is_alphabetic) {
-            continue;
         } else {
-            return None;
+            continue;
         };
         // A refusal on grounds of policy says more than the inability beside it.
         if shown.is_none_or(|(seen, _)| seen != POLICY && label == POLICY) {
@@ -192,19 +193,17 @@ pub fn admits(text: &str) -> Option<&str> {
     if shapes.nothing.is_match(text) {
         return Some(text);
     }
-    clauses(text).take(ADMITTED_WITHIN).find(|clause| {
-        let plain = plain(clause);
-        shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
-    })
+    if !shapes.negative.is_match(text) {
+        return None;
+    }
+    clauses(text).take(ADMITTED_WITHIN).find(|clause| shapes.is_lack(clause))
 }
 
 /// Whether `text` says anywhere that what was looked for was not found.
 pub fn mentions_lack(text: &str) -> bool {
     let Some(shapes) = SHAPES.as_ref() else { return false };
-    clauses(clip(text, MAX_BYTES)).any(|clause| {
-        let plain = plain(clause);
-        shapes.lack.is_match(&plain) || shapes.missing.is_match(&plain)
-    })
+    let text = clip(text, MAX_BYTES);
+    shapes.negative.is_match(text) && clauses(text).any(|clause| shapes.is_lack(clause))
 }
 
 /// A clause as the patterns have it, with plain apostrophes.
@@ -232,10 +231,8 @@ fn clauses(text: &str) -> impl Iterator<Item = &str> {
         )
     });
     let mut from = 0;
-    let cuts: Vec<(usize, usize)> =
-        CUT.as_ref().map_or(Vec::new(), |re| re.find_iter(text).map(|m| (m.start(), m.end())).collect());
-    cuts.into_iter()
-        .chain(std::iter::once((text.len(), text.len())))
+    let cuts = CUT.iter().flat_map(|cut| cut.find_iter(text)).map(|m| (m.start(), m.end()));
+    cuts.chain(std::iter::once((text.len(), text.len())))
         .filter_map(move |(start, end)| {
             let clause = text.get(from..start);
             from = end;
@@ -246,54 +243,77 @@ fn clauses(text: &str) -> impl Iterator<Item = &str> {
 }
 
 struct Shapes {
+    /// One of the three that follow, or padding: most clauses are none, and are looked at once.
+    any: Regex,
     policy: Regex,
     lack: Regex,
     stopped: Regex,
-    padding: Regex,
     nothing: Regex,
     missing: Regex,
+    /// Words of which every clause has one that is `lack` or `missing`.
+    negative: Regex,
+}
+
+impl Shapes {
+    /// Whether a clause says that what was looked for is not there.
+    fn is_lack(&self, clause: &str) -> bool {
+        let plain = plain(clause);
+        self.lack.is_match(&plain) || self.missing.is_match(&plain)
+    }
 }
 
 /// What may stand before the words that count.
 const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]*,\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]*,\s*){0,3}(?:(?:that|and|but)\s+)?";
 
+/// It must not be answered.
+const POLICY_SHAPES: &str = concat!(
+    r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
+    r"|(?:i|we) (?:must|have to) (?:respectfully )?decline\b|(?:i|we) (?:refuse|decline) to\b",
+    r"|(?:this|that|the|your) (?:request|content|question|task)\b[^.]*(?:violates?|against|not permitted|not allowed|inappropriate|harmful|unethical|illegal)",
+    r"|(?:it|that|this) (?:would be|is|goes) (?:against (?:my|our|the)|a violation|illegal|unethical|harmful|inappropriate)",
+    r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]*(?:prevent|prohibit|do not allow|don't allow|forbid)",
+);
+/// It cannot be answered, or what it takes was not found.
+const LACK_SHAPES: &str = concat!(
+    r"(?:i|we) (?:do not|don't|did not|didn't) (?:currently |actually |really |yet )?(?:have (?:any |the |direct |real-time |enough |sufficient |specific |reliable |that |this )*(?:access|information|data|knowledge|answer|ability|capability|details|means|tools?|results?)|know\b|possess|find any|find (?:the|a|an)\b)",
+    r"|(?:i|we) (?:have no|lack|had no) (?:\w+ )?(?:access|information|data|knowledge|way|means|idea|answer|tools?)",
+    r"|(?:i|we)(?:'m| am|'re| are| was| were|'ve been| have been| remain)? (?:unable|not able|not sure|unsure|uncertain|not aware|not certain|unfamiliar)\b",
+    r"|(?:i|we) (?:can't|cannot|can not|could not|couldn't|was not able to|wasn't able to|were not able to|failed to|am failing to) (?:\w+ly )?(?:find|determine|locate|access|retrieve|verify|answer|identify|obtain|confirm|provide|give|reach|complete|open|load|browse|see|tell|say|get|establish|extract|fetch|view|read|conclude|resolve|perform|look up)\b",
+    r"|(?:the |an? |any |your |this |that |it )[^.]*?(?:cannot|can't|could not|couldn't|can not) be (?:determined|found|answered|verified|located|retrieved|identified|accessed|confirmed|established|completed|provided)",
+    r"|(?:it|that) (?:is|was) (?:not possible|impossible) (?:for me )?to (?:determine|find|answer|say|tell|know|verify|provide|give|identify)",
+    r"|(?:there (?:is|was|were|are) )?(?:no|not enough|insufficient|too little) (?:\w+ )?(?:information|data|details|context|evidence|answer|results)\b[^.]*?(?:available|found|provided|to (?:answer|determine|say|tell|identify|conclude|give)|could be (?:found|determined))",
+    r"|unable to (?:determine|find|answer|locate|access|retrieve|verify|identify|provide|complete|obtain|confirm)\b|(?:cannot|could not|can't|couldn't) (?:be )?(?:determined?|find|found|answer(?:ed)?|locate(?:d)?|verif(?:y|ied)|identif(?:y|ied))\b",
+    r"|i give up\b|i have not been able to|i haven't been able to|i'm afraid i (?:can't|cannot|don't|do not|couldn't)",
+);
+/// The run ended before an answer.
+const STOPPED_SHAPES: &str = concat!(
+    r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]*(?:reached|exceeded)|reached (?:the )?max",
+    r"|(?:i|we) (?:have to|must|will have to) stop here\b|task (?:was )?aborted|i (?:will|'ll) not answer",
+);
+/// What stands around any of these.
+const PADDING_SHAPES: &str = concat!(
+    r"(?:i'm|i am|we're|we are)\s+(?:very |really |so )?sorry\b.{0,60}$|sorry\b.{0,40}$|apologies\b.{0,60}$|i apologi[sz]e\b.{0,80}$|unfortunately$",
+    r"|(?:please|kindly) (?:let me know|provide|try|check|consult|contact|feel free|refer|note|rephrase|share|clarify|upload|ask)\b",
+    r"|(?:if you|let me know|feel free|would you like|could you|can you|you (?:may|might|can|could|should) (?:want to|wish to|try|check|consult|contact|refer|find|look|ask|visit|need))\b",
+    r"|(?:i|we) (?:recommend|suggest|would recommend|would suggest|advise|'d recommend|'d suggest)\b|for (?:more|accurate|the most|up-to-date|further)\b",
+    r"|(?:i|we)(?:'ve| have)? (?:searched|tried|checked|looked|attempted|visited|reviewed|examined|consulted|queried)\b",
+    r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]*?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
+    r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
+);
+
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let new = |rest: &str| pattern(&format!("(?i){LEAD}(?:{rest})"));
     Some(Shapes {
-        policy: new(concat!(
-            r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
-            r"|(?:i|we) (?:must|have to) (?:respectfully )?decline\b|(?:i|we) (?:refuse|decline) to\b",
-            r"|(?:this|that|the|your) (?:request|content|question|task)\b[^.]*(?:violates?|against|not permitted|not allowed|inappropriate|harmful|unethical|illegal)",
-            r"|(?:it|that|this) (?:would be|is|goes) (?:against (?:my|our|the)|a violation|illegal|unethical|harmful|inappropriate)",
-            r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]*(?:prevent|prohibit|do not allow|don't allow|forbid)",
-        ))?,
-        lack: new(concat!(
-            r"(?:i|we) (?:do not|don't|did not|didn't) (?:currently |actually |really |yet )?(?:have (?:any |the |direct |real-time |enough |sufficient |specific |reliable |that |this )*(?:access|information|data|knowledge|answer|ability|capability|details|means|tools?|results?)|know\b|possess|find any|find (?:the|a|an)\b)",
-            r"|(?:i|we) (?:have no|lack|had no) (?:\w+ )?(?:access|information|data|knowledge|way|means|idea|answer|tools?)",
-            r"|(?:i|we)(?:'m| am|'re| are| was| were|'ve been| have been| remain)? (?:unable|not able|not sure|unsure|uncertain|not aware|not certain|unfamiliar)\b",
-            r"|(?:i|we) (?:can't|cannot|can not|could not|couldn't|was not able to|wasn't able to|were not able to|failed to|am failing to) (?:\w+ly )?(?:find|determine|locate|access|retrieve|verify|answer|identify|obtain|confirm|provide|give|reach|complete|open|load|browse|see|tell|say|get|establish|extract|fetch|view|read|conclude|resolve|perform|look up)\b",
-            r"|(?:the |an? |any |your |this |that |it )[^.]*?(?:cannot|can't|could not|couldn't|can not) be (?:determined|found|answered|verified|located|retrieved|identified|accessed|confirmed|established|completed|provided)",
-            r"|(?:it|that) (?:is|was) (?:not possible|impossible) (?:for me )?to (?:determine|find|answer|say|tell|know|verify|provide|give|identify)",
-            r"|(?:there (?:is|was|were|are) )?(?:no|not enough|insufficient|too little) (?:\w+ )?(?:information|data|details|context|evidence|answer|results)\b[^.]*?(?:available|found|provided|to (?:answer|determine|say|tell|identify|conclude|give)|could be (?:found|determined))",
-            r"|unable to (?:determine|find|answer|locate|access|retrieve|verify|identify|provide|complete|obtain|confirm)\b|(?:cannot|could not|can't|couldn't) (?:be )?(?:determined?|find|found|answer(?:ed)?|locate(?:d)?|verif(?:y|ied)|identif(?:y|ied))\b",
-            r"|i give up\b|i have not been able to|i haven't been able to|i'm afraid i (?:can't|cannot|don't|do not|couldn't)",
-        ))?,
-        stopped: new(concat!(
-            r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]*(?:reached|exceeded)|reached (?:the )?max",
-            r"|(?:i|we) (?:have to|must|will have to) stop here\b|task (?:was )?aborted|i (?:will|'ll) not answer",
-        ))?,
-        padding: new(concat!(
-            r"(?:i'm|i am|we're|we are)\s+(?:very |really |so )?sorry\b.{0,60}$|sorry\b.{0,40}$|apologies\b.{0,60}$|i apologi[sz]e\b.{0,80}$|unfortunately$",
-            r"|(?:please|kindly) (?:let me know|provide|try|check|consult|contact|feel free|refer|note|rephrase|share|clarify|upload|ask)\b",
-            r"|(?:if you|let me know|feel free|would you like|could you|can you|you (?:may|might|can|could|should) (?:want to|wish to|try|check|consult|contact|refer|find|look|ask|visit|need))\b",
-            r"|(?:i|we) (?:recommend|suggest|would recommend|would suggest|advise|'d recommend|'d suggest)\b|for (?:more|accurate|the most|up-to-date|further)\b",
-            r"|(?:i|we)(?:'ve| have)? (?:searched|tried|checked|looked|attempted|visited|reviewed|examined|consulted|queried)\b",
-            r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]*?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
-            r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
-        ))?,
+        any: new(&[POLICY_SHAPES, LACK_SHAPES, STOPPED_SHAPES, PADDING_SHAPES].join("|"))?,
+        policy: new(POLICY_SHAPES)?,
+        lack: new(LACK_SHAPES)?,
+        stopped: new(STOPPED_SHAPES)?,
         // Of a search that is reported on, not of an answer that is refused.
         missing: pattern(
             r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)",
+        )?,
+        negative: pattern(
+            r"(?i)n['\u{2019}\u{2018}]t|no|unable|unsure|uncertain|unfamiliar|lack|impossible|insufficient|too little|fail|give up|encountered",
         )?,
         nothing: pattern(
             r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$",

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::anchors::{QUOTE_BYTES, clip};
 use super::error_kind::telling;
 use super::pattern::pattern;
+use crate::recognise::keys;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
 const MAX_JSON: usize = 64 * 1024;
@@ -108,8 +109,42 @@ const TELLING: [&str; 59] = [
     "http:",
 ];
 
+/// Keys without which an object reports no error and wraps nothing that could: what [`of_map`] and
+/// [`flagged`] look for first.
+fn leads_on(key: &[u8]) -> bool {
+    matches!(
+        key,
+        b"isError"
+            | b"is_error"
+            | b"success"
+            | b"ok"
+            | b"error"
+            | b"errors"
+            | b"exception"
+            | b"traceback"
+            | b"error_message"
+            | b"errorMessage"
+            | b"status"
+            | b"type"
+            | b"status_code"
+            | b"statusCode"
+            | b"code"
+            | b"http_status"
+            | b"exit_code"
+            | b"exitCode"
+            | b"returncode"
+            | b"return_code"
+            | b"detail"
+            | b"message"
+    ) || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
+}
+
 /// Rules out most JSON without parsing it.
 fn might_be_error_json(text: &str) -> bool {
+    let is_object = text.starts_with("{\"") && text.ends_with('}');
+    if is_object && !keys::may_have(text, leads_on) {
+        return false;
+    }
     static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(TELLING));
     // Lower case first, since words in one case are found many bytes at a time.
     WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())

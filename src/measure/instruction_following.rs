@@ -5,6 +5,7 @@
 //! message ([`prompt`]), and held only against outputs they are about ([`check`]): what is said
 //! of the answer does not bind a step on the way. Without one, unmeasured.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::anchors::{Defect, Findings, unmeasured};
@@ -100,7 +101,7 @@ fn parsed(view: &View<'_>, reading: &Reading) -> (Vec<Rc<OfSystem>>, Vec<Rc<OfUs
 
 /// One output, and what kind of output it is.
 struct Output<'a> {
-    text: String,
+    text: Cow<'a, str>,
     calls: usize,
     /// The agent whose final answer this output is.
     answers: Option<&'a Agent>,
@@ -110,7 +111,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn of(view: &View<'a>, reading: &Reading) -> Output<'a> {
+    fn of(view: &View<'a>, reading: &'a Reading) -> Output<'a> {
         let text = reading.output_text();
         let calls = reading.requests().count();
         let agent = view.scene.owner.get(view.at).copied().flatten().and_then(|a| view.scene.agents.get(a));
@@ -188,7 +189,7 @@ fn used(
     let in_scene = wanted.map_or(!view.scene.calls.is_empty(), called);
     let unused = !in_prompt && !in_scene;
     let what = wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
-    Some(unused.then(|| (Defect::RequiredToolUnused, what, output.text.clone())))
+    Some(unused.then(|| (Defect::RequiredToolUnused, what, output.text.to_string())))
 }
 
 fn same(a: &str, b: &str) -> bool {

@@ -61,5 +61,9 @@ pub fn handed_back(reading: &Reading) -> impl Iterator<Item = &Text> {
 
 /// Whether a model's output holds code that is to be run.
 pub fn writes_code(text: &str) -> bool {
-    ["```", "<code>", "Code:"].iter().any(|mark| text.contains(mark))
+    const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
+    let bytes = text.as_bytes();
+    let marks =
+        |at: usize| bytes.get(at..).is_some_and(|rest| MARKS.iter().any(|mark| rest.starts_with(mark)));
+    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(marks)
 }

@@ -18,7 +18,7 @@ use super::shard::Shared;
 use crate::annotate::Annotated;
 use crate::assemble::{Closing, Remembered};
 use crate::export::Parcel;
-use crate::journal::{Journal, Sealed, Seq};
+use crate::journal::{Sealed, Seq};
 use crate::measure::Usage;
 use crate::receive::Signal;
 use crate::trace::Tree;
@@ -48,6 +48,8 @@ pub(super) struct Leaving {
     pub live: Arc<Live>,
     pub tree: Tree,
     pub sealed: Sealed,
+    /// Since when it was judged.
+    pub since: Instant,
 }
 
 impl Leaving {
@@ -71,26 +73,16 @@ pub(super) fn is_large(closing: &Closing) -> bool {
 
 /// Judges, annotates and sends one trace on.
 pub(super) async fn conclude(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Remembered {
-    let began = Instant::now();
-    let verdict = match &shared.journal {
-        Some(journal) => keep_and_send(shared, live, case, of, journal).await,
-        None => send(shared, live, case).await,
+    let Some(journal) = &shared.journal else {
+        let began = Instant::now();
+        let verdict = send(shared, live, case).await;
+        shared.meter.exported(began.elapsed());
+        return verdict;
     };
-    shared.meter.exported(began.elapsed());
-    verdict
-}
-
-async fn keep_and_send(
-    shared: &Shared,
-    live: &Arc<Live>,
-    case: Case,
-    of: Vec<Seq>,
-    journal: &Arc<Journal>,
-) -> Remembered {
     let leaving = judge_to_keep(shared, live, case, of);
-    let remembered = leaving.verdict();
-    durable::conclude(shared, journal, leaving).await;
-    remembered
+    let verdict = leaving.verdict();
+    durable::conclude(shared, journal, vec![leaving]).await;
+    verdict
 }
 
 async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
@@ -114,6 +106,7 @@ async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
 
 /// Judges a trace whose verdict is to be kept before it goes out.
 pub(super) fn judge_to_keep(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Leaving {
+    let since = Instant::now();
     judged(shared, live, case, |judged| {
         let tree = &judged.scene.tree;
         let existing = tree.spans.iter().filter(|span| span.has_verdict).count();
@@ -121,7 +114,7 @@ pub(super) fn judge_to_keep(shared: &Shared, live: &Arc<Live>, case: Case, of: V
         let marks = live.engine.marks(&judged);
         let (passed, revision) = (judged.note.passed, judged.note.revision);
         let sealed = durable::sealed(tree.id, of.clone(), passed, revision, shared.shadow, marks);
-        Leaving { live: Arc::clone(live), tree: judged.scene.tree, sealed }
+        Leaving { live: Arc::clone(live), tree: judged.scene.tree, sealed, since }
     })
 }
 

@@ -236,13 +236,15 @@ impl Spans {
     }
 }
 
-/// Keeps a verdict, then sends the trace on.
-pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Leaving) {
-    let Leaving { live, tree, sealed } = leaving;
-    // Spans that were accepted flow on either way; what may not be kept is that this was its verdict.
-    let (seq, _) = journal.seal(&sealed).await;
-    let road = Road { shared, journal, live: &live };
-    road.send(seq, &tree, sealed, &[]).await;
+/// Keeps verdicts, then sends the traces on.
+pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Vec<Leaving>) {
+    // Spans that were accepted flow on either way; what may not be kept is that these were their verdicts.
+    let (seqs, _) = journal.seal(leaving.iter().map(|leaving| &leaving.sealed)).await;
+    for (Leaving { live, tree, sealed, since }, seq) in leaving.into_iter().zip(seqs) {
+        let road = Road { shared, journal, live: &live };
+        road.send(seq, &tree, sealed, &[]).await;
+        shared.meter.exported(since.elapsed());
+    }
 }
 
 /// How judged traces go out.

@@ -31,6 +31,11 @@ const LARGE_AT_ONCE: usize = 2;
 /// Judged traces that one shard may have on their way into the journal: enough for one write and
 /// one force to the disk to serve many. They count against the memory budget.
 const LEAVING: usize = 256;
+/// So many of them, or so many bytes of them, go into the journal together: each command to it and each
+/// answer wakes somebody.
+const TOGETHER: usize = 16;
+/// As [`TOGETHER`], in bytes.
+const TOGETHER_BYTES: usize = 256 << 10;
 /// Requests taken from the inbox before closing what is due.
 const BURST: usize = 64;
 /// What a trace that waits for judges is charged, as a multiple of its spans: it is held as bytes
@@ -99,6 +104,8 @@ pub(super) struct Shard {
     alarm: Alarm,
     /// Records of the journal that hold open traces.
     kept: HashMap<TraceId, Vec<Seq>>,
+    /// Judged traces that go into the journal next, and what they are charged.
+    departing: (Vec<Leaving>, usize),
     /// Judged traces on their way into the journal and to the exporters.
     leaving: JoinSet<()>,
     /// What was last added to the shared gauges.
@@ -117,6 +124,7 @@ impl Shard {
             early: Early::default(),
             alarm: Alarm::default(),
             kept: HashMap::new(),
+            departing: (Vec::new(), 0),
             leaving: JoinSet::new(),
             gauged: (0, 0, 0),
         }
@@ -154,6 +162,7 @@ impl Shard {
             self.alarm.look(&self.assembler, &self.live, &self.shared.meter, Instant::now());
             self.gauge();
             self.relieve().await;
+            self.depart().await;
             self.give_up_unused();
         }
         match self.shared.journal {
@@ -239,6 +248,7 @@ impl Shard {
         while let Some((trace, verdict)) = self.underway.next().await {
             self.through(trace, verdict).await;
         }
+        self.depart().await;
         while let Some(done) = self.leaving.join_next().await {
             left(done);
         }
@@ -302,11 +312,15 @@ impl Shard {
             });
         }
         let case = Case::Closed(closing);
-        if let Some(journal) = &self.shared.journal {
+        if self.shared.journal.is_some() {
             let leaving = judge_to_keep(&self.shared, &live, case, of);
             self.assembler.remember(trace, leaving.verdict());
-            let (shared, journal) = (Arc::clone(&self.shared), Arc::clone(journal));
-            return self.leave(shared, journal, leaving).await;
+            self.departing.1 += durable::weight(&leaving.tree);
+            self.departing.0.push(leaving);
+            if self.departing.0.len() >= TOGETHER || self.departing.1 >= TOGETHER_BYTES {
+                self.depart().await;
+            }
+            return;
         }
         let verdict = conclude(&self.shared, &live, case, of).await;
         self.assembler.remember(trace, verdict);
@@ -327,20 +341,23 @@ impl Shard {
         }
     }
 
-    /// Sends a judged trace on, its verdict written first, while others are judged.
-    async fn leave(&mut self, shared: Arc<Shared>, journal: Arc<Journal>, leaving: Leaving) {
-        while self.leaving.len() >= LEAVING {
+    /// Sends judged traces on, their verdicts written first, while others are judged.
+    async fn depart(&mut self) {
+        let Some(journal) = self.shared.journal.clone().filter(|_| !self.departing.0.is_empty()) else {
+            return;
+        };
+        let (departing, weight) = std::mem::take(&mut self.departing);
+        let held = self.shared.budget.hold(weight);
+        while self.leaving.len() >= LEAVING / TOGETHER {
             match self.leaving.join_next().await {
                 Some(done) => left(done),
                 None => break,
             }
         }
-        let held = shared.budget.hold(durable::weight(&leaving.tree));
+        let shared = Arc::clone(&self.shared);
         self.leaving.spawn(async move {
             let _held = held;
-            let began = Instant::now();
-            durable::conclude(&shared, &journal, leaving).await;
-            shared.meter.exported(began.elapsed());
+            durable::conclude(&shared, &journal, departing).await;
         });
     }
 

@@ -251,7 +251,7 @@ fn said(output: &[Message]) -> String {
     let last = output.iter().rev().find(|m| m.role == Role::Assistant && !m.parts.is_empty());
     match last {
         Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => {
-            super::plain(std::slice::from_ref(m))
+            super::plain(std::slice::from_ref(m)).into_owned()
         }
         _ => String::new(),
     }

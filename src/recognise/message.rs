@@ -1,5 +1,6 @@
 //! Messages in one shape, whatever shape they had on the wire (conventions, section 5.3).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -104,15 +105,19 @@ pub struct ToolDefinition {
 }
 
 /// The plain text parts of messages, joined by newlines.
-pub fn plain(messages: &[Message]) -> String {
-    let mut out = String::new();
-    for part in messages.iter().flat_map(|m| &m.parts) {
-        if let Part::Text(t) = part {
-            if !out.is_empty() {
-                out.push('\n');
-            }
-            out.push_str(t);
+pub fn plain(messages: &[Message]) -> Cow<'_, str> {
+    let parts = messages.iter().flat_map(|m| &m.parts);
+    let mut texts = parts.filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        _ => None,
+    });
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let mut out = Cow::Borrowed(first);
+    for text in texts {
+        if !out.is_empty() {
+            out.to_mut().push('\n');
         }
+        out += text;
     }
     out
 }

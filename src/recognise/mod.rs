@@ -19,6 +19,7 @@ mod evaluations;
 mod event;
 mod executed;
 mod interpret;
+pub(crate) mod keys;
 mod message;
 mod node;
 mod outline;

@@ -1,5 +1,7 @@
 //! [`Reading`]: one span in the one vocabulary.
 
+use std::borrow::Cow;
+
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 use crate::trace::Kind;
 
@@ -141,7 +143,7 @@ pub struct Reading {
 
 impl Reading {
     /// All text of the output's plain parts, joined by newlines.
-    pub fn output_text(&self) -> String {
+    pub fn output_text(&self) -> Cow<'_, str> {
         plain(&self.output)
     }
 

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-
-use aho_corasick::AhoCorasick;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::message::{Text, ToolDefinition};
 use super::node::Node;
@@ -109,7 +107,7 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
         }
         None => {
             let own = matches!(node, Node::Map(_)) && part::wrapped(node).is_none();
-            let text = match written.filter(|written| own && is_compact(written)) {
+            let text = match written.filter(|written| own && is_compact(written, |_| false)) {
                 Some(written) => written.to_owned(),
                 None => part::plain(node).into_owned(),
             };
@@ -119,44 +117,46 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
 }
 
 /// Keys by which [`result`] and what it asks tell a wrapping, a block of content, or a failure.
-const FRAME: [&str; 24] = [
-    r#""is_error""#,
-    r#""isError""#,
-    r#""failed""#,
-    r#""status""#,
-    r#""type""#,
-    r#""data""#,
-    r#""kwargs""#,
-    r#""tool_call_id""#,
-    r#""content""#,
-    r#""result""#,
-    r#""output""#,
-    r#""outputs""#,
-    r#""toolResult""#,
-    r#""text""#,
-    r#""json""#,
-    r#""value""#,
-    r#""toolUse""#,
-    r#""functionCall""#,
-    r#""reasoningContent""#,
-    r#""blocks""#,
-    r#""message""#,
-    r#""response""#,
-    r#""results""#,
-    r#""error""#,
-];
+fn frames(key: &[u8]) -> bool {
+    matches!(
+        key,
+        b"is_error"
+            | b"isError"
+            | b"failed"
+            | b"status"
+            | b"type"
+            | b"data"
+            | b"kwargs"
+            | b"tool_call_id"
+            | b"content"
+            | b"result"
+            | b"output"
+            | b"outputs"
+            | b"toolResult"
+            | b"text"
+            | b"json"
+            | b"value"
+            | b"toolUse"
+            | b"functionCall"
+            | b"reasoningContent"
+            | b"blocks"
+            | b"message"
+            | b"response"
+            | b"results"
+            | b"error"
+    )
+}
 
 /// Whether a text that begins as a map is what the tool said, word for word: [`result`] would give
 /// it back as it stands, and no failure. Costs a tenth of parsing it.
 pub(crate) fn is_bare(text: &str) -> bool {
-    static FRAMES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(FRAME).ok());
-    let framed = || FRAMES.as_ref().is_none_or(|frames| frames.is_match(text));
-    text.starts_with('{') && is_compact(text) && !framed()
+    text.starts_with('{') && is_compact(text, frames)
 }
 
 /// Whether JSON is written just as we would write it: no blanks, no escapes that are not needed,
-/// no numbers but plain integers. Costs a tenth of writing it anew.
-fn is_compact(json: &str) -> bool {
+/// no numbers but plain integers; and has, at any depth, no key that is `barred`. Costs a tenth of
+/// writing it anew.
+fn is_compact(json: &str, barred: impl Fn(&[u8]) -> bool) -> bool {
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -164,6 +164,9 @@ fn is_compact(json: &str) -> bool {
         let rest = bytes.get(at + 1..).unwrap_or_default();
         at += 1 + match b {
             b'"' => match string_end(rest) {
+                Some(end) if rest.get(end + 1) == Some(&b':') && barred(rest.get(..end).unwrap_or(rest)) => {
+                    return false;
+                }
                 Some(end) => end + 1,
                 None => return false,
             },
@@ -395,11 +398,11 @@ mod tests {
     #[test]
     fn compact_json_is_what_we_would_write() {
         for json in WRITTEN {
-            assert!(is_compact(json), "{json}");
+            assert!(is_compact(json, |_| false), "{json}");
             assert_eq!(Node::json(json).map(|n| n.to_json()).as_deref(), Some(json));
         }
         for json in OTHERWISE {
-            assert!(!is_compact(json), "{json}");
+            assert!(!is_compact(json, |_| false), "{json}");
         }
     }
 
@@ -414,7 +417,7 @@ mod tests {
             ),
         ) {
             let json = format!("{{\"x\":{}}}", pieces.concat());
-            if let Some(node) = Node::json(&json).filter(|_| is_compact(&json)) {
+            if let Some(node) = Node::json(&json).filter(|_| is_compact(&json, |_| false)) {
                 prop_assert_eq!(node.to_json(), json);
             }
         }

@@ -35,7 +35,7 @@ fn texts(reading: &Reading) -> Vec<String> {
             }
         }
     }
-    let mut out = vec![reading.output_text()];
+    let mut out = vec![reading.output_text().into_owned()];
     messages(&mut out, &reading.output);
     messages(&mut out, &reading.input);
     reading.call.iter().for_each(|call| request(&mut out, call));

@@ -113,7 +113,7 @@ async fn at_the_size_cap_requests_are_refused_until_something_is_done() {
     }
     assert!(kept.len() > 50 && journal.pressure() && cells.refused.get() == 1);
     // A verdict on what is held still has room.
-    assert!(journal.seal(&Sealed { trace: trace(1), of: kept.clone(), ..Sealed::default() }).await.1);
+    assert!(journal.seal([Sealed { trace: trace(1), of: kept.clone(), ..Sealed::default() }].iter()).await.1);
     journal.release(kept.iter().map(|&seq| (seq, Claim::Trace(trace(1)))).collect());
     for _ in 0..500 {
         if !journal.pressure() {

@@ -65,7 +65,7 @@ impl<'a> Planned<'a> {
     /// What a model wrote, without plans in it and without steps that it only announces.
     pub fn out_of_output(&self, reading: &Reading) -> String {
         let own = reading.plans.iter().map(|plan| &plan.text);
-        let text = without(reading.output_text(), own.chain(self.texts.iter().copied()));
+        let text = without(reading.output_text().into_owned(), own.chain(self.texts.iter().copied()));
         if self.steps.is_empty() {
             return text;
         }

@@ -11,6 +11,7 @@ use regex::Regex;
 
 use super::answer::masked;
 use super::review::answered_by;
+use super::signs::Signs;
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::excerpt::{around, head};
 use crate::measure::pattern::pattern;
@@ -19,11 +20,9 @@ use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Part, Reading, Scene};
 use crate::trace::{Idx, Kind};
 
-static ANOTHER_WAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b",
-    )
-});
+/// An approach that is given up for another.
+pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
+static ANOTHER_WAY: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(ANOTHER_WAY_WORDS));
 static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r#"["']/?((?:[\w-]+\\?[./])*[\w-]+/[\w-]+\\?\.(?:py|js|ts|go|rs|java|rb|c|h|cpp|md|txt|rst|cfg|toml|ini|json|ya?ml|csv|xlsx|pdf|pptx|docx))["']"#,
@@ -54,7 +53,7 @@ pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
             .filter_map(|&at| Some((at, scene.readings.get(at)?)))
             .filter(|(_, r)| r.output_content == Content::Present && r.plans.is_empty())
             .collect();
-        out.extend(circles(scene, &turns));
+        out.extend(circles(scene, memo, &turns));
         out.extend(guessed(&turns));
         let spoken = |(at, _): &(Idx, Finding)| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
         out.extend(untried(scene, memo, agent).filter(spoken));
@@ -62,14 +61,14 @@ pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
     out
 }
 
-fn circles(scene: &Scene, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
     let another = ANOTHER_WAY.as_ref()?;
+    let signs = Signs::of(scene, memo);
     let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
-        let text = reading.output_text();
-        // Most outputs speak of no other way: they need not be masked to tell.
-        if !another.is_match(&text) {
+        if !signs.any(scene, *at) {
             return None;
         }
+        let text = reading.output_text();
         let prose = masked(&text);
         let found = another.find(&prose)?;
         Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))

@@ -4,6 +4,7 @@
 //! In: an LLM span's reading. Out: its final answer as text, if this output is one; and its prose,
 //! with code, links and paths masked, so that only statements are held against the evidence.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -15,6 +16,7 @@ use crate::recognise::{Reading, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
 pub const MAX_ANSWER: usize = 32 * 1024;
+
 /// The final answer that `reading` carries, if its output is one: text without a further call, or
 /// what it hands to a finishing tool (as a call, or within code).
 pub fn final_answer(reading: &Reading) -> Option<String> {
@@ -35,7 +37,7 @@ pub fn final_answer(reading: &Reading) -> Option<String> {
     } else if acts(&text) {
         return None;
     } else {
-        text
+        text.into_owned()
     };
     let answer = answer.trim();
     (!answer.is_empty()).then(|| clip(answer, MAX_ANSWER).to_owned())
@@ -92,16 +94,21 @@ fn literals_of_call(text: &str) -> Option<String> {
 }
 
 /// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
-pub fn masked(text: &str) -> String {
+pub fn masked(text: &str) -> Cow<'_, str> {
     static NOT_PROSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         pattern(
             r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b",
         )
     });
-    let Some(pattern) = NOT_PROSE.as_ref() else { return text.to_owned() };
-    pattern
-        .replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
-        .into_owned()
+    // Most texts hold nothing that could begin any of these, and no dot but at the end of a sentence.
+    let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
+    let bytes = text.as_bytes();
+    let may_hold = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
+    if !may_hold() && !memchr::memchr_iter(b'.', bytes).any(inside) {
+        return Cow::Borrowed(text);
+    }
+    let Some(pattern) = NOT_PROSE.as_ref() else { return Cow::Borrowed(text) };
+    pattern.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
 }
 
 /// The sentences of `text` as byte ranges: ended by . ! ? before space, or by a line break.

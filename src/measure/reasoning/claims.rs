@@ -23,8 +23,10 @@ pub struct Claim<'t> {
     pub tool: Option<&'t str>,
 }
 
-const BY_TOOL_WORDS: &str = r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#;
-const BY_SELF_WORDS: &str = r"(?ix)
+/// Work that was done with something.
+pub(super) const BY_TOOL_WORDS: &str = r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#;
+/// The speaker's own work.
+pub(super) const BY_SELF_WORDS: &str = r"(?ix)
         \b(?:I|we)(?:['’]ve|\ have|\ also|\ just|\ already|\ then|\ carefully|\ personally|\ independently|\ successfully)*\ +
           (?:double-checked|cross-checked|cross-referenced|verified|confirmed|checked|validated|visited|opened|accessed|consulted|fetched|read|reviewed|looked\ (?:at|up|through)|searched|browsed)\b
           [^.!?\n]{0,80}?\b(?:page|pages|site|website|websites|web|internet|online|source|sources|article|articles|database|documentation|docs|repository|almanac|encyclop(?:a?e)dia|wikipedia|search\ results?|search\ engine|records|calculator)\b

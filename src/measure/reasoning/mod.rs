@@ -19,6 +19,7 @@ pub mod history;
 pub mod numbers;
 pub mod patched;
 mod review;
+mod signs;
 pub mod unworked;
 
 pub use review::Review;

@@ -148,7 +148,7 @@ fn text_of(part: &Part) -> Option<&Text> {
 
 /// What a model call said, and handed over as its answer.
 fn said(reading: &Reading) -> String {
-    reading.output_text() + "\n" + &arguments(reading, true)
+    reading.output_text().into_owned() + "\n" + &arguments(reading, true)
 }
 
 /// What it handed to other tools.

@@ -12,6 +12,7 @@ use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
 use super::grounds::{Situation, check};
 use super::history::{History, Made};
+use super::signs::Signs;
 use super::{adrift, announced, contradicted, dropped_filter, patched, unworked};
 use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::cast;
@@ -208,13 +209,15 @@ impl<'a> Reviewer<'a> {
         let made = self.history.made(end);
         let answer = finishes.and_then(|agent| Some((agent, final_answer(reading)?)));
         let mut said = reading.output_text();
+        let mut claims = Signs::of(self.scene, self.memo).any(self.scene, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
-            said.push('\n');
-            said.push_str(answer);
+            said += "\n";
+            said += answer.as_str();
+            claims = true;
         }
         let said = clip(&said, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = self.claims(at, reading, said, made, &mut findings);
+        let mut examined = claims && self.claims(at, reading, said, made, &mut findings);
         if let Some((agent, answer)) = &answer {
             examined |= self.facts(*agent, at, answer, Some(reading), made, &mut findings);
         }

@@ -226,8 +226,8 @@ impl Seat<'_> {
 
     /// Code of the agent reaches for data by itself.
     fn code_reaches(&self) -> bool {
-        let code = |r: &Reading| Some(r.output_text()).filter(|text| writes_code(text));
-        self.turns().filter_map(code).any(|text| REACHES.as_ref().is_some_and(|r| r.is_match(&text)))
+        let reaches = |text: &str| writes_code(text) && REACHES.as_ref().is_some_and(|r| r.is_match(text));
+        self.turns().any(|reading| reaches(&reading.output_text()))
     }
 
     /// Code of the agent brought something that it had not written itself.

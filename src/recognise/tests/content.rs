@@ -4,7 +4,7 @@
 use super::*;
 
 fn texts(messages: &[Message]) -> Vec<(Role, String)> {
-    messages.iter().map(|m| (m.role, plain(std::slice::from_ref(m)))).collect()
+    messages.iter().map(|m| (m.role, plain(std::slice::from_ref(m)).into_owned())).collect()
 }
 
 #[test]

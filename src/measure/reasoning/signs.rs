@@ -1,0 +1,42 @@
+//! Whether a model's output may say what rules on prose look for: one pass over it for several of
+//! them, since most outputs say none of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::answer::masked;
+use super::{adrift, claims};
+use crate::measure::Memo;
+use crate::measure::pattern::pattern;
+use crate::recognise::Scene;
+use crate::trace::Idx;
+
+static ANY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let all = [claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, adrift::ANOTHER_WAY_WORDS];
+    pattern(&all.map(|words| format!("(?:{words})")).join("|"))
+});
+
+/// What is known of the outputs of a trace, by span.
+pub struct Signs(Vec<Cell<Option<bool>>>);
+
+impl Signs {
+    /// Of this scene.
+    pub fn of(scene: &Scene, memo: &Memo) -> Rc<Signs> {
+        memo.scene(|| Signs(vec![Cell::new(None); scene.readings.len()]))
+    }
+
+    /// False where the output of the span at `at` claims no work and speaks of no other way to go about
+    /// it.
+    pub fn any(&self, scene: &Scene, at: Idx) -> bool {
+        let (Some(known), Some(reading)) = (self.0.get(at), scene.readings.get(at)) else { return true };
+        if let Some(any) = known.get() {
+            return any;
+        }
+        let any = ANY.as_ref().is_none_or(|any| any.is_match(&masked(&reading.output_text())));
+        known.set(Some(any));
+        any
+    }
+}
