@@ -102,21 +102,24 @@ pub struct Frame {
 }
 
 /// Marker, length, kind, seq, checksum of the payload, checksum of these.
-pub(super) const FRAME: usize = 4 + 4 + 1 + 8 + 4 + 4;
+pub(super) const FRAME: usize = MARKER + 4 + 1 + 8 + 4 + CHECK;
+const MARKER: usize = 4;
+/// The last of it: the checksum of what stands between.
+const CHECK: usize = 4;
 
 impl Frame {
     /// Where a payload is put together: behind room for what the frame says of it.
     fn payload(size: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FRAME - 4 + size);
-        out.resize(FRAME - 4, 0);
+        let mut out = Vec::with_capacity(FRAME - MARKER + size);
+        out.resize(FRAME - MARKER, 0);
         out
     }
 
     /// Of what was put together there, and the body behind it.
     fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Bytes) -> Frame {
-        if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - 4 }>() {
+        if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - MARKER }>() {
             let crc = crc32c::crc32c_append(crc32c::crc32c(payload), &body);
-            let (said, check) = frame.split_at_mut(FRAME - 8);
+            let (said, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
             said[..4].copy_from_slice(&((payload.len() + body.len()) as u32).to_le_bytes());
             said[4] = kind;
             said[5..13].copy_from_slice(&seq.to_le_bytes());
@@ -271,7 +274,7 @@ impl Found {
         let seq = u64::from_le_bytes(rest.array()?);
         let crc = u32::from_le_bytes(rest.array()?);
         let check = u32::from_le_bytes(rest.array()?);
-        let whole = crc32c::crc32c(segment.get(at + 4..at + FRAME - 4)?) == check;
+        let whole = crc32c::crc32c(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
         (whole && rest.0.len() >= len).then_some(Found { at, len: FRAME + len, seq, kind, crc })
     }
 

@@ -14,6 +14,8 @@ pub const MAX_DEPTH: u32 = 64;
 /// Bit `n` stands for field `n` of a message: those which OTLP defines, for [`Scan::skip`].
 type Defined = u32;
 
+/// Of what stands around a resource's or scope's spans, or log records.
+pub(super) const AROUND: Defined = 0b1110;
 const RESOURCE: Defined = 0b1110;
 const SCOPE: Defined = 0b1_1110;
 const ENTITY: Defined = 0b1_1110;

@@ -17,8 +17,6 @@ const GEN_AI: &str = "gen_ai.";
 const EVENT_NAME: &str = "event.name";
 /// Fields of `LogRecord`: 1-3 and 5-12.
 const LOG_RECORD: u32 = 0b1_1111_1110_1110;
-/// Fields 1-3 of `ResourceLogs` and `ScopeLogs`.
-const AROUND: u32 = 0b1110;
 
 /// What a logs request holds.
 #[derive(Debug, Default)]
@@ -65,7 +63,7 @@ fn resource_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
             0x0a => check::resource(scan.bytes()?)?,
             0x12 => scope_logs(scan.bytes()?, logs)?,
             0x1a => drop(scan.text()?),
-            _ => scan.skip(tag, AROUND)?,
+            _ => scan.skip(tag, check::AROUND)?,
         }
     }
     Ok(())
@@ -84,7 +82,7 @@ fn scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
                 }
             }
             0x1a => drop(scan.text()?),
-            _ => scan.skip(tag, AROUND)?,
+            _ => scan.skip(tag, check::AROUND)?,
         }
     }
     Ok(())

@@ -21,8 +21,6 @@ use crate::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
 
 /// Fields 1-16, which OTLP defines for `Span`.
 const SPAN: u32 = 0x1_fffe;
-/// Fields 1-3 of `ResourceSpans` and `ScopeSpans`.
-const AROUND: u32 = 0b1110;
 
 /// Spans for which there is room from the start: SDKs and Collectors send batches of 64 to 8,192.
 const USUAL: usize = 64;
@@ -241,7 +239,7 @@ fn around<'a>(
             }
             Some(0x0a) => bad = bad.and(check(scan.bytes()?)),
             Some(0x1a) => bad = bad.and(check::utf8(scan.bytes()?)),
-            Some(tag) => scan.skip(tag, AROUND)?,
+            Some(tag) => scan.skip(tag, check::AROUND)?,
         }
         kept.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
     }

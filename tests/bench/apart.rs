@@ -42,15 +42,18 @@ pub fn work() -> bool {
         return false;
     }
     let arguments: Vec<String> = arguments.collect();
-    let [corpus, path, traces, rounds] = &arguments[..] else { panic!("not what `told` tells") };
+    let [corpus, path, traces, turn] = &arguments[..] else { panic!("not what `told` tells") };
     let corpus = of(corpus, traces.parse().expect("a number"));
     let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
     // Statics are made beforehand.
     path(&corpus.requests);
-    for _ in 0..rounds.parse().expect("a number") {
+    let (began, turn) = (Instant::now(), Duration::from_millis(turn.parse().expect("a number")));
+    loop {
         println!("{}", measured(path, &corpus).as_nanos());
+        if began.elapsed() >= turn {
+            return true;
+        }
     }
-    true
 }
 
 fn of(corpus: &str, traces: u32) -> Corpus {
@@ -64,22 +67,28 @@ fn measured(path: Path, corpus: &Corpus) -> Duration {
     began.elapsed()
 }
 
-/// Tells this program to do a path so often.
+/// Spans of a corpus.
+pub fn spans(corpus: &str, traces: u32) -> usize {
+    of(corpus, 1).spans * traces as usize
+}
+
+/// Tells this program to do a path for that long, once at least.
 fn told<'a>(
     command: &'a mut Command,
     allocator: Allocator,
     corpus: &str,
     path: &str,
     traces: u32,
-    rounds: u64,
+    turn: Duration,
 ) -> &'a mut Command {
-    command.args([COMMAND, allocator.name(), corpus, path, &traces.to_string(), &rounds.to_string()])
+    let (traces, turn) = (traces.to_string(), turn.as_millis().to_string());
+    command.args([COMMAND, allocator.name(), corpus, path, &traces, &turn])
 }
 
-/// Times of so many rounds in a process with that allocator.
-pub fn times(allocator: Allocator, corpus: &str, path: &str, rounds: u64) -> Vec<Duration> {
+/// Times of the rounds of one turn, in a process with that allocator.
+pub fn times(allocator: Allocator, corpus: &str, path: &str, turn: Duration) -> Vec<Duration> {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    let output = told(&mut command, allocator, corpus, path, TRACES, rounds).output().expect("it starts");
+    let output = told(&mut command, allocator, corpus, path, TRACES, turn).output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
     said.lines().map(|line| Duration::from_nanos(line.parse().expect("nanoseconds"))).collect()
@@ -91,8 +100,8 @@ pub fn instructions(allocator: Allocator, corpus: &str, path: &str) -> Option<f6
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured*"])
         .arg(std::env::current_exe().ok()?);
-    let output = told(&mut command, allocator, corpus, path, COUNTED, 1).output().ok()?;
+    let output = told(&mut command, allocator, corpus, path, COUNTED, Duration::ZERO).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
     let count: f64 = said.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
-    Some(count / of(corpus, COUNTED).spans as f64)
+    Some(count / spans(corpus, COUNTED) as f64)
 }

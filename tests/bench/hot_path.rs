@@ -1,9 +1,10 @@
 //! What a span costs in process, next to what it costs others: `cargo bench --bench hot_path`.
 //!
-//! In: the two corpora. Out: criterion's figures for every path, and a table of this very run: time
-//! per span, its ratio to full prost, with our allocator and with the system's, which a program has
-//! if it does nothing about it, and instructions per span where valgrind is installed. Nothing is
-//! asserted: machines differ; ratios of one run and instructions differ little.
+//! In: the two corpora. Out: criterion's figures for every path, and a table of the same run: each path
+//! in processes of its own, which take turns, so that what else the machine does and what another path
+//! left behind meet them alike. Time per span, its ratio to full prost, with our allocator and with the
+//! system's, which a program has if it does nothing about it, and instructions per span where valgrind
+//! is installed. Nothing is asserted: machines differ; ratios of one run and instructions differ little.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 mod allocator;
@@ -13,28 +14,33 @@ mod apart;
 mod corpus;
 mod paths;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apart::Allocator;
 use corpus::{Corpus, TRACES};
 use criterion::{Criterion, Throughput};
-use paths::{PATHS, Path};
+use paths::PATHS;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Chosen = allocator::Chosen;
 
 /// What the others are held against.
 const BASE: &str = "prost";
-/// Paths that are timed with the system's allocator as well: others' ways.
+/// Paths that are timed with the system's allocator as well: those of others.
 const OTHERS: [&str; 2] = ["prost codec", BASE];
+
+/// Turns that every path has.
+const TURNS: usize = 6;
+/// How long a turn lasts, at least.
+const TURN: Duration = Duration::from_millis(250);
 
 /// What a path took.
 struct Row {
     corpus: &'static str,
     path: &'static str,
     allocator: Allocator,
-    /// A span; the fastest round's, in which what other processes did meanwhile shows least.
-    ns: f64,
+    /// The fastest round's, in which what other processes did meanwhile shows least.
+    took: Duration,
 }
 
 fn main() {
@@ -54,40 +60,27 @@ fn main() {
         let mut group = criterion.benchmark_group(corpus.name);
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
         group.throughput(Throughput::Elements(corpus.spans as u64));
-        let mut bench = |name: String, path, allocator, times: &dyn Fn(u64) -> Vec<Duration>| {
-            let mut best = Duration::MAX;
-            group.bench_function(name, |bencher| {
-                bencher.iter_custom(|rounds| {
-                    let all = times(rounds);
-                    best = all.iter().copied().fold(best, Duration::min);
-                    all.into_iter().sum()
-                });
+        for (path, work) in PATHS {
+            let mut asked_for = false;
+            group.bench_function(path, |bencher| {
+                asked_for = true;
+                bencher.iter(|| work(&corpus.requests));
             });
-            // A path that was not asked for took nothing.
-            if best < Duration::MAX {
-                let ns = best.as_secs_f64() * 1e9 / corpus.spans as f64;
-                rows.push(Row { corpus: corpus.name, path, allocator, ns });
-            }
-        };
-        for (name, path) in PATHS {
-            bench(name.to_owned(), name, Allocator::Mimalloc, &|rounds| times(path, &corpus, rounds));
-            if OTHERS.contains(&name) {
-                let times = |rounds| apart::times(Allocator::System, corpus.name, name, rounds);
-                bench(format!("{name}, system's malloc"), name, Allocator::System, &times);
+            let allocators = [Allocator::Mimalloc, Allocator::System];
+            for allocator in allocators.into_iter().take(1 + usize::from(OTHERS.contains(&path))) {
+                let row = Row { corpus: corpus.name, path, allocator, took: Duration::MAX };
+                rows.extend(asked_for.then_some(row));
             }
         }
         group.finish();
     }
+    for _ in 0..TURNS {
+        for row in &mut rows {
+            let times = apart::times(row.allocator, row.corpus, row.path, TURN);
+            row.took = times.into_iter().fold(row.took, Duration::min);
+        }
+    }
     print(&rows);
-}
-
-fn times(path: Path, corpus: &Corpus, rounds: u64) -> Vec<Duration> {
-    let time = |_| {
-        let began = Instant::now();
-        path(&corpus.requests);
-        began.elapsed()
-    };
-    (0..rounds).map(time).collect()
 }
 
 fn print(rows: &[Row]) {
@@ -98,7 +91,7 @@ fn print(rows: &[Row]) {
             let of = |other: &&Row| {
                 other.corpus == row.corpus && other.path == BASE && other.allocator == allocator
             };
-            rows.iter().find(of).map_or(f64::NAN, |base| row.ns / base.ns)
+            rows.iter().find(of).map_or(f64::NAN, |base| row.took.div_duration_f64(base.took))
         };
         let count = match apart::instructions(row.allocator, row.corpus, row.path) {
             Some(count) => format!("{count:.0}"),
@@ -109,7 +102,7 @@ fn print(rows: &[Row]) {
             row.corpus,
             row.path,
             row.allocator.name(),
-            row.ns,
+            row.took.as_secs_f64() * 1e9 / apart::spans(row.corpus, TRACES) as f64,
             base(Allocator::Mimalloc),
             base(Allocator::System),
         );

@@ -169,7 +169,7 @@ impl<'a> Evidence<'a> {
             }
         }
         for list in [&mut self.values, &mut self.operands] {
-            list.sort_by(f64::total_cmp);
+            list.sort_unstable_by(f64::total_cmp);
             list.dedup();
         }
         self.full |= self.values.len() > MAX_VALUES;
