@@ -151,7 +151,9 @@ impl Frame {
     }
 
     fn sealed(kind: u8, seq: Seq, sealed: &Sealed) -> Frame {
-        let mut head = Frame::payload(64 + sealed.appended.len() + sealed.lengths.len() * 4);
+        let events: usize = sealed.events.iter().map(|(_, bytes)| 16 + bytes.len()).sum();
+        let numbers = 8 * sealed.of.len() + 4 * sealed.lengths.len();
+        let mut head = Frame::payload(64 + numbers + sealed.appended.len() + events);
         head.extend_from_slice(&sealed.trace.0);
         head.push(passed_byte(sealed.passed));
         head.push(u8::from(sealed.with_spans));
