@@ -85,7 +85,7 @@ pub fn annotate(
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Encoded fields to append, span after span in the tree's order.
-    pub appended: Vec<u8>,
+    pub appended: Bytes,
     /// How many bytes of them are each span's.
     pub lengths: Vec<usize>,
     /// Requests of log records.
@@ -125,7 +125,7 @@ pub fn marks(
         true => records(scene, (measurements, &explanations), verdicts, note, emission, max_size),
         false => Vec::new(),
     };
-    Marks { appended, lengths, events }
+    Marks { appended: appended.into(), lengths, events }
 }
 
 /// Requests of a trace's spans with what was written for each, and how many spans came with

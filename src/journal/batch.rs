@@ -40,7 +40,7 @@ impl Batch {
         self.len
     }
 
-    /// Adds bytes that stand before any frame.
+    /// Adds bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         let from = self.small.len();
         self.small.extend_from_slice(bytes);
@@ -51,14 +51,14 @@ impl Batch {
     pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
         let from = self.small.len();
         frame.begin(&mut self.small, marker);
-        let large = frame.body.len() >= LARGE;
-        if !large {
-            self.small.extend_from_slice(&frame.body);
-        }
         self.note(from);
-        if large {
-            self.len += frame.body.len() as u64;
-            self.parts.push(Part::Body(frame.body.clone()));
+        for body in &frame.body {
+            if body.len() < LARGE {
+                self.raw(body);
+            } else {
+                self.len += body.len() as u64;
+                self.parts.push(Part::Body(body.clone()));
+            }
         }
     }
 

@@ -194,7 +194,6 @@ impl Journal {
             told_of_released: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
-            wrote: (Instant::now(), 0),
             forcing: Forcing::start(cells)?,
         };
         let thread =

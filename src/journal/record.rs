@@ -80,7 +80,7 @@ pub struct Sealed {
     /// For each span, in the tree's order, how many bytes of `appended` are its own.
     pub lengths: Vec<u32>,
     /// The attributes, span after span.
-    pub appended: Vec<u8>,
+    pub appended: Bytes,
     /// Requests of log events, with the number of records in each.
     pub events: Vec<(u64, Bytes)>,
 }
@@ -98,7 +98,8 @@ pub struct Frame {
     pub(super) seq: Seq,
     /// What stands between marker and body.
     head: Vec<u8>,
-    pub(super) body: Bytes,
+    /// What follows, where it lies.
+    pub(super) body: Vec<Bytes>,
 }
 
 /// Marker, length, kind, seq, checksum of the payload, checksum of these.
@@ -116,11 +117,12 @@ impl Frame {
     }
 
     /// Of what was put together there, and the body behind it.
-    fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Bytes) -> Frame {
+    fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Vec<Bytes>) -> Frame {
+        let len: usize = body.iter().map(Bytes::len).sum();
         if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - MARKER }>() {
-            let crc = crc32c::crc32c_append(crc32c::crc32c(payload), &body);
+            let crc = body.iter().fold(crc32c::crc32c(payload), |crc, part| crc32c::crc32c_append(crc, part));
             let (said, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
-            said[..4].copy_from_slice(&((payload.len() + body.len()) as u32).to_le_bytes());
+            said[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
             said[4] = kind;
             said[5..13].copy_from_slice(&seq.to_le_bytes());
             said[13..].copy_from_slice(&crc.to_le_bytes());
@@ -137,7 +139,7 @@ impl Frame {
         head.push(u8::from(claims.contains(&Claim::Pass)));
         number(&mut head, traces.clone().count());
         traces.for_each(|trace| head.extend_from_slice(&trace.0));
-        Frame::new(REQUEST, seq, head, body)
+        Frame::new(REQUEST, seq, head, vec![body])
     }
 
     /// Of a verdict.
@@ -151,9 +153,7 @@ impl Frame {
     }
 
     fn sealed(kind: u8, seq: Seq, sealed: &Sealed) -> Frame {
-        let events: usize = sealed.events.iter().map(|(_, bytes)| 16 + bytes.len()).sum();
-        let numbers = 8 * sealed.of.len() + 4 * sealed.lengths.len();
-        let mut head = Frame::payload(64 + numbers + sealed.appended.len() + events);
+        let mut head = Frame::payload(64 + 8 * sealed.of.len() + 4 * sealed.lengths.len());
         head.extend_from_slice(&sealed.trace.0);
         head.push(passed_byte(sealed.passed));
         head.push(u8::from(sealed.with_spans));
@@ -161,20 +161,24 @@ impl Frame {
         seqs(&mut head, &sealed.of);
         number(&mut head, sealed.lengths.len());
         sealed.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
-        blob(&mut head, &sealed.appended);
-        number(&mut head, sealed.events.len());
+        number(&mut head, sealed.appended.len());
+        let mut body = vec![
+            sealed.appended.clone(),
+            Bytes::copy_from_slice(&(sealed.events.len() as u32).to_le_bytes()),
+        ];
         for (items, bytes) in &sealed.events {
-            head.extend_from_slice(&items.to_le_bytes());
-            blob(&mut head, bytes);
+            let mut of_event = items.to_le_bytes().to_vec();
+            number(&mut of_event, bytes.len());
+            body.extend([of_event.into(), bytes.clone()]);
         }
-        Frame::new(kind, seq, head, Bytes::new())
+        Frame::new(kind, seq, head, body)
     }
 
     /// That an exporter has what record `of` gave it.
     pub fn acked(of: Seq, exporter: &str) -> Frame {
         let mut head = Frame::payload(exporter.len());
         head.extend_from_slice(exporter.as_bytes());
-        Frame::new(ACKED, of, head, Bytes::new())
+        Frame::new(ACKED, of, head, Vec::new())
     }
 
     /// That these claims hold no more.
@@ -192,7 +196,7 @@ impl Frame {
                 None => head.push(3),
             }
         }
-        Frame::new(DONE, 0, head, Bytes::new())
+        Frame::new(DONE, 0, head, Vec::new())
     }
 
     /// Of closed traces, and what came of them.
@@ -203,12 +207,12 @@ impl Frame {
             head.push(passed_byte(remembered.passed));
             head.extend_from_slice(&remembered.revision.to_le_bytes());
         }
-        Frame::new(CLOSED, 0, head, Bytes::new())
+        Frame::new(CLOSED, 0, head, Vec::new())
     }
 
     /// Bytes that it takes in a segment.
     pub fn size(&self) -> usize {
-        4 + self.head.len() + self.body.len()
+        MARKER + self.head.len() + self.body.iter().map(Bytes::len).sum::<usize>()
     }
 
     /// Appends it, but for the body, as it stands in a segment with this marker.
@@ -221,7 +225,7 @@ impl Frame {
     #[cfg(test)]
     pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         self.begin(out, marker);
-        out.extend_from_slice(&self.body);
+        self.body.iter().for_each(|part| out.extend_from_slice(part));
     }
 }
 
@@ -244,11 +248,6 @@ fn number(out: &mut Vec<u8>, n: usize) {
 fn seqs(out: &mut Vec<u8>, all: &[Seq]) {
     number(out, all.len());
     all.iter().for_each(|seq| out.extend_from_slice(&seq.to_le_bytes()));
-}
-
-fn blob(out: &mut Vec<u8>, bytes: &[u8]) {
-    number(out, bytes.len());
-    out.extend_from_slice(bytes);
 }
 
 /// A frame found in a segment.
@@ -328,7 +327,7 @@ fn sealed(payload: &[u8]) -> Option<Sealed> {
     let revision = u32::from_le_bytes(head.array()?);
     let of = (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
     let lengths = (0..head.count(4)?).map(|_| head.array().map(u32::from_le_bytes)).collect::<Option<_>>()?;
-    let appended = head.blob()?.to_vec();
+    let appended = Bytes::copy_from_slice(head.blob()?);
     let mut events = Vec::new();
     for _ in 0..head.count(12)? {
         let items = u64::from_le_bytes(head.array()?);

@@ -29,11 +29,6 @@ use crate::trace::TraceId;
 /// runs. Were all that wait written at once, writer and senders would take turns at idling.
 const COMMANDS: usize = 1024;
 const BYTES: usize = 512 << 10;
-/// How far apart writes are kept that are small: each wakes this thread and those whom it answers, which
-/// costs more than it writes. Whoever comes after a pause does not wait.
-const APART: Duration = Duration::from_micros(500);
-/// From so many bytes on a write is not small.
-const LARGE: usize = 128 << 10;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How often space is given back when nothing is written.
@@ -91,8 +86,6 @@ pub(super) struct Writer<D> {
     /// ... and such as hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
-    /// When something was written last, and how much.
-    pub wrote: (Instant, usize),
     pub forcing: Forcing,
 }
 
@@ -150,10 +143,7 @@ impl<D: Disk> Writer<D> {
         loop {
             let mut todo = Todo { held: self.log.bytes(), ..Todo::default() };
             match commands.recv_timeout(self.patience()) {
-                Ok(command) => {
-                    std::thread::sleep(self.apart());
-                    self.gather(command, &mut todo);
-                }
+                Ok(command) => self.gather(command, &mut todo),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -182,12 +172,6 @@ impl<D: Disk> Writer<D> {
             self.reclaim();
         }
         self.end();
-    }
-
-    /// How long the next write is put off.
-    fn apart(&self) -> Duration {
-        let (at, size) = self.wrote;
-        if size < LARGE { APART.saturating_sub(at.elapsed()) } else { Duration::ZERO }
     }
 
     fn patience(&self) -> Duration {
@@ -278,7 +262,6 @@ impl<D: Disk> Writer<D> {
             Durability::Sync => (waiting, Vec::new()),
             Durability::Interval | Durability::None => (Vec::new(), force::answer(waiting, true)),
         };
-        self.wrote = (Instant::now(), size);
         self.cells.written.inc_by(size as u64);
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
