@@ -113,7 +113,6 @@ pub struct Journal {
     waiting: Arc<Semaphore>,
     next: AtomicU64,
     state: Arc<State>,
-    released: Arc<Mutex<Vec<Vec<(Seq, Claim)>>>>,
     quiet: Quiet,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -181,7 +180,7 @@ impl Journal {
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
         let (commands, inbox) = mpsc::channel();
-        let (state, released) = (Arc::new(State::default()), Arc::default());
+        let state = Arc::new(State::default());
         let writer = Writer {
             log,
             durability: storage.durability,
@@ -190,7 +189,6 @@ impl Journal {
             total,
             state: Arc::clone(&state),
             cells: cells.clone(),
-            released: Arc::clone(&released),
             told_of_released: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
@@ -203,7 +201,6 @@ impl Journal {
             waiting: Arc::new(Semaphore::new(WAITING_KIB)),
             next: AtomicU64::new(next),
             state,
-            released,
             quiet: Quiet::default(),
             thread: Mutex::new(Some(thread)),
         };
@@ -261,11 +258,7 @@ impl Journal {
 
     /// These claims hold no more. The writer learns of it with what it is given next, or a moment later.
     pub fn release(&self, claims: Vec<(Seq, Claim)>) {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = released.is_empty();
-        released.push(claims);
-        drop(released);
-        if first {
+        if self.state.release([claims]) {
             // A writer that is gone has written what it could; the next start finds the rest.
             let _ = self.commands.send(Command::Released);
         }

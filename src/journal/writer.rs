@@ -50,7 +50,7 @@ pub(super) enum Command {
     },
     /// An exporter has what a record gave it.
     Acked(Seq, String),
-    /// Some claims hold no more: they are in [`Writer::released`].
+    /// Some claims hold no more: they are in the [`State`].
     Released,
     /// Nobody wants this record, after all.
     GivenUp(Seq),
@@ -60,13 +60,29 @@ pub(super) enum Command {
     Close(oneshot::Sender<()>),
 }
 
-/// What others see of the writer.
+/// What the writer shares with others.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The last write failed.
     pub failing: AtomicBool,
     /// The size cap is reached.
     pub full: AtomicBool,
+    /// Claims that hold no more, which the log is still to be told of.
+    released: Mutex<Vec<Vec<(Seq, Claim)>>>,
+}
+
+impl State {
+    /// Adds claims that hold no more; true if there were none before.
+    pub fn release(&self, claims: impl IntoIterator<Item = Vec<(Seq, Claim)>>) -> bool {
+        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = released.is_empty();
+        released.extend(claims);
+        first
+    }
+
+    fn take_released(&self) -> Vec<Vec<(Seq, Claim)>> {
+        std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 pub(super) struct Writer<D> {
@@ -79,11 +95,9 @@ pub(super) struct Writer<D> {
     pub total: u64,
     pub state: Arc<State>,
     pub cells: Journaling,
-    /// Claims that the log is still to be told of, ...
-    pub released: Arc<Mutex<Vec<Vec<(Seq, Claim)>>>>,
-    /// ... since when it knows that there are some, ...
+    /// Since when there are claims that the log is still to be told of.
     pub told_of_released: Option<Instant>,
-    /// ... and such as hold no more, which is not written yet.
+    /// Claims that hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
     pub forcing: Forcing,
@@ -231,8 +245,7 @@ impl<D: Disk> Writer<D> {
         let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
         // Space is given back by what is known, whether or not that can be written.
         self.told_of_released = None;
-        let released = std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner));
-        for claims in released {
+        for claims in self.state.take_released() {
             for done in claims.chunk_by(|(a, _), (b, _)| a == b) {
                 self.log.done(done, &mut self.unwritten);
             }
@@ -318,8 +331,7 @@ impl<D: Disk> Writer<D> {
         if records.is_empty() {
             return;
         }
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        released.extend(records.into_iter().map(|seq| self.log.claims(seq).collect()));
+        self.state.release(records.into_iter().map(|seq| self.log.claims(seq).collect()));
         self.told_of_released.get_or_insert_with(Instant::now);
     }
 

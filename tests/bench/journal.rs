@@ -2,7 +2,8 @@
 //!
 //! Out, first: bytes a second that the journal takes from 64 senders at once, each waiting until it
 //! may acknowledge, beside a raw append of the same bytes to a file of the same folder under the
-//! same policy. Second: spans a second through the whole process, over loopback gRPC, with the
+//! same policy: by one thread that has what the senders have at once, and by as many threads as there
+//! are senders, each for itself. Second: spans a second through the whole process, over loopback gRPC, with the
 //! journal at each policy and without one. Rounds of all of them take turns, so that what else the
 //! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk,
 //! `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
@@ -17,7 +18,7 @@ mod relay;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,27 +83,32 @@ async fn alone(corpus: &Corpus) {
     let bytes: usize = corpus.requests.iter().map(Bytes::len).sum();
     let each = bytes / corpus.requests.len();
     println!("\n{}: requests of {each} bytes from {SENDERS} senders", corpus.name);
-    println!("{:<10} {:>10} {:>12} {:>6}", "", "raw MB/s", "journal MB/s", "ratio");
+    println!(
+        "{:<10} {:>12} {:>9} {:>9} {:>9} {:>9}",
+        "", "journal MB/s", "raw", "ratio", "raw, each", "ratio"
+    );
     for durability in [Durability::Sync, Durability::Interval, Durability::None] {
-        let (mut raw, mut journal) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
-            // Each goes first half of the time.
-            for turn in 0..2 {
-                let folder = folder();
-                if (round + turn) % 2 == 0 {
-                    let requests = corpus.requests.clone();
-                    let path = folder.path().join("raw");
-                    let work = move || append(&path, &requests, durability);
-                    let took = tokio::task::spawn_blocking(work).await.unwrap();
-                    raw.push(bytes as f64 / took.as_secs_f64() / 1e6);
-                } else {
-                    let took = admit(folder.path(), &corpus.requests, durability).await;
-                    journal.push(bytes as f64 / took.as_secs_f64() / 1e6);
-                }
+        let mut rates: [Vec<f64>; 3] = Default::default();
+        for round in 0..ROUNDS as usize {
+            // Each goes first a third of the time.
+            for turn in 0..rates.len() {
+                let (folder, way) = (folder(), (round + turn) % rates.len());
+                let (requests, path) = (corpus.requests.clone(), folder.path().join("raw"));
+                let took = match way {
+                    0 => admit(folder.path(), &corpus.requests, durability).await,
+                    1 => raw(path, durability, move |file| append(file, &requests, durability)).await,
+                    _ => raw(path, durability, move |file| append_each(file, &requests, durability)).await,
+                };
+                rates[way].push(bytes as f64 / took.as_secs_f64() / 1e6);
             }
         }
-        let (raw, journal) = (median(raw), median(journal));
-        println!("{:<10} {raw:>10.0} {journal:>12.0} {:>6.2}", name(durability), journal / raw);
+        let [journal, batched, each] = rates.map(median);
+        println!(
+            "{:<10} {journal:>12.0} {batched:>9.0} {:>9.2} {each:>9.0} {:>9.2}",
+            name(durability),
+            journal / batched,
+            journal / each
+        );
     }
 }
 
@@ -114,33 +120,57 @@ fn name(durability: Durability) -> &'static str {
     }
 }
 
+/// How long `work` takes on a new file, which is forced meanwhile where the policy says so.
+async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + Send + 'static) -> Duration {
+    let measured = move || {
+        let file = Arc::new(OpenOptions::new().create_new(true).append(true).open(path).unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let forcing = (durability == Durability::Interval).then(|| {
+            let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
+            std::thread::spawn(move || force_now_and_then(&file, &stop))
+        });
+        let began = Instant::now();
+        work(&file);
+        let took = began.elapsed();
+        stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = forcing {
+            thread.join().unwrap();
+        }
+        took
+    };
+    tokio::task::spawn_blocking(measured).await.unwrap()
+}
+
 /// Appends what the senders have at once with one write, and forces it as the policy says: the most
 /// that the disk gives so many senders.
-fn append(path: &Path, requests: &[Bytes], durability: Durability) -> Duration {
-    let file = Arc::new(OpenOptions::new().create_new(true).append(true).open(path).unwrap());
-    let stop = Arc::new(AtomicBool::new(false));
-    let forcing = (durability == Durability::Interval).then(|| {
-        let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
-        std::thread::spawn(move || force_now_and_then(&file, &stop))
-    });
-    let began = Instant::now();
+fn append(mut file: &File, requests: &[Bytes], durability: Durability) {
     for batch in requests.chunks(SENDERS) {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|body| IoSlice::new(body)).collect();
         let mut left = &mut slices[..];
         while !left.is_empty() {
-            let written = (&*file).write_vectored(left).unwrap();
+            let written = file.write_vectored(left).unwrap();
             IoSlice::advance_slices(&mut left, written);
         }
         if durability == Durability::Sync {
             file.sync_data().unwrap();
         }
     }
-    let took = began.elapsed();
-    stop.store(true, Ordering::Relaxed);
-    if let Some(thread) = forcing {
-        thread.join().unwrap();
-    }
-    took
+}
+
+/// Has as many threads as there are senders append one request after the other, and force it as the
+/// policy says: what they would do without a journal.
+fn append_each(file: &File, requests: &[Bytes], durability: Durability) {
+    let next = AtomicUsize::new(0);
+    let sender = || {
+        let mut file = file;
+        while let Some(body) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            file.write_all(body).unwrap();
+            if durability == Durability::Sync {
+                file.sync_data().unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..SENDERS).for_each(|_| drop(scope.spawn(sender))));
 }
 
 fn force_now_and_then(file: &File, stop: &AtomicBool) {

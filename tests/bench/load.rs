@@ -1,13 +1,14 @@
 //! The whole processor under load, over loopback gRPC: `cargo bench --bench load`.
 //!
 //! This process is generator and sink; between them stands, each in a process of its own, a raw
-//! pass-through, one that decodes and encodes with opentelemetry-proto, or the `otel-verdict` binary,
-//! without metrics and with all rules. Out, beside each other: spans a second, CPU seconds per million
+//! pass-through, one that decodes and encodes with opentelemetry-proto, with our allocator and with the
+//! system's, or the `otel-verdict` binary, without metrics and with all rules. Out, beside each other: spans a second, CPU seconds per million
 //! spans, latency from the request that completes a trace until the trace is at the sink, and
 //! resident bytes of buffered spans. `cargo bench --bench load -- memory` measures these alone, `--
 //! small` or `-- agent` one corpus. Linux only: CPU and memory are read from `/proc`.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
+mod allocator;
 // Each bench uses its part.
 #[allow(dead_code)]
 mod corpus;
@@ -27,9 +28,8 @@ use prost::Message;
 use relay::Client;
 use tokio::net::TcpListener;
 
-/// The binary's, for the relays alike.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Chosen = allocator::Chosen;
 
 /// Requests in flight at once.
 const IN_FLIGHT: usize = 8;
@@ -38,8 +38,14 @@ const PACE: f64 = 0.2;
 /// How long latency is measured.
 const PACED: Duration = Duration::from_secs(10);
 
+fn main() {
+    let role = std::env::args().nth(1);
+    allocator::choose(role.as_deref() == Some(Kind::ProstCodecOfSystem.name()));
+    run();
+}
+
 #[tokio::main]
-async fn main() {
+async fn run() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, role, from, to] = &arguments[..]
         && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == role)
@@ -97,17 +103,20 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
 enum Kind {
     PassThrough,
     ProstCodec,
+    ProstCodecOfSystem,
     WithoutMetrics,
     AllRules,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::PassThrough, Kind::ProstCodec, Kind::WithoutMetrics, Kind::AllRules];
+    const ALL: [Kind; 5] =
+        [Kind::PassThrough, Kind::ProstCodec, Kind::ProstCodecOfSystem, Kind::WithoutMetrics, Kind::AllRules];
 
     fn name(self) -> &'static str {
         match self {
             Kind::PassThrough => "pass-through",
             Kind::ProstCodec => "prost codec",
+            Kind::ProstCodecOfSystem => "prost, malloc",
             Kind::WithoutMetrics => "without metrics",
             Kind::AllRules => "all rules",
         }
@@ -117,7 +126,7 @@ impl Kind {
     fn relay(self) -> Option<fn(Bytes) -> Bytes> {
         match self {
             Kind::PassThrough => Some(std::convert::identity),
-            Kind::ProstCodec => Some(|request| {
+            Kind::ProstCodec | Kind::ProstCodecOfSystem => Some(|request| {
                 let decoded = ExportTraceServiceRequest::decode(request).expect("the corpus decodes");
                 decoded.encode_to_vec().into()
             }),
