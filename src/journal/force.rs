@@ -2,7 +2,7 @@
 //!
 //! In: files with something new in them, and who waits for that to be forced. Out: answers, and to
 //! the writer what came of it. What is written while one force runs shares the next; and that an
-//! exporter has something is written at once, however long the disk takes: a killed process loses
+//! exporter has something is written soon, however long the disk takes: a killed process loses
 //! what was not written, not what was not forced.
 
 use std::io;

@@ -2,7 +2,8 @@
 //! answers, or, where it is to be forced to the disk first, leaves that to `force`.
 //!
 //! In: [`Command`]s. Out: answers. What could not be written is refused, never half kept; that
-//! claims are done is known at once and written as soon as the disk takes it again.
+//! claims are done is written with what comes next, or a moment later by itself, and once the disk takes
+//! it again.
 
 use std::io;
 use std::ops::Range;
@@ -202,14 +203,10 @@ impl<D: Disk> Writer<D> {
 
     /// Takes in one command, as far as there is room for it.
     fn gather(&mut self, command: Command, todo: &mut Todo) {
-        if matches!(command, Command::Released) {
-            self.told_of_released.get_or_insert_with(Instant::now);
-            return;
-        }
-        todo.commands += 1;
+        todo.commands += usize::from(!matches!(command, Command::Released));
         let fits = |size: usize, most: u64| todo.held + (todo.bytes + size) as u64 <= most;
         match command {
-            Command::Released => {}
+            Command::Released => drop(self.told_of_released.get_or_insert_with(Instant::now)),
             Command::Admit { answer, .. } if answer.is_closed() => {}
             Command::Admit { frame, answer, .. } if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);

@@ -17,6 +17,8 @@ use crate::recognise::keys;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
 const MAX_JSON: usize = 64 * 1024;
+/// Begins Python's report of an error.
+const TRACEBACK: &str = "Traceback (most recent call last)";
 /// How much of the start is matched against the shapes of error reports.
 const HEAD_BYTES: usize = 300;
 /// Up to this size, a sentence such as "Failed to open the page" is the whole message; a longer
@@ -141,7 +143,8 @@ fn leads_on(key: &[u8]) -> bool {
 
 /// Rules out most JSON without parsing it.
 fn might_be_error_json(text: &str) -> bool {
-    let is_object = text.starts_with("{\"") && text.ends_with('}');
+    // What only looks like an object is text, which may still end in a traceback.
+    let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
     if is_object && !keys::may_have(text, leads_on) {
         return false;
     }
@@ -428,10 +431,9 @@ fn error_page(text: &str) -> Option<&str> {
 /// Output that ends in a Python traceback: after its header come only indented lines and the
 /// exception's own line. A traceback quoted in the middle of a document does not count.
 fn ending_traceback(text: &str) -> Option<&str> {
-    const HEADER: &str = "Traceback (most recent call last)";
     /// An exception's message may go on for some lines.
     const MAX_MESSAGE_LINES: usize = 4;
-    let start = memchr::memmem::rfind(text.as_bytes(), HEADER.as_bytes())?;
+    let start = memchr::memmem::rfind(text.as_bytes(), TRACEBACK.as_bytes())?;
     let trace = text.get(start..)?;
     let mut flush = trace.lines().skip(1).filter(|line| !line.is_empty() && !line.starts_with([' ', '\t']));
     let named = flush.next().is_some_and(|line| {

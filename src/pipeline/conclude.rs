@@ -48,13 +48,20 @@ pub(super) struct Leaving {
     pub live: Arc<Live>,
     pub tree: Tree,
     pub sealed: Sealed,
-    /// Since when it was judged.
+    /// When judging it began.
     pub since: Instant,
 }
 
 impl Leaving {
     pub fn verdict(&self) -> Remembered {
         Remembered { passed: self.sealed.passed, revision: self.sealed.revision }
+    }
+
+    /// Bytes that it keeps in memory until it has been handed to the exporters.
+    pub fn weight(&self) -> usize {
+        let spans: usize = self.tree.spans.iter().map(|span| span.bytes.len() + SPAN_OVERHEAD).sum();
+        let events: usize = self.sealed.events.iter().map(|(_, bytes)| bytes.len()).sum();
+        spans + self.sealed.appended.len() + events
     }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::conclude::Leaving;
 use super::live::Live;
 use super::shard::{Shared, Work};
-use super::{MAX_REQUEST, Pipeline, RETRY, SPAN_OVERHEAD, items};
+use super::{MAX_REQUEST, Pipeline, RETRY, items};
 use crate::annotate::Marks;
 use crate::assemble::{Assembler, Close, Reason};
 use crate::config::Size;
@@ -316,9 +316,4 @@ pub(super) fn sealed(
         appended: marks.appended,
         events: marks.events.into_iter().map(|piece| (piece.items, piece.bytes)).collect(),
     }
-}
-
-/// Bytes that a trace keeps in memory until it has been handed to the exporters.
-pub(super) fn weight(tree: &Tree) -> usize {
-    tree.spans.iter().map(|span| span.bytes.len() + SPAN_OVERHEAD).sum()
 }

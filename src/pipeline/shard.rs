@@ -28,11 +28,11 @@ use crate::wire::request::Group;
 
 /// Large traces judged at once by one shard; the next waits. Bounds threads and memory.
 const LARGE_AT_ONCE: usize = 2;
-/// Judged traces that one shard may have on their way into the journal: enough for one write and
-/// one force to the disk to serve many. They count against the memory budget.
-const LEAVING: usize = 256;
-/// So many of them, or so many bytes of them, go into the journal together: each command to it and each
-/// answer wakes somebody.
+/// Groups of judged traces that one shard may have on their way into the journal: enough for one write
+/// and one force to the disk to serve many. They count against the memory budget.
+const LEAVING: usize = 64;
+/// So many judged traces, or so many bytes, make a group: each command to the journal and each answer
+/// wakes somebody.
 const TOGETHER: usize = 16;
 /// As [`TOGETHER`], in bytes.
 const TOGETHER_BYTES: usize = 256 << 10;
@@ -104,7 +104,7 @@ pub(super) struct Shard {
     alarm: Alarm,
     /// Records of the journal that hold open traces.
     kept: HashMap<TraceId, Vec<Seq>>,
-    /// Judged traces that go into the journal next, and what they are charged.
+    /// Judged traces that go into the journal next, and what they will be charged.
     departing: (Vec<Leaving>, usize),
     /// Judged traces on their way into the journal and to the exporters.
     leaving: JoinSet<()>,
@@ -160,9 +160,9 @@ impl Shard {
             self.close_due().await;
             self.early.look(&mut self.assembler, &self.live, Instant::now());
             self.alarm.look(&self.assembler, &self.live, &self.shared.meter, Instant::now());
+            self.depart().await;
             self.gauge();
             self.relieve().await;
-            self.depart().await;
             self.give_up_unused();
         }
         match self.shared.journal {
@@ -231,6 +231,7 @@ impl Shard {
         for closing in self.assembler.relieve(excess, Instant::now()) {
             self.conclude(closing).await;
         }
+        self.depart().await;
         self.gauge();
     }
 
@@ -245,6 +246,7 @@ impl Shard {
 
     /// Waits for what has been judged to reach the exporters' queues.
     async fn settle(&mut self) {
+        self.depart().await;
         while let Some((trace, verdict)) = self.underway.next().await {
             self.through(trace, verdict).await;
         }
@@ -302,6 +304,8 @@ impl Shard {
             });
         }
         if is_large(&closing) {
+            // Whoever is judged already waits for none of it.
+            self.depart().await;
             self.underway.room(LARGE_AT_ONCE).await;
             let shared = Arc::clone(&self.shared);
             let held = shared.budget.hold(weight);
@@ -315,7 +319,7 @@ impl Shard {
         if self.shared.journal.is_some() {
             let leaving = judge_to_keep(&self.shared, &live, case, of);
             self.assembler.remember(trace, leaving.verdict());
-            self.departing.1 += durable::weight(&leaving.tree);
+            self.departing.1 += leaving.weight();
             self.departing.0.push(leaving);
             if self.departing.0.len() >= TOGETHER || self.departing.1 >= TOGETHER_BYTES {
                 self.depart().await;
@@ -348,7 +352,7 @@ impl Shard {
         };
         let (departing, weight) = std::mem::take(&mut self.departing);
         let held = self.shared.budget.hold(weight);
-        while self.leaving.len() >= LEAVING / TOGETHER {
+        while self.leaving.len() >= LEAVING {
             match self.leaving.join_next().await {
                 Some(done) => left(done),
                 None => break,

@@ -54,6 +54,10 @@ unsafe impl GlobalAlloc for Chosen {
         unsafe {
             if is_systems(block) {
                 System.realloc(block, layout, size)
+            } else if SYSTEM.load(Relaxed) {
+                let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                std::ptr::copy_nonoverlapping(block, new, size.min(layout.size()));
+                new
             } else {
                 note(MiMalloc.realloc(block, layout, size))
             }

@@ -118,6 +118,17 @@ fn results_that_speak_of_errors_are_results() {
 }
 
 #[test]
+fn what_only_looks_like_an_object_may_end_in_a_traceback() {
+    for text in [
+        "{\"query\": \"peaks\"}\nTraceback (most recent call last):\n  File \"a.py\", line 2, in <module>\n    ask()\n\
+         openai.BadRequestError: Error code: 400 - {'error': {'param': None}}",
+        "{\"stdout\": \"Traceback (most recent call last):\n  File a.py, line 2\nValueError: bad\"}",
+    ] {
+        assert!(reported(text).is_some(), "{text}");
+    }
+}
+
+#[test]
 fn a_long_report_is_quoted_in_part() {
     let text = format!("Error: {}", "é".repeat(5000));
     let passage = reported(&text).unwrap();

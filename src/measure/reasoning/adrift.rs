@@ -69,6 +69,10 @@ fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx
             return None;
         }
         let text = reading.output_text();
+        // Masking brings words together that code stood between.
+        if !another.is_match(&text) {
+            return None;
+        }
         let prose = masked(&text);
         let found = another.find(&prose)?;
         Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))

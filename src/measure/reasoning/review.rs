@@ -209,15 +209,15 @@ impl<'a> Reviewer<'a> {
         let made = self.history.made(end);
         let answer = finishes.and_then(|agent| Some((agent, final_answer(reading)?)));
         let mut said = reading.output_text();
-        let mut claims = Signs::of(self.scene, self.memo).any(self.scene, at);
+        let mut may_claim = Signs::of(self.scene, self.memo).any(self.scene, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
             said += "\n";
             said += answer.as_str();
-            claims = true;
+            may_claim = true;
         }
         let said = clip(&said, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = claims && self.claims(at, reading, said, made, &mut findings);
+        let mut examined = may_claim && self.claims(at, reading, said, made, &mut findings);
         if let Some((agent, answer)) = &answer {
             examined |= self.facts(*agent, at, answer, Some(reading), made, &mut findings);
         }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::answer::masked;
+use super::answer::{MAX_ANSWER, masked};
 use super::{adrift, claims};
 use crate::measure::Memo;
 use crate::measure::pattern::pattern;
@@ -35,7 +35,9 @@ impl Signs {
         if let Some(any) = known.get() {
             return any;
         }
-        let any = ANY.as_ref().is_none_or(|any| any.is_match(&masked(&reading.output_text())));
+        let text = reading.output_text();
+        // Of a longer one the beginning is judged by itself, where other marks may be left open.
+        let any = text.len() > MAX_ANSWER || ANY.as_ref().is_none_or(|any| any.is_match(&masked(&text)));
         known.set(Some(any));
         any
     }
