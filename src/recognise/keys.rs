@@ -8,7 +8,9 @@ pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = 0;
     while let Some(begin) = bytes.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
         let begin = at + begin + 1;
-        let Some((end, plain)) = bytes.get(begin..).and_then(string_end) else { return false };
+        let Some((end, plain)) = bytes.get(begin..).and_then(|rest| string_end(rest, |_| true)) else {
+            return false;
+        };
         let Some((string, rest)) = bytes.get(begin..).and_then(|rest| rest.split_at_checked(end)) else {
             return false;
         };
@@ -21,13 +23,18 @@ pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Where the string ends that `rest` goes on with, and whether it has no escapes.
-fn string_end(rest: &[u8]) -> Option<(usize, bool)> {
+/// Where the string ends that `rest` goes on with, and whether it has no escapes; nothing where it does
+/// not end, or an escape (what follows its backslash) is not `allowed`.
+#[inline]
+pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
     let (mut at, mut plain) = (0, true);
     loop {
         at += memchr::memchr2(b'"', b'\\', rest.get(at..)?)?;
         if rest.get(at) == Some(&b'"') {
             return Some((at, plain));
+        }
+        if !allowed(*rest.get(at + 1)?) {
+            return None;
         }
         (at, plain) = (at + 2, false);
     }

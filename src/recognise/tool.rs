@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::keys;
 use super::message::{Text, ToolDefinition};
 use super::node::Node;
 use super::part;
@@ -190,18 +191,9 @@ fn is_compact(json: &str, barred: impl Fn(&[u8]) -> bool) -> bool {
 
 /// Where the string ends that `rest` goes on with; nothing where we would write it otherwise.
 fn string_end(rest: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', rest.get(at..)?)?;
-        if rest.get(at) == Some(&b'"') {
-            return Some(at);
-        }
-        // The others are `\/` and `\u`, which we write as what they stand for.
-        if !matches!(rest.get(at + 1)?, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') {
-            return None;
-        }
-        at += 2;
-    }
+    // The others are `\/` and `\u`, which we write as what they stand for.
+    let as_written = |b| matches!(b, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't');
+    keys::string_end(rest, as_written).map(|(end, _)| end)
 }
 
 fn within_message(message: &Node<'_>, failed: bool) -> (String, bool) {
