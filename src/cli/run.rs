@@ -65,7 +65,14 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let mut watch = Watch::new(files.files.clone());
     watch.settle().await;
-    let service = Service::start(config).await.map_err(|e| Failure::Run(e.to_string()))?;
+    let service = tokio::select! {
+        started = Service::start(config) => started.map_err(|e| Failure::Run(e.to_string()))?,
+        // Nothing was acknowledged yet; what the journal holds stays there.
+        name = signals.next() => {
+            tracing::info!(signal = name, "stopped before it had started");
+            return Ok(());
+        }
+    };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     let name = loop {
         let why = tokio::select! {

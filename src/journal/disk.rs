@@ -216,6 +216,10 @@ impl Disk for Folder {
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.open.remove(&segment);
-        fs::remove_file(self.name(segment))
+        match fs::remove_file(self.name(segment)) {
+            // Somebody was quicker.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 }

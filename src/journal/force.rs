@@ -6,20 +6,20 @@
 //! what was not written, not what was not forced.
 
 use std::io;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::disk::Force;
-use super::record::Seq;
+
+/// Why a file is not forced again.
+const DOUBTFUL: &str = "an earlier write to the same file could not be forced";
 
 /// Somebody who waits for records.
 pub(super) struct Waiting {
-    pub seqs: Range<Seq>,
     pub answer: oneshot::Sender<bool>,
     /// Given back with the answer.
     pub _room: Option<OwnedSemaphorePermit>,
@@ -29,20 +29,20 @@ pub(super) struct Waiting {
 pub(super) struct Written {
     pub files: Vec<Arc<dyn Force>>,
     pub waiting: Vec<Waiting>,
+    /// All writes up to this one are in these files, or were forced before.
+    pub upto: u64,
 }
 
-/// What came of it.
-#[derive(Default)]
-pub(super) struct Forced {
-    pub failed: Option<io::Error>,
-    /// Records that nobody was told of.
-    pub given_up: Vec<Seq>,
-}
+/// How far the disk has it, or why not.
+pub(super) type Forced = io::Result<u64>;
 
 /// Forces until nobody is left who writes.
 pub(super) fn run(written: &Receiver<Written>, forced: &Sender<Forced>, took: &Histogram) {
+    // Files that could not be forced. The operating system says so once; asked again it would say that
+    // all is well, though what was written before then may never have reached the disk.
+    let mut doubtful: Vec<Weak<dyn Force>> = Vec::new();
     while let Ok(first) = written.recv() {
-        let Written { mut files, mut waiting } = first;
+        let Written { mut files, mut waiting, mut upto } = first;
         while let Ok(more) = written.try_recv() {
             for file in more.files {
                 if files.iter().all(|known| !Arc::ptr_eq(known, &file)) {
@@ -50,22 +50,30 @@ pub(super) fn run(written: &Receiver<Written>, forced: &Sender<Forced>, took: &H
                 }
             }
             waiting.extend(more.waiting);
+            upto = more.upto;
         }
         let began = Instant::now();
-        let done = files.iter().try_for_each(|file| file.force());
+        let mut done = Ok(upto);
+        for file in &files {
+            let again = doubtful.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(file)));
+            let tried = if again { Err(io::Error::other(DOUBTFUL)) } else { file.force() };
+            if let Err(error) = tried {
+                doubtful.push(Arc::downgrade(file));
+                done = done.and(Err(error));
+            }
+        }
+        doubtful.retain(|file| file.strong_count() > 0);
         took.observe(began.elapsed().as_secs_f64());
-        let mut result = Forced { failed: done.err(), ..Forced::default() };
-        result.given_up = answer(waiting, result.failed.is_none());
-        let news = result.failed.is_some() || !result.given_up.is_empty();
-        if news && forced.send(result).is_err() {
+        answer(waiting, done.is_ok());
+        if forced.send(done).is_err() {
             return;
         }
     }
 }
 
-/// Tells them whether their records are kept; returns those that are not, or whose asker has gone
-/// and will send them again.
-pub(super) fn answer(waiting: Vec<Waiting>, kept: bool) -> Vec<Seq> {
-    let told = |w: Waiting| (w.answer.send(kept).is_err() || !kept).then_some(w.seqs);
-    waiting.into_iter().filter_map(told).flatten().collect()
+/// Tells them whether their records are kept. Whoever has gone gives its record up by itself.
+pub(super) fn answer(waiting: Vec<Waiting>, kept: bool) {
+    for Waiting { answer, .. } in waiting {
+        let _ = answer.send(kept);
+    }
 }

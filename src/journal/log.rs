@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::batch::Batch;
 use super::claims::Claims;
 use super::disk::{Disk, Force, header};
-use super::record::{CLOSED_TRACE, Claim, Found, Frame, Over, Record, Seq};
+use super::record::{CLOSED_TRACE, Claim, FRAME, Found, Frame, Over, Record, Seq};
 use super::recover::{Kept, Recovered, scan};
 use crate::assemble::Remembered;
 use crate::receive::Signal;
@@ -50,9 +50,13 @@ impl Limits {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Segment {
     bytes: u64,
+    /// Bytes at its head, which no other segment spares it.
+    head: u64,
+    /// The write, counted as in [`Log::written`], that says that the last record held in it is done.
+    freed: u64,
     /// Bytes of records that are held.
     live: u64,
     marker: [u8; 4],
@@ -68,6 +72,11 @@ pub(super) struct Log<D> {
     /// Traces that closed, oldest first; one that closed again stands there again.
     closed: VecDeque<(TraceId, Remembered)>,
     next_segment: u64,
+    /// Bytes of the records that say which exporters have what is held.
+    acks: u64,
+    /// Writes so far, and how many of them the disk is known to have.
+    written: u64,
+    forced: u64,
     /// Something was appended to the active segment and not given out to be forced to the disk.
     dirty: bool,
     /// Segments before it of which the same holds.
@@ -83,12 +92,13 @@ impl<D: Disk> Log<D> {
         let next_segment = scan.last.saturating_add(1);
         let sizes = scan.sizes.iter();
         let mut segments: BTreeMap<u64, Segment> =
-            sizes.map(|(&id, &bytes)| (id, Segment { bytes, live: 0, marker: [0; 4] })).collect();
+            sizes.map(|(&id, &bytes)| (id, Segment { bytes, ..Segment::default() })).collect();
         for kept in scan.kept.values() {
             if let Some(segment) = segments.get_mut(&kept.segment) {
                 segment.live += kept.len;
             }
         }
+        let acks = scan.kept.values().map(acks).sum();
         let log = Log {
             disk,
             limits,
@@ -97,6 +107,9 @@ impl<D: Disk> Log<D> {
             kept: scan.kept,
             closed: recovered.closed.iter().copied().collect(),
             next_segment,
+            acks,
+            written: 0,
+            forced: 0,
             dirty: false,
             behind: Vec::new(),
             batch: Batch::default(),
@@ -145,6 +158,7 @@ impl<D: Disk> Log<D> {
             return Err(error);
         }
         segment.bytes += len;
+        self.written += 1;
         self.dirty = true;
         Ok(places)
     }
@@ -171,7 +185,8 @@ impl<D: Disk> Log<D> {
             let _ = self.disk.remove(id);
             return Err(error);
         }
-        self.segments.insert(id, Segment { bytes: self.batch.len(), live: 0, marker });
+        let head = self.batch.len();
+        self.segments.insert(id, Segment { bytes: head, head, marker, ..Segment::default() });
         self.active = Some(id);
         Ok(id)
     }
@@ -188,8 +203,17 @@ impl<D: Disk> Log<D> {
 
     /// Forces what was written to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
-        let forced = self.unforced().and_then(|files| files.iter().try_for_each(|file| file.force()));
-        forced.inspect_err(|_| self.abandon())
+        let files = self.unforced();
+        let forced =
+            files.and_then(|(files, upto)| files.iter().try_for_each(|file| file.force()).map(|()| upto));
+        match forced {
+            Ok(upto) => self.forced(upto),
+            Err(error) => {
+                self.abandon();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Forces what was written to the disk, and gives back the room that nothing was written to.
@@ -199,13 +223,25 @@ impl<D: Disk> Log<D> {
         last.map_or(Ok(()), |(id, bytes)| self.disk.cut(id, bytes))
     }
 
-    /// What there is to force to the disk; from here on it is taken to be forced.
-    pub fn unforced(&mut self) -> io::Result<Vec<Arc<dyn Force>>> {
+    /// What there is to force to the disk, and up to which write; from here on it is taken to be forced.
+    pub fn unforced(&mut self) -> io::Result<(Vec<Arc<dyn Force>>, u64)> {
         let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
         let last = self.active.filter(|_| dirty).map(|id| self.disk.forcible(id)).transpose()?;
         let mut files = std::mem::take(&mut self.behind);
         files.extend(last.unwrap_or_default());
-        Ok(files)
+        Ok((files, self.written))
+    }
+
+    /// The disk has all writes up to this one.
+    pub fn forced(&mut self, upto: u64) {
+        self.forced = self.forced.max(upto);
+    }
+
+    /// Whether the oldest segment could be deleted, were what says so on the disk.
+    pub fn waits_to_be_forced(&self) -> bool {
+        let oldest = self.segments.first_key_value();
+        self.is_dirty()
+            && oldest.is_some_and(|(&id, s)| Some(id) != self.active && s.live == 0 && s.freed > self.forced)
     }
 
     /// Forcing failed: what the disk has of it is not known, and asking again would not tell. What
@@ -246,6 +282,7 @@ impl<D: Disk> Log<D> {
     pub fn acked(&mut self, seq: Seq, exporter: &str) {
         if let Some(kept) = self.kept.get_mut(&seq) {
             kept.acked.push(exporter.to_owned());
+            self.acks += (FRAME + exporter.len()) as u64;
         }
     }
 
@@ -264,43 +301,64 @@ impl<D: Disk> Log<D> {
     }
 
     fn forget(&mut self, seq: Seq) {
-        if let Some(kept) = self.kept.remove(&seq)
-            && let Some(segment) = self.segments.get_mut(&kept.segment)
-        {
+        let Some(kept) = self.kept.remove(&seq) else { return };
+        self.acks = self.acks.saturating_sub(acks(&kept));
+        if let Some(segment) = self.segments.get_mut(&kept.segment) {
             segment.live = segment.live.saturating_sub(kept.len);
+            segment.freed = self.written + 1;
         }
     }
 
-    /// Reads a record that is held; `None` where it cannot be read any more.
-    pub fn read(&mut self, seq: Seq) -> Option<Record> {
-        let kept = self.kept.get(&seq)?;
-        let bytes = self.disk.read(kept.segment, kept.at, usize::try_from(kept.len).ok()?).ok()?;
-        let bytes = Bytes::from(bytes);
-        let marker = bytes.first_chunk::<4>().copied()?;
-        Found::read(&bytes, 0, marker)?.record(&bytes)
+    /// Reads a record that is held; `None` where it is not there any more, or damaged.
+    ///
+    /// # Errors
+    /// The disk does not answer. It may do so later.
+    pub fn read(&mut self, seq: Seq) -> io::Result<Option<Record>> {
+        let Some(kept) = self.kept.get(&seq) else { return Ok(None) };
+        let Ok(len) = usize::try_from(kept.len) else { return Ok(None) };
+        let bytes = match self.disk.read(kept.segment, kept.at, len) {
+            Ok(bytes) => Bytes::from(bytes),
+            // Deleted or cut off behind our back.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let found = bytes.first_chunk::<4>().and_then(|&marker| Found::read(&bytes, 0, marker));
+        Ok(found.and_then(|found| found.record(&bytes)))
     }
 
     /// Deletes what nothing holds; rewrites at most one segment, so that nobody waits for long.
-    pub fn reclaim(&mut self) -> io::Result<()> {
-        self.delete_oldest()?;
+    /// `desperate`: nothing can be written, and so nothing forced either.
+    ///
+    /// # Errors
+    /// The disk does not do it; nothing is lost, and it can be tried again.
+    pub fn reclaim(&mut self, desperate: bool) -> io::Result<()> {
+        self.delete_oldest(desperate)?;
         let (bytes, live) = (self.bytes(), self.live());
-        let wasted = bytes.saturating_sub(live);
+        let heads: u64 = self.segments.values().map(|s| s.head).sum();
+        let wasted = bytes.saturating_sub(live + heads + self.acks);
         let mostly_dead = wasted > live.saturating_add(self.limits.segment);
-        let short_of_room = bytes > self.limits.total / 4 * 3 && wasted > self.limits.segment;
+        // What is gained is worth what is written for it, and leads below where requests are taken again.
+        let short_of_room =
+            bytes > self.limits.total / 2 && wasted > self.limits.segment.max(self.limits.total / 32);
         if let Some((&oldest, _)) = self.segments.first_key_value()
             && Some(oldest) != self.active
             && (mostly_dead || short_of_room)
         {
             self.rewrite(oldest)?;
-            self.delete_oldest()?;
+            self.delete_oldest(desperate)?;
         }
         Ok(())
     }
 
-    fn delete_oldest(&mut self) -> io::Result<()> {
+    /// Deletes segments of which nothing is held, once the disk has what says so: after a power cut a
+    /// trace would be there in part otherwise.
+    fn delete_oldest(&mut self, desperate: bool) -> io::Result<()> {
         while let Some((&oldest, segment)) = self.segments.first_key_value()
             && Some(oldest) != self.active
             && segment.live == 0
+            && (segment.freed <= self.forced || desperate || !self.limits.sync)
         {
             if self.active.is_none() && !self.closed.is_empty() {
                 // What is remembered of closed traces stands at the head, and nowhere else then; but
@@ -324,7 +382,7 @@ impl<D: Disk> Log<D> {
         let mut batch: Vec<(Frame, Vec<Claim>)> = Vec::new();
         let mut size = 0;
         for (_, seq) in held {
-            match self.survivor(seq) {
+            match self.survivor(seq)? {
                 Some((frame, claims)) => {
                     size += frame.size();
                     batch.push((frame, claims));
@@ -360,20 +418,28 @@ impl<D: Disk> Log<D> {
     }
 
     /// A held record with what of it is still needed.
-    fn survivor(&mut self, seq: Seq) -> Option<(Frame, Vec<Claim>)> {
-        let record = self.read(seq)?;
-        let claims: Vec<Claim> = self.kept.get(&seq)?.claims.iter().collect();
+    fn survivor(&mut self, seq: Seq) -> io::Result<Option<(Frame, Vec<Claim>)>> {
+        let Some((record, kept)) = self.read(seq)?.zip(self.kept.get(&seq)) else { return Ok(None) };
+        let claims: Vec<Claim> = kept.claims.iter().collect();
         let frame = match record {
             Record::Request { signal, body, claims: before } => {
                 let fewer = claims.len() < before.len() && !claims.contains(&Claim::Pass);
-                let body = if fewer && signal == Signal::Traces { only(&claims, &body)? } else { body };
+                let body = match fewer && signal == Signal::Traces {
+                    true => only(&claims, &body).unwrap_or(body),
+                    false => body,
+                };
                 Frame::request(seq, signal, &claims, body)
             }
             Record::Verdict(sealed) => Frame::verdict_again(seq, &sealed),
-            Record::Acked { .. } | Record::Done(_) | Record::Closed(_) => return None,
+            Record::Acked { .. } | Record::Done(_) | Record::Closed(_) => return Ok(None),
         };
-        Some((frame, claims))
+        Ok(Some((frame, claims)))
     }
+}
+
+/// Bytes of what is written about who has a record.
+fn acks(kept: &Kept) -> u64 {
+    kept.acked.iter().map(|exporter| (FRAME + exporter.len()) as u64).sum()
 }
 
 /// Adds a closed trace behind the others, of which it keeps the newest `most`.

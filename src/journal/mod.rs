@@ -107,6 +107,13 @@ pub struct OpenError {
     why: io::Error,
 }
 
+impl OpenError {
+    /// Of a folder that cannot be used for this reason.
+    pub fn new(folder: &Path, why: io::Error) -> OpenError {
+        OpenError { folder: folder.display().to_string(), why }
+    }
+}
+
 /// The running journal.
 pub struct Journal {
     commands: mpsc::Sender<Command>,
@@ -123,7 +130,8 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-/// A request that was kept. Dropped before it is [`Admitted::take`]n, it is given up again.
+/// A request that was to be kept. Dropped before it is [`Admitted::take`]n, it is given up again:
+/// whoever sent it has not been told that it is ours, and will send it once more.
 #[derive(Debug)]
 pub struct Admitted {
     journal: Arc<Journal>,
@@ -160,7 +168,7 @@ impl Journal {
         remember: usize,
         cells: &Journaling,
     ) -> Result<(Arc<Journal>, Recovered), OpenError> {
-        let failed = |why| OpenError { folder: folder.display().to_string(), why };
+        let failed = |why| OpenError::new(folder, why);
         let disk = Folder::open(folder).map_err(failed)?;
         Journal::on(disk, storage, remember, cells).map_err(failed)
     }
@@ -192,6 +200,8 @@ impl Journal {
             told_of_released: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
+            unclaimed: None,
+            quiet: Quiet::default(),
             forcing: Forcing::start(cells)?,
         };
         let thread =
@@ -231,8 +241,10 @@ impl Journal {
         let frame = Frame::request(seq, signal, &claims, body);
         let (answer, kept) = oneshot::channel();
         let claims = Claims::new(claims);
+        // There before the answer is: whoever asks may stop waiting at any moment.
+        let admitted = Admitted { journal: Arc::clone(self), seq, taken: false };
         self.commands.send(Command::Admit { frame, claims, room, answer }).ok()?;
-        kept.await.ok()?.then(|| Admitted { journal: Arc::clone(self), seq, taken: false })
+        kept.await.ok()?.then_some(admitted)
     }
 
     /// Keeps verdicts; returns once they may be exported, and their records in order. False: they were
@@ -245,7 +257,7 @@ impl Journal {
             .map(|(sealed, seq)| (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered())))
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
-        let sent = self.commands.send(Command::Seal { seqs: seqs.clone(), frames, closed, answer });
+        let sent = self.commands.send(Command::Seal { frames, closed, answer });
         let kept = sent.is_ok() && kept.await.unwrap_or(false);
         if let Some(trace) = first.filter(|_| !kept)
             && let Some(held_back) = self.quiet.speak("verdict")

@@ -15,6 +15,7 @@ use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
 mod failing;
+mod forcing;
 
 const SEGMENT: u64 = 2048;
 /// Fewer than an eighth of a segment holds.
@@ -202,7 +203,7 @@ impl Driven {
                 }
                 self.write(&Frame::done(&over), None);
             }
-            Op::Reclaim => self.log.as_mut().unwrap().reclaim().unwrap(),
+            Op::Reclaim => self.log.as_mut().unwrap().reclaim(false).unwrap(),
             Op::Restart => {
                 self.log = None;
                 let (log, recovered, next) = open(self.folder.path());
@@ -235,7 +236,7 @@ impl Driven {
     fn check_bodies(&mut self) {
         let log = self.log.as_mut().unwrap();
         for (seq, (claims, _)) in &self.model {
-            let Some(Record::Request { body: kept, .. }) = log.read(*seq) else { continue };
+            let Some(Record::Request { body: kept, .. }) = log.read(*seq).unwrap() else { continue };
             let (traces, size) = &self.bodies[seq];
             if claims.contains(&Claim::Pass) {
                 assert_eq!(kept, body(traces, *size));
@@ -266,7 +267,7 @@ proptest! {
         let log = driven.log.as_mut().unwrap();
         // Enough rounds to come to rest: space does not grow beyond what the header promises.
         for _ in 0..200 {
-            log.reclaim().unwrap();
+            log.reclaim(false).unwrap();
         }
         let most = 2 * log.live() + 3 * SEGMENT;
         prop_assert!(log.bytes() <= most, "{} bytes for {} live", log.bytes(), log.live());
@@ -373,7 +374,7 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
         let frame = Frame::request(seq, Signal::Traces, &claims, body(&[5], 300));
         driven.write(&frame, Some(claims.to_vec()));
         driven.end(seq, claims[0]);
-        driven.log.as_mut().unwrap().reclaim().unwrap();
+        driven.log.as_mut().unwrap().reclaim(false).unwrap();
     }
     let log = driven.log.as_mut().unwrap();
     assert!(log.bytes() < 4 * SEGMENT, "{} bytes", log.bytes());
@@ -381,6 +382,61 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
     drop(driven.log.take());
     let (_, recovered, _) = open(driven.folder.path());
     assert_eq!(recovered.open, [(1, vec![trace(0)])].into());
+}
+
+#[test]
+fn what_is_written_around_records_that_are_held_is_no_reason_to_write_them_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let total = 128 * SEGMENT;
+    let limits = Limits { total, ..limits() };
+    let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+    (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), Remembered::default()));
+    // Near the cap, and all of it is held: heads tell of closed traces, and one exporter has it.
+    for seq in 1.. {
+        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; 60].into());
+        let acked = Frame::acked(seq, "otlp_grpc/side");
+        let places = log.append([&frame, &acked].into_iter()).unwrap();
+        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+        log.acked(seq, "otlp_grpc/side");
+        if log.bytes() > total / 8 * 7 {
+            break;
+        }
+    }
+    let before = (log.segments(), log.bytes());
+    (0..10).for_each(|_| log.reclaim(false).unwrap());
+    assert_eq!((log.segments(), log.bytes()), before);
+    // Space that is gained by it is.
+    for seq in 1..200 {
+        log.done(&[(seq * 10, Claim::Pass)], &mut Vec::new());
+    }
+    (0..200).for_each(|_| log.reclaim(false).unwrap());
+    assert!(log.bytes() < before.1 - total / 32, "{} of {before:?}", log.bytes());
+}
+
+#[test]
+fn a_segment_is_deleted_when_what_says_that_nothing_holds_it_is_on_the_disk() {
+    for desperate in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { sync: true, ..limits() };
+        let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+        for seq in 1..3 {
+            let body = vec![7; SEGMENT as usize].into();
+            let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], body);
+            let places = log.append(std::iter::once(&frame)).unwrap();
+            log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+        }
+        log.sync().unwrap();
+        let mut over = Vec::new();
+        log.done(&[(1, Claim::Pass)], &mut over);
+        log.append(std::iter::once(&Frame::done(&over))).unwrap();
+        assert!(log.waits_to_be_forced());
+        log.reclaim(desperate).unwrap();
+        let deleted = usize::from(desperate);
+        assert_eq!(log.segments(), 3 - deleted, "a full disk has no other room");
+        log.sync().unwrap();
+        log.reclaim(false).unwrap();
+        assert_eq!(log.segments(), 2);
+    }
 }
 
 #[test]
@@ -413,7 +469,7 @@ fn a_segment_of_a_later_version_is_left_alone() {
     let (mut log, recovered, _) = open(folder.path());
     assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
     log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
-    log.reclaim().unwrap();
+    log.reclaim(false).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 

@@ -6,7 +6,6 @@
 //! it again.
 
 use std::io;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +21,7 @@ use super::force::{self, Forced, Waiting, Written};
 use super::log::Log;
 use super::record::{Claim, Frame, Over, Record, Seq};
 use crate::assemble::Remembered;
-use crate::telemetry::Journaling;
+use crate::telemetry::{Journaling, Quiet};
 use crate::trace::TraceId;
 
 /// One write takes so many commands, or about so many bytes, at the most: enough to hide what a
@@ -43,12 +42,7 @@ pub(super) enum Command {
     /// A request, to be kept before it is acknowledged. Without an answer it was given up.
     Admit { frame: Frame, claims: Claims, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
     /// Verdicts, to be kept before they are exported; and what to remember of their traces.
-    Seal {
-        seqs: Range<Seq>,
-        frames: Vec<Frame>,
-        closed: Vec<(TraceId, Remembered)>,
-        answer: oneshot::Sender<bool>,
-    },
+    Seal { frames: Vec<Frame>, closed: Vec<(TraceId, Remembered)>, answer: oneshot::Sender<bool> },
     /// An exporter has what a record gave it.
     Acked(Seq, String),
     /// Some claims hold no more: they are in the [`State`].
@@ -101,6 +95,9 @@ pub(super) struct Writer<D> {
     /// Claims that hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
+    /// When space could not be given back.
+    pub unclaimed: Option<Instant>,
+    pub quiet: Quiet,
     pub forcing: Forcing,
 }
 
@@ -147,6 +144,7 @@ struct Todo {
     waiting: Vec<Waiting>,
     closed: Vec<(TraceId, Remembered)>,
     acked: Vec<(Seq, String)>,
+    given_up: Vec<Seq>,
     reads: Vec<(Seq, oneshot::Sender<Option<Record>>)>,
     end: Option<oneshot::Sender<()>>,
 }
@@ -170,16 +168,26 @@ impl<D: Disk> Writer<D> {
                 continue;
             }
             let (reads, end) = (std::mem::take(&mut todo.reads), todo.end.take());
+            let given_up = std::mem::take(&mut todo.given_up);
             self.write(todo);
+            // They may have been among what was written just now.
+            self.give_up(given_up);
             for (seq, answer) in reads {
-                let _ = answer.send(self.log.read(seq));
+                let read = self.log.read(seq);
+                let failed = |error: &io::Error| tracing::error!(seq, %error, "the journal cannot be read");
+                let _ = answer.send(read.inspect_err(failed).unwrap_or_default());
             }
             if let Some(closed) = end {
                 self.end();
                 let _ = closed.send(());
                 return;
             }
-            if self.durability == Durability::Interval && self.synced.elapsed() >= self.interval {
+            let due = match self.durability {
+                Durability::Interval => self.synced.elapsed() >= self.interval,
+                Durability::Sync => self.log.waits_to_be_forced(),
+                Durability::None => false,
+            };
+            if due {
                 self.synced = Instant::now();
                 self.force(Vec::new());
             }
@@ -215,24 +223,24 @@ impl<D: Disk> Writer<D> {
             }
             Command::Admit { frame, claims, room, answer } => {
                 todo.bytes += frame.size();
-                todo.waiting.push(Waiting { seqs: frame.seq..frame.seq + 1, answer, _room: Some(room) });
+                todo.waiting.push(Waiting { answer, _room: Some(room) });
                 todo.frames.push(frame);
                 todo.claims.push(claims);
             }
-            Command::Seal { seqs, frames, closed, answer } => {
+            Command::Seal { frames, closed, answer } => {
                 let size = frames.iter().map(Frame::size).sum();
                 if !fits(size, self.total) {
                     let _ = answer.send(false);
                     return;
                 }
                 todo.bytes += size;
-                todo.waiting.push(Waiting { seqs, answer, _room: None });
+                todo.waiting.push(Waiting { answer, _room: None });
                 todo.claims.extend(frames.iter().map(|_| Claims::new(vec![Claim::Verdict])));
                 todo.frames.extend(frames);
                 todo.closed.extend(closed);
             }
             Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
-            Command::GivenUp(seq) => self.give_up(vec![seq]),
+            Command::GivenUp(seq) => todo.given_up.push(seq),
             Command::Read(seq, answer) => todo.reads.push((seq, answer)),
             Command::Close(done) => todo.end = Some(done),
         }
@@ -268,9 +276,12 @@ impl<D: Disk> Writer<D> {
             }
         };
         // Nobody waits for the books to be kept.
-        let (waiting, untold) = match self.durability {
-            Durability::Sync => (waiting, Vec::new()),
-            Durability::Interval | Durability::None => (Vec::new(), force::answer(waiting, true)),
+        let waiting = match self.durability {
+            Durability::Sync => waiting,
+            Durability::Interval | Durability::None => {
+                force::answer(waiting, true);
+                Vec::new()
+            }
         };
         self.cells.written.inc_by(size as u64);
         self.unwritten.clear();
@@ -283,7 +294,6 @@ impl<D: Disk> Writer<D> {
             tracing::info!("the journal can be written again");
             self.state.failing.store(false, Ordering::Relaxed);
         }
-        self.give_up(untold);
         if !waiting.is_empty() {
             self.force(waiting);
         }
@@ -292,35 +302,31 @@ impl<D: Disk> Writer<D> {
     /// Has what was written forced to the disk, and those who wait told then.
     fn force(&mut self, waiting: Vec<Waiting>) {
         let failed = match self.log.unforced() {
-            Ok(files) if files.is_empty() => {
-                let untold = force::answer(waiting, true);
-                return self.give_up(untold);
-            }
-            Ok(files) => match &self.forcing.written {
+            Ok((files, _)) if files.is_empty() => return force::answer(waiting, true),
+            Ok((files, upto)) => match &self.forcing.written {
                 // Where it is gone, its answers are gone too, which is an answer.
-                Some(written) => return drop(written.send(Written { files, waiting })),
+                Some(written) => return drop(written.send(Written { files, waiting, upto })),
                 None => io::ErrorKind::BrokenPipe.into(),
             },
             Err(error) => error,
         };
-        let untold = force::answer(waiting, false);
-        self.unforceable(&failed, untold);
+        force::answer(waiting, false);
+        self.unforceable(&failed);
     }
 
-    /// Takes note of what could not be forced, and of who could not be told.
+    /// Takes note of what was forced, and of what could not be.
     fn learn(&mut self) {
-        while let Ok(Forced { failed, given_up }) = self.forcing.forced.try_recv() {
-            match failed {
-                Some(error) => self.unforceable(&error, given_up),
-                None => self.give_up(given_up),
+        while let Ok(forced) = self.forcing.forced.try_recv() {
+            match forced {
+                Ok(upto) => self.log.forced(upto),
+                Err(error) => self.unforceable(&error),
             }
         }
     }
 
-    fn unforceable(&mut self, error: &io::Error, refused: Vec<Seq>) {
+    fn unforceable(&mut self, error: &io::Error) {
         self.log.abandon();
         self.failed("sync", error);
-        self.give_up(refused);
     }
 
     /// Records that nobody takes for kept: whoever asked will send them again.
@@ -349,9 +355,19 @@ impl<D: Disk> Writer<D> {
         }
     }
 
+    /// Gives space back. Where that cannot be done, requests are taken all the same for as long as
+    /// they can be written.
     fn reclaim(&mut self) {
-        if let Err(error) = self.log.reclaim() {
-            self.failed("reclaim", &error);
+        let failing = self.state.failing.load(Ordering::Relaxed);
+        if self.unclaimed.is_none_or(|since| since.elapsed() >= RETRY) {
+            let reclaimed = self.log.reclaim(failing);
+            self.unclaimed = reclaimed.is_err().then(Instant::now);
+            if let Err(error) = reclaimed {
+                self.cells.errors.inc();
+                if let Some(held_back) = self.quiet.speak("reclaim") {
+                    tracing::error!(%error, held_back, "the journal cannot give space back");
+                }
+            }
         }
         let bytes = self.log.bytes();
         // Some way below the cap, so that it does not flap with every request.

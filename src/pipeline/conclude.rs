@@ -17,11 +17,10 @@ use super::memory::SPAN_OVERHEAD;
 use super::shard::Shared;
 use crate::annotate::Annotated;
 use crate::assemble::{Closing, Remembered};
-use crate::export::Parcel;
+use crate::export::{Parcel, Piece};
 use crate::journal::{Sealed, Seq};
 use crate::measure::Usage;
 use crate::receive::Signal;
-use crate::trace::Tree;
 
 /// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
 /// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
@@ -43,23 +42,24 @@ pub(super) struct Heard {
     said: Said,
 }
 
-/// A judged trace whose verdict is about to be kept, with what it was judged by.
+/// A judged trace whose verdict is about to be kept. Its spans are written already: they are in the
+/// processor's cache when it has just been judged, and not when the journal has answered.
 pub(super) struct Leaving {
-    pub live: Arc<Live>,
-    pub tree: Tree,
     pub sealed: Sealed,
+    /// The spans as they go out; none where they went before.
+    pub pieces: Vec<Piece>,
     /// When judging it began.
     pub since: Instant,
 }
 
 impl Leaving {
     pub fn verdict(&self) -> Remembered {
-        Remembered { passed: self.sealed.passed, revision: self.sealed.revision }
+        self.sealed.remembered()
     }
 
     /// Bytes that it keeps in memory until it has been handed to the exporters.
     pub fn weight(&self) -> usize {
-        let spans: usize = self.tree.spans.iter().map(|span| span.bytes.len() + SPAN_OVERHEAD).sum();
+        let spans: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
         let events: usize = self.sealed.events.iter().map(|(_, bytes)| bytes.len()).sum();
         spans + self.sealed.appended.len() + events
     }
@@ -112,16 +112,17 @@ async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
 }
 
 /// Judges a trace whose verdict is to be kept before it goes out.
-pub(super) fn judge_to_keep(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Leaving {
+pub(super) fn judge_to_keep(shared: &Shared, live: &Live, case: Case, of: Vec<Seq>) -> Leaving {
     let since = Instant::now();
     judged(shared, live, case, |judged| {
         let tree = &judged.scene.tree;
-        let existing = tree.spans.iter().filter(|span| span.has_verdict).count();
-        shared.meter.judged(&judged, existing);
         let marks = live.engine.marks(&judged);
+        let join = || live.engine.join(tree, &marks);
+        let (pieces, existing) = if shared.shadow { Default::default() } else { join() };
+        shared.meter.judged(&judged, existing);
         let (passed, revision) = (judged.note.passed, judged.note.revision);
         let sealed = durable::sealed(tree.id, of.clone(), passed, revision, shared.shadow, marks);
-        Leaving { live: Arc::clone(live), tree: judged.scene.tree, sealed, since }
+        Leaving { sealed, pieces, since }
     })
 }
 

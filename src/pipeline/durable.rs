@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::conclude::Leaving;
-use super::live::Live;
 use super::shard::{Shared, Work};
 use super::{MAX_REQUEST, Pipeline, RETRY, items};
 use crate::annotate::Marks;
@@ -59,6 +59,7 @@ impl Pipeline {
         let spans = groups.iter().map(|group| group.spans.len() as u64).sum();
         let places = self.reserve(groups, |group| group.trace).await?;
         let mut admitted: Vec<(Admitted, Piece)> = Vec::with_capacity(passing.len());
+        let mut forward = Vec::new();
         for piece in passing {
             let kept = journal.admit(Signal::Traces, vec![Claim::Pass], piece.bytes.clone()).await;
             admitted.push((kept.ok_or(NOT_KEPT)?, piece));
@@ -69,14 +70,29 @@ impl Pipeline {
             let seq = kept.take();
             self.put(places, |groups| self.spans(groups, Some(seq)));
             if passes {
-                let piece = Piece { bytes: body, items: spans };
-                pass(&self.shared, journal, seq, Signal::Traces, piece, &[]).await;
+                forward.push((seq, Piece { bytes: body, items: spans }));
             }
         }
-        for (kept, piece) in admitted {
-            pass(&self.shared, journal, kept.take(), Signal::Traces, piece, &[]).await;
-        }
+        forward.extend(admitted.into_iter().map(|(kept, piece)| (kept.take(), piece)));
+        self.pass_on(journal, Signal::Traces, forward).await;
         Ok(())
+    }
+
+    /// Forwards kept requests; also where the sender waits for that no longer, since they are ours by
+    /// now, and what holds them is to be let go of.
+    async fn pass_on(&self, journal: &Arc<Journal>, signal: Signal, kept: Vec<(Seq, Piece)>) {
+        if kept.is_empty() {
+            return;
+        }
+        let (shared, journal) = (Arc::clone(&self.shared), Arc::clone(journal));
+        let passing = self.tasks.spawn(async move {
+            for (seq, piece) in kept {
+                pass(&shared, &journal, seq, signal, piece, &[]).await;
+            }
+        });
+        if let Err(error) = passing.await {
+            tracing::error!(%error, "forwarding a request ended abnormally; this is a bug");
+        }
     }
 
     /// Keeps a request of log records, then takes it; and forwards it, where anybody takes it.
@@ -100,7 +116,7 @@ impl Pipeline {
         self.put(places, |records| self.records(records, Some(seq)));
         if forward {
             let piece = Piece { bytes: body, items: found.records };
-            pass(&self.shared, journal, seq, Signal::Logs, piece, &[]).await;
+            self.pass_on(journal, Signal::Logs, vec![(seq, piece)]).await;
         }
         Ok(())
     }
@@ -116,7 +132,7 @@ impl Pipeline {
             return Ok(());
         }
         let kept = journal.admit(signal, vec![Claim::Pass], piece.bytes.clone()).await.ok_or(NOT_KEPT)?;
-        pass(&self.shared, journal, kept.take(), signal, piece, &[]).await;
+        self.pass_on(journal, signal, vec![(kept.take(), piece)]).await;
         Ok(())
     }
 
@@ -206,9 +222,16 @@ impl Pipeline {
             }
             return;
         }
-        let live = self.shared.live.get();
-        let road = Road { shared: &self.shared, journal, live: &live };
-        road.send(seq, &tree, sealed, acked).await;
+        let pieces = match sealed.with_spans {
+            true => {
+                let lengths = sealed.lengths.iter().map(|&n| n as usize).collect();
+                let marks = Marks { appended: sealed.appended.clone(), lengths, events: Vec::new() };
+                self.shared.live.get().engine.join(&tree, &marks).0
+            }
+            false => Vec::new(),
+        };
+        let leaving = Leaving { sealed, pieces, since: Instant::now() };
+        send(&self.shared, journal, seq, leaving, acked).await;
     }
 }
 
@@ -240,45 +263,32 @@ impl Spans {
 pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Vec<Leaving>) {
     // Spans that were accepted flow on either way; what may not be kept is that these were their verdicts.
     let (seqs, _) = journal.seal(leaving.iter().map(|leaving| &leaving.sealed)).await;
-    for (Leaving { live, tree, sealed, since }, seq) in leaving.into_iter().zip(seqs) {
-        let road = Road { shared, journal, live: &live };
-        road.send(seq, &tree, sealed, &[]).await;
+    for (leaving, seq) in leaving.into_iter().zip(seqs) {
+        let since = leaving.since;
+        send(shared, journal, seq, leaving, &[]).await;
         shared.meter.exported(since.elapsed());
     }
 }
 
-/// How judged traces go out.
-struct Road<'a> {
-    shared: &'a Shared,
-    journal: &'a Arc<Journal>,
-    live: &'a Live,
-}
-
-impl Road<'_> {
-    /// Sends a judged trace to those exporters that have it not.
-    async fn send(&self, seq: Seq, tree: &Tree, sealed: Sealed, acked: &[String]) {
-        let Road { shared, journal, live } = self;
-        let Sealed { trace, of, with_spans, lengths, appended, events, .. } = sealed;
-        let mut ends: Vec<(Seq, Claim)> = of.into_iter().map(|of| (of, Claim::Trace(trace))).collect();
-        ends.push((seq, Claim::Verdict));
-        let mut signals = Vec::new();
-        signals.extend(with_spans.then_some(Signal::Traces));
-        signals.extend((!events.is_empty()).then_some(Signal::Logs));
-        let ticket = Ticket::new(journal, seq, ends, shared.exporters.takers(&signals, acked));
-        if with_spans {
-            let lengths = lengths.into_iter().map(|n| n as usize).collect();
-            let marks = Marks { appended, lengths, events: Vec::new() };
-            let (pieces, _) = live.engine.join(tree, &marks);
-            let parcel = Parcel { signal: Signal::Traces, pieces, trace: Some(trace) };
-            shared.exporters.send_kept(parcel, Some(&ticket)).await;
-        }
-        if !events.is_empty() {
-            let pieces = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
-            let parcel = Parcel { signal: Signal::Logs, pieces, trace: Some(trace) };
-            shared.exporters.send_kept(parcel, Some(&ticket)).await;
-        }
-        ticket.handed_out();
+/// Sends a judged trace to those exporters that have it not.
+async fn send(shared: &Shared, journal: &Arc<Journal>, seq: Seq, leaving: Leaving, acked: &[String]) {
+    let Leaving { sealed: Sealed { trace, of, with_spans, events, .. }, pieces, .. } = leaving;
+    let mut ends: Vec<(Seq, Claim)> = of.into_iter().map(|of| (of, Claim::Trace(trace))).collect();
+    ends.push((seq, Claim::Verdict));
+    let mut signals = Vec::new();
+    signals.extend(with_spans.then_some(Signal::Traces));
+    signals.extend((!events.is_empty()).then_some(Signal::Logs));
+    let ticket = Ticket::new(journal, seq, ends, shared.exporters.takers(&signals, acked));
+    if with_spans {
+        let parcel = Parcel { signal: Signal::Traces, pieces, trace: Some(trace) };
+        shared.exporters.send_kept(parcel, Some(&ticket)).await;
     }
+    if !events.is_empty() {
+        let pieces = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
+        let parcel = Parcel { signal: Signal::Logs, pieces, trace: Some(trace) };
+        shared.exporters.send_kept(parcel, Some(&ticket)).await;
+    }
+    ticket.handed_out();
 }
 
 /// Forwards a kept request to those exporters that have it not.

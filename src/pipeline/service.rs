@@ -125,7 +125,7 @@ impl Service {
         let exporters = Arc::new(exporters(config)?);
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
-        let (journal, recovered) = open_journal(config, &telemetry)?.unzip();
+        let (journal, recovered) = open_journal(config, &telemetry).await?.unzip();
         let letters = open_letters(config, &telemetry, &exporters)?;
         let judges = judges(config, None, &telemetry)?;
         let pipeline = Pipeline::start(
@@ -270,11 +270,19 @@ fn judges(
     .map(Some)
 }
 
-/// The journal, and what it held; `None` where no folder is configured.
-fn open_journal(config: &Config, telemetry: &Telemetry) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
-    let Some(folder) = &config.storage.directory else { return Ok(None) };
-    let remember = config.verdict.close.remember;
-    Ok(Some(Journal::open(folder, &config.storage, remember, &telemetry.journal)?))
+/// The journal, and what it held; `None` where no folder is configured. A long one takes its time to
+/// be read, on another thread, so that the process can be told to stop meanwhile.
+async fn open_journal(
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
+    let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
+    let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
+    let (path, telemetry) = (folder.clone(), Arc::clone(telemetry));
+    let open = move || Journal::open(&path, &storage, remember, &telemetry.journal);
+    let opened = tokio::task::spawn_blocking(open).await;
+    let ended = |why| journal::OpenError::new(&folder, std::io::Error::other(why));
+    Ok(Some(opened.map_err(ended).flatten()?))
 }
 
 /// The dead letters in the same folder, for what exporters give up; its lock is held by then.

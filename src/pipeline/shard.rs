@@ -18,7 +18,7 @@ use super::live::{InForce, Live};
 use super::memory::{Budget, Held, SPAN_OVERHEAD};
 use super::meter::Meter;
 use super::select;
-use super::underway::Underway;
+use super::underway::{Behind, Underway};
 use crate::assemble::{Assembler, Closing, Reason, Remembered};
 use crate::export::Exporters;
 use crate::journal::{Claim, Journal, Seq};
@@ -281,18 +281,23 @@ impl Shard {
         journal.release(claims.collect());
     }
 
-    async fn conclude(&mut self, mut closing: Closing) {
+    /// Concludes what has just closed, of all records that hold something of it so far.
+    async fn conclude(&mut self, closing: Closing) {
+        let of = self.kept.remove(&closing.trace).unwrap_or_default();
+        self.conclude_of(closing, of).await;
+    }
+
+    async fn conclude_of(&mut self, mut closing: Closing, of: Vec<Seq>) {
         let trace = closing.trace;
         let weight = weight(&closing);
         if closing.reason == Reason::Late {
             if self.underway.is_of(trace) {
                 let held = self.shared.budget.hold(weight);
-                return self.underway.keep_behind(closing, held);
+                return self.underway.keep_behind(Behind { closing, of, held });
             }
             // Other late spans of the trace may have been judged since these were set aside.
             closing.before = self.assembler.remembered(trace).or(closing.before);
         }
-        let of = self.kept.remove(&trace).unwrap_or_default();
         let live = self.shared.live.get();
         if let Some(panel) = live.panel.clone().filter(|_| live.engine.asks(closing.reason)) {
             let held = self.shared.budget.hold(weight.saturating_mul(READ_SHARE));
@@ -337,11 +342,11 @@ impl Shard {
         }
         let behind = self.underway.release(trace);
         if verdict.is_none() && self.shared.leaving.load(Ordering::Relaxed) {
-            // The journal has them all.
+            // The journal has them all, and goes on holding them.
             return;
         }
-        for (closing, _held) in behind {
-            Box::pin(self.conclude(closing)).await;
+        for Behind { closing, of, held: _held } in behind {
+            Box::pin(self.conclude_of(closing, of)).await;
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::memory::Held;
 use crate::assemble::{Closing, Remembered};
+use crate::journal::Seq;
 use crate::trace::TraceId;
 
 /// Such traces of one shard.
@@ -17,8 +18,18 @@ pub(super) struct Underway {
     large: JoinSet<Option<Remembered>>,
     waiting: JoinSet<Option<Remembered>>,
     traces: HashMap<Id, TraceId>,
-    behind: HashMap<TraceId, Vec<(Closing, Held)>>,
+    behind: HashMap<TraceId, Vec<Behind>>,
     done: VecDeque<Done>,
+}
+
+/// Late spans that stay behind.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub closing: Closing,
+    /// The journal's records that hold them, and no others.
+    pub of: Vec<Seq>,
+    /// What they are charged.
+    pub held: Held,
 }
 
 /// A trace that is through; `None` if it is not judged, because the process stops or went wrong.
@@ -52,12 +63,12 @@ impl Underway {
     }
 
     /// Keeps late spans of such a trace until it is through.
-    pub fn keep_behind(&mut self, closing: Closing, held: Held) {
-        self.behind.entry(closing.trace).or_default().push((closing, held));
+    pub fn keep_behind(&mut self, late: Behind) {
+        self.behind.entry(late.closing.trace).or_default().push(late);
     }
 
     /// What came late for a trace that is through.
-    pub fn release(&mut self, trace: TraceId) -> Vec<(Closing, Held)> {
+    pub fn release(&mut self, trace: TraceId) -> Vec<Behind> {
         self.behind.remove(&trace).unwrap_or_default()
     }
 

@@ -1,5 +1,6 @@
-//! The whole journal on disks that fill up, that are slow, and that cannot force.
+//! The whole journal on disks that fill up, and that neither read nor delete; and with senders who leave.
 
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,10 +8,29 @@ use super::super::disk::{Disk, Force};
 use super::*;
 
 /// A disk with room for so many more bytes; writes what fits and then fails, as disks do.
-struct Small {
+pub(super) struct Small {
     folder: Folder,
     room: Arc<AtomicU64>,
     force: fn() -> io::Result<()>,
+    /// Neither reads nor deletes while this holds.
+    sick: Arc<AtomicBool>,
+    told: HashMap<u64, Arc<dyn Force>>,
+}
+
+impl Small {
+    /// With endless room.
+    pub fn on(folder: &Path, force: fn() -> io::Result<()>) -> Small {
+        let room = Arc::new(AtomicU64::new(u64::MAX));
+        let folder = Folder::open(folder).unwrap();
+        Small { folder, room, force, sick: Arc::default(), told: HashMap::new() }
+    }
+
+    fn well(&self) -> io::Result<()> {
+        match self.sick.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("the disk is sick")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Forces when it is told that it may.
@@ -42,21 +62,26 @@ impl Disk for Small {
         self.folder.cut(segment, len)
     }
     fn forcible(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Force>>> {
-        let told = |all: Arc<dyn Force>| Arc::new(Told(all, self.force)) as _;
-        Ok(self.folder.forcible(segment)?.into_iter().map(told).collect())
+        let mut all = self.folder.forcible(segment)?;
+        // The same file is the same each time.
+        let told = || Arc::new(Told(Arc::clone(&all[0]), self.force)) as _;
+        all[0] = Arc::clone(self.told.entry(segment).or_insert_with(told));
+        Ok(all)
     }
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.well()?;
         self.folder.read(segment, at, len)
     }
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
         self.folder.read_all(segment)
     }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
+        self.well()?;
         self.folder.remove(segment)
     }
 }
 
-fn storage(durability: Durability) -> Storage {
+pub(super) fn storage(durability: Durability) -> Storage {
     Storage {
         durability,
         interval: Period::millis(20),
@@ -66,7 +91,7 @@ fn storage(durability: Durability) -> Storage {
     }
 }
 
-async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
+pub(super) async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
     let claims = vec![Claim::Trace(trace(t))];
     journal.admit(Signal::Traces, claims, body(&[t], 500)).await.map(Admitted::take)
 }
@@ -75,9 +100,9 @@ async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
 async fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let cells = Telemetry::new().journal.clone();
-    let room = Arc::new(AtomicU64::new(5000));
-    let disk =
-        Small { folder: Folder::open(folder.path()).unwrap(), room: Arc::clone(&room), force: || Ok(()) };
+    let disk = Small::on(folder.path(), || Ok(()));
+    let room = Arc::clone(&disk.room);
+    room.store(5000, Ordering::SeqCst);
     let (journal, _) = Journal::on(disk, &storage(Durability::Sync), 0, &cells).unwrap();
     let mut kept = Vec::new();
     while let Some(seq) = admit(&journal, 1).await {
@@ -144,11 +169,60 @@ async fn a_request_that_nobody_waits_for_any_more_is_given_up() {
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [kept]);
 }
 
-/// A journal under `durability: sync` whose disk forces as `force` does.
-fn forcing(folder: &Path, force: fn() -> io::Result<()>) -> Arc<Journal> {
-    let room = Arc::new(AtomicU64::new(u64::MAX));
-    let disk = Small { folder: Folder::open(folder).unwrap(), room, force };
-    Journal::on(disk, &storage(Durability::Sync), 10, &Telemetry::new().journal).unwrap().0
+#[tokio::test]
+async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Telemetry::new().journal.clone();
+    let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), 0, &cells).unwrap();
+    let mut gone = Box::pin(journal.admit(Signal::Traces, vec![Claim::Trace(trace(1))], body(&[1], 10)));
+    // Asked, and not looked at again: the answer comes to somebody who has gone when it is there.
+    tokio::select! {
+        biased;
+        _ = &mut gone => panic!("answered before it was asked"),
+        () = std::future::ready(()) => {}
+    }
+    until(folder.path(), |all| all.open.len() == 1).await;
+    drop(gone);
+    until(folder.path(), |all| all.open.is_empty()).await;
+    journal.close().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_neither_reads_nor_deletes_refuses_nobody_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Telemetry::new().journal.clone();
+    let disk = Small::on(folder.path(), || Ok(()));
+    let sick = Arc::clone(&disk.sick);
+    let storage = Storage { max_bytes: Size(1 << 20), ..storage(Durability::None) };
+    let (journal, _) = Journal::on(disk, &storage, 0, &cells).unwrap();
+    let open = admit(&journal, 1).await.unwrap();
+    let other = async || {
+        let seq = admit(&journal, 2).await.unwrap();
+        journal.release(vec![(seq, Claim::Trace(trace(2)))]);
+        assert!(!journal.pressure());
+    };
+    sick.store(true, Ordering::SeqCst);
+    for _ in 0..100 {
+        other().await;
+    }
+    // The open trace stands in the way of what came after it, and is to be written anew.
+    while cells.errors.get() < 2 {
+        other().await;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    sick.store(false, Ordering::SeqCst);
+    for _ in 0..500 {
+        if cells.segments.get() < 4 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        other().await;
+    }
+    assert!(cells.segments.get() < 4, "{} segments", cells.segments.get());
+    assert!(matches!(journal.read(open).await, Some(Record::Request { .. })));
+    journal.close().await;
+    let (_, recovered, _) = super::open(folder.path());
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [open]);
 }
 
 /// What a copy of the folder holds: what would be found, were the process killed now.
@@ -161,55 +235,13 @@ fn killed_now(folder: &Path) -> Recovered {
     open(copy.path()).1
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn while_the_disk_is_forced_nobody_is_told_and_what_is_done_is_written_all_the_same() {
-    static STUCK: AtomicBool = AtomicBool::new(false);
-    let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), || {
-        while STUCK.load(Ordering::SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+/// Waits until a kill would leave this.
+pub(super) async fn until(folder: &Path, held: fn(&Recovered) -> bool) {
+    for _ in 0..1000 {
+        if held(&killed_now(folder)) {
+            return;
         }
-        Ok(())
-    });
-    let first = admit(&journal, 1).await.unwrap();
-    STUCK.store(true, Ordering::SeqCst);
-    let second = tokio::spawn({
-        let journal = Arc::clone(&journal);
-        async move { admit(&journal, 2).await }
-    });
-    let until = async |held: fn(&Recovered) -> bool| {
-        for _ in 0..1000 {
-            if held(&killed_now(folder.path())) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-        panic!("{:?}", killed_now(folder.path()));
-    };
-    until(|all| all.open.len() == 2).await;
-    // The disk still works on the second; that the first is done does not wait for it.
-    journal.release(vec![(first, Claim::Trace(trace(1)))]);
-    until(|all| all.open.len() == 1).await;
-    assert!(!second.is_finished(), "told before it was forced to the disk");
-    STUCK.store(false, Ordering::SeqCst);
-    assert!(second.await.unwrap().is_some());
-    journal.close().await;
-}
-
-#[tokio::test]
-async fn what_cannot_be_forced_to_the_disk_is_refused_and_not_kept() {
-    static WORKS: AtomicBool = AtomicBool::new(true);
-    let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), || match WORKS.load(Ordering::SeqCst) {
-        true => Ok(()),
-        false => Err(io::Error::other("the disk has gone")),
-    });
-    let before = admit(&journal, 1).await.unwrap();
-    WORKS.store(false, Ordering::SeqCst);
-    assert!(admit(&journal, 2).await.is_none());
-    WORKS.store(true, Ordering::SeqCst);
-    let after = admit(&journal, 3).await.unwrap();
-    journal.close().await;
-    let (_, recovered, _) = open(folder.path());
-    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [before, after]);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{:?}", killed_now(folder));
 }
