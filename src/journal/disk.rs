@@ -14,8 +14,10 @@ use std::sync::Arc;
 pub(super) const HEADER: usize = 8 + 4 + 4 + 4;
 /// How every segment begins.
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
-/// Of the layout. A folder with a later one is left alone, segment by segment.
-const VERSION: u32 = 1;
+/// Of the layout. A folder with another one is left alone, segment by segment.
+const VERSION: u32 = 2;
+/// The first one had other checksums (CRC-32C), in its header too.
+const FIRST: u32 = 1;
 
 /// The header of a segment whose frames begin with `marker`.
 pub(super) fn header(marker: [u8; 4]) -> Vec<u8> {
@@ -23,7 +25,7 @@ pub(super) fn header(marker: [u8; 4]) -> Vec<u8> {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&marker);
-    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     out
 }
 
@@ -34,18 +36,20 @@ pub(super) enum Opening {
     Marker([u8; 4]),
     /// Damaged; this is what stands where the first frame should begin.
     Damaged(Option<[u8; 4]>),
-    /// Written by a later version of the program.
-    Later(u32),
+    /// Written by another version of the program.
+    Other(u32),
 }
 
 /// Reads a segment's header.
 pub(super) fn opening(segment: &[u8]) -> Opening {
     let at = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
-    let check = segment.get(..16).map(crc32c::crc32c);
-    let whole = segment.starts_with(&MAGIC) && check.is_some() && at(16).map(u32::from_le_bytes) == check;
+    let check = segment.get(..16).map(crc32fast::hash);
+    let ours = segment.starts_with(&MAGIC);
+    let whole = ours && check.is_some() && at(16).map(u32::from_le_bytes) == check;
     match (whole, at(8).map(u32::from_le_bytes), at(12)) {
         (true, Some(VERSION), Some(marker)) => Opening::Marker(marker),
-        (true, Some(version), _) => Opening::Later(version),
+        (true, Some(version), _) => Opening::Other(version),
+        (false, Some(FIRST), _) if ours => Opening::Other(FIRST),
         _ => Opening::Damaged(at(HEADER)),
     }
 }

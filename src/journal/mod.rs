@@ -22,9 +22,9 @@
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
 //! <directory>/dead-letter-*.pb           length and request, again and again
 //!
-//! segment = magic "otvjrnl\n", version u32, marker u32, CRC32C of these; frames
-//! frame   = marker u32, length u32, kind u8, seq u64, CRC32C of the payload,
-//!           CRC32C of length to here; payload
+//! segment = magic "otvjrnl\n", version u32, marker u32, CRC-32 of these; frames
+//! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,
+//!           CRC-32 of length to here; payload
 //! ```
 //!
 //! All numbers are little endian. The marker is random for each segment, so that what a sender wrote

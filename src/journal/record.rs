@@ -120,13 +120,15 @@ impl Frame {
     fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Vec<Bytes>) -> Frame {
         let len: usize = body.iter().map(Bytes::len).sum();
         if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - MARKER }>() {
-            let crc = body.iter().fold(crc32c::crc32c(payload), |crc, part| crc32c::crc32c_append(crc, part));
+            let mut crc = crc32fast::Hasher::new();
+            crc.update(payload);
+            body.iter().for_each(|part| crc.update(part));
             let (said, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
             said[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
             said[4] = kind;
             said[5..13].copy_from_slice(&seq.to_le_bytes());
-            said[13..].copy_from_slice(&crc.to_le_bytes());
-            check.copy_from_slice(&crc32c::crc32c(said).to_le_bytes());
+            said[13..].copy_from_slice(&crc.finalize().to_le_bytes());
+            check.copy_from_slice(&crc32fast::hash(said).to_le_bytes());
         }
         Frame { seq, head, body }
     }
@@ -275,7 +277,7 @@ impl Found {
         let seq = u64::from_le_bytes(rest.array()?);
         let crc = u32::from_le_bytes(rest.array()?);
         let check = u32::from_le_bytes(rest.array()?);
-        let whole = crc32c::crc32c(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
+        let whole = crc32fast::hash(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
         (whole && rest.0.len() >= len).then_some(Found { at, len: FRAME + len, seq, kind, crc })
     }
 
@@ -287,7 +289,7 @@ impl Found {
     /// Its record; `None` if the payload is not as it was written, or of a kind unknown here.
     pub fn record(&self, segment: &Bytes) -> Option<Record> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
-        if crc32c::crc32c(payload) != self.crc {
+        if crc32fast::hash(payload) != self.crc {
             return None;
         }
         let payload = segment.slice_ref(payload);

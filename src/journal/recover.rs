@@ -95,8 +95,12 @@ impl Scan {
     fn segment(&mut self, segment: u64, bytes: &Bytes, last: bool) -> Option<u64> {
         let marker = match opening(bytes) {
             Opening::Marker(marker) => marker,
-            Opening::Later(version) => {
-                tracing::error!(segment, version, "written by a later version; left alone");
+            Opening::Other(version) => {
+                tracing::error!(
+                    segment,
+                    version,
+                    "the layout of another version of this program; left alone"
+                );
                 self.corrupt += 1;
                 return None;
             }

@@ -457,20 +457,23 @@ fn a_folder_is_for_one_process_and_for_its_owner() {
 }
 
 #[test]
-fn a_segment_of_a_later_version_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bytes = disk::header(*b"mark");
-    bytes[8] = 2;
-    let check = crc32c::crc32c(&bytes[..16]).to_le_bytes();
-    bytes[16..20].copy_from_slice(&check);
-    bytes.extend_from_slice(b"who knows");
-    let path = folder.path().join("0000000000000007.log");
-    std::fs::write(&path, &bytes).unwrap();
-    let (mut log, recovered, _) = open(folder.path());
-    assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
-    log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
-    log.reclaim(false).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+fn a_segment_of_another_version_is_left_alone() {
+    // The first one had other checksums.
+    for (version, check) in [(1, None), (3, Some(crc32fast::hash))] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = disk::header(*b"mark");
+        bytes[8] = version;
+        let check = check.map_or(77, |check| check(&bytes[..16]));
+        bytes[16..20].copy_from_slice(&check.to_le_bytes());
+        bytes.extend_from_slice(b"who knows");
+        let path = folder.path().join("0000000000000007.log");
+        std::fs::write(&path, &bytes).unwrap();
+        let (mut log, recovered, _) = open(folder.path());
+        assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
+        log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
+        log.reclaim(false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
 }
 
 /// Bytes that a segment takes on the disk.

@@ -1,7 +1,7 @@
 //! Answers on disk: files of lines that are appended to, and an index of them in memory.
 //!
 //! In: answers by key. Out: the same, later, in this process or the next. A line is its checksum
-//! (CRC32C, eight digits), a space, the answer as `line` writes it. A damaged line is passed over.
+//! (CRC-32, eight digits), a space, the answer as `line` writes it. A damaged line is passed over.
 //! When all files together are over their bound, the oldest goes: what is asked now is what was
 //! asked lately. Nothing is forced to the disk: a lost answer costs one question.
 
@@ -156,7 +156,7 @@ impl State {
     fn append(&mut self, folder: &Path, key: &Key, said: &Said) -> io::Result<()> {
         let text = line::write(key, said);
         // A line before it that was cut must not take this one along.
-        let line = format!("\n{:08x} {text}\n", crc32c::crc32c(text.as_bytes()));
+        let line = format!("\n{:08x} {text}\n", crc32fast::hash(text.as_bytes()));
         if line.len() as u64 >= MAX_LINE {
             return Ok(());
         }
@@ -195,7 +195,7 @@ fn parse(line: &[u8]) -> Option<(Key, Said)> {
     let text = std::str::from_utf8(line).ok()?;
     let sum = u32::from_str_radix(text.get(..HEAD - 1)?, 16).ok()?;
     let text = text.get(HEAD..)?;
-    (crc32c::crc32c(text.as_bytes()) == sum).then(|| line::read(text))?
+    (crc32fast::hash(text.as_bytes()) == sum).then(|| line::read(text))?
 }
 
 fn private() -> OpenOptions {

@@ -130,7 +130,7 @@ fn framed(mut rest: &[u8]) -> Vec<u8> {
     const MARKER: &[u8; 4] = b"mark";
     let mut out = b"otvjrnl\n\x01\0\0\0".to_vec();
     out.extend_from_slice(MARKER);
-    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     while let Some((&[kind, seq, len], behind)) = rest.split_first_chunk::<3>() {
         let (payload, behind) = behind.split_at(behind.len().min(usize::from(len)));
         out.extend_from_slice(MARKER);
@@ -138,8 +138,8 @@ fn framed(mut rest: &[u8]) -> Vec<u8> {
         out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         out.push(kind);
         out.extend_from_slice(&u64::from(seq).to_le_bytes());
-        out.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-        let check = crc32c::crc32c(&out[from..]);
+        out.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        let check = crc32fast::hash(&out[from..]);
         out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(payload);
         rest = behind;
