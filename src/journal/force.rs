@@ -64,8 +64,11 @@ pub(super) fn run(written: &Receiver<Written>, forced: &Sender<Forced>, took: &H
         }
         doubtful.retain(|file| file.strong_count() > 0);
         took.observe(began.elapsed().as_secs_f64());
-        answer(waiting, done.is_ok());
-        if forced.send(done).is_err() {
+        // Whoever writes knows it before anybody asks for more.
+        let kept = done.is_ok();
+        let told = forced.send(done);
+        answer(waiting, kept);
+        if told.is_err() {
             return;
         }
     }

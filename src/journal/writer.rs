@@ -169,6 +169,7 @@ impl<D: Disk> Writer<D> {
             }
             let (reads, end) = (std::mem::take(&mut todo.reads), todo.end.take());
             let given_up = std::mem::take(&mut todo.given_up);
+            self.learn();
             self.write(todo);
             // They may have been among what was written just now.
             self.give_up(given_up);
@@ -191,7 +192,6 @@ impl<D: Disk> Writer<D> {
                 self.synced = Instant::now();
                 self.force(Vec::new());
             }
-            self.learn();
             self.reclaim();
         }
         self.end();
