@@ -13,11 +13,12 @@ use crate::journal::Stake;
 pub enum Outcome {
     /// The destination accepted them.
     Exported,
-    /// The destination refused them for good, or retries ended, and there is no storage.
+    /// The destination refused them for good, or retries ended, and there is no storage, or its dead
+    /// letters may take no more.
     Dropped,
     /// Put into the dead-letter file.
     DeadLettered,
-    /// Left in the log for the next start.
+    /// Left in the log for the next start: shutdown came, or the disk took no dead letter.
     Stored,
     /// A receipt was dropped without an outcome: a bug.
     Lost,

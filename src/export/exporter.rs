@@ -56,6 +56,19 @@ impl Dropped {
     }
 }
 
+/// What became of a request that was to be a dead letter.
+#[derive(Debug)]
+pub(super) enum Buried {
+    /// It is one.
+    Letter,
+    /// There are none, or not for such.
+    Without,
+    /// They may take no more, and why.
+    NoRoom(String),
+    /// The disk did not take it, and why.
+    Failed(String),
+}
+
 /// One running exporter.
 pub struct Exporter {
     id: Arc<str>,
@@ -193,36 +206,58 @@ impl Exporter {
         let _ = self.letters.set(letters);
     }
 
-    /// Writes a request that is about to be given up into the dead letters. `Ok(false)`: there are
-    /// none, or not for such. On error it says why it could not.
-    pub(super) async fn bury(&self, signal: Signal, request: Bytes, why: Dropped) -> Result<bool, String> {
-        let Some(letters) = self.letters.get().map(Arc::clone) else { return Ok(false) };
+    /// Writes a request that is about to be given up into the dead letters.
+    pub(super) async fn bury(&self, signal: Signal, request: Bytes, why: Dropped) -> Buried {
+        let Some(letters) = self.letters.get().map(Arc::clone) else { return Buried::Without };
         if !matches!(why, Dropped::Refused | Dropped::RetriesEnded) {
-            return Ok(false);
+            return Buried::Without;
         }
-        let added = tokio::task::spawn_blocking(move || letters.add(signal, &request)).await;
-        added.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-        Ok(true)
+        match tokio::task::spawn_blocking(move || letters.add(signal, &request)).await {
+            Ok(Ok(())) => Buried::Letter,
+            Ok(Err(error)) if error.is_passing() => Buried::Failed(error.to_string()),
+            Ok(Err(error)) => Buried::NoRoom(error.to_string()),
+            Err(error) => Buried::Failed(error.to_string()),
+        }
     }
 
     /// Settles what was given up, by what [`Exporter::bury`] said of it.
-    pub(super) fn give_up(
-        &self,
-        receipt: Receipt,
-        why: Dropped,
-        reason: &str,
-        buried: &Result<bool, String>,
-    ) {
+    pub(super) fn give_up(&self, receipt: Receipt, why: Dropped, reason: &str, buried: &Buried) {
+        let items = receipt.items();
+        let (exporter, cause) = (self.id(), why.as_str());
         match buried {
-            Ok(false) => self.drop_items(receipt, why, reason),
-            Err(error) => self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}")),
-            Ok(true) => {
-                let items = receipt.items();
+            Buried::Without => self.drop_items(receipt, why, reason),
+            Buried::Letter => {
                 receipt.resolve(Outcome::DeadLettered);
                 if let Some(held_back) = self.quiet.speak("dead_letter") {
-                    let (exporter, why) = (self.id(), why.as_str());
-                    tracing::error!(exporter, items, why, reason, held_back, "put into the dead-letter file");
+                    tracing::error!(
+                        exporter,
+                        items,
+                        why = cause,
+                        reason,
+                        held_back,
+                        "put into the dead-letter file"
+                    );
                 }
+            }
+            // The log has it as long as a required exporter needs it: the next start sends it again.
+            Buried::Failed(error) if self.required && receipt.is_stored() => {
+                receipt.resolve(Outcome::Stored);
+                if let Some(held_back) = self.quiet.speak("no_dead_letter") {
+                    tracing::error!(
+                        exporter,
+                        items,
+                        why = cause,
+                        reason,
+                        error,
+                        held_back,
+                        "no dead letter could be written; left in the journal for the next start"
+                    );
+                }
+            }
+            // At the cap it ends: left in the log, what a destination refuses would fill that as well,
+            // until senders were refused what other destinations take.
+            Buried::NoRoom(error) | Buried::Failed(error) => {
+                self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}"));
             }
         }
     }

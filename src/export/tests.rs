@@ -16,6 +16,7 @@ use crate::outcome::Outcome;
 
 pub(super) mod away;
 mod file;
+mod letters;
 mod retries;
 mod sink;
 mod tls;

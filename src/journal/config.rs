@@ -22,7 +22,8 @@ pub struct Storage {
     /// Default 1s. With `durability: interval`, how often; so much can be lost with the machine.
     pub interval: Period,
     /// Default 10GiB. Bytes of the log. Requests that do not fit are refused with a time to
-    /// retry until exporters have caught up. Dead letters may take as much again.
+    /// retry until exporters have caught up. Dead letters may take as much again; what would be
+    /// more is dropped, counted and logged.
     pub max_bytes: Size,
     /// Default 64MiB. Bytes after which a new file of the log is begun. Room for as many is set aside
     /// on the disk as it begins (on Linux). Space is given back by whole files: smaller ones give it
