@@ -194,6 +194,8 @@ struct Killing<'a> {
     pace: Duration,
     /// Part of what is written on some span.
     told: &'a str,
+    /// Verdicts go out as events alone.
+    shadow: bool,
     /// It is killed as soon as this holds again, or after a second.
     moment: Option<Arc<AtomicBool>>,
 }
@@ -208,6 +210,7 @@ impl Default for Killing<'_> {
             verdict,
             pace,
             told: "verdict.trace.result",
+            shadow: false,
             moment: None,
         }
     }
@@ -215,9 +218,12 @@ impl Default for Killing<'_> {
 
 /// Returns how many traces were sent.
 async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
-    let Killing { durability, rounds, verdict: close, pace, told, moment } = killing;
-    let expected = undisturbed(close).await;
+    let Killing { durability, rounds, verdict: close, pace, told, shadow, moment } = killing;
+    let mut expected = undisturbed(if shadow { "" } else { close }).await;
     assert!(format!("{expected:?}").contains(told), "{expected:#?}");
+    if shadow {
+        expected.values_mut().for_each(BTreeSet::clear);
+    }
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
     let storage = folder.path().join("journal");
@@ -270,21 +276,24 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
 
     let acknowledged = acknowledged.lock().unwrap().clone();
     assert!(acknowledged.len() as u64 > rounds / 2, "only {} traces were sent", acknowledged.len());
-    let complete = |spans: &[Span]| {
-        let there: BTreeSet<&[u8]> = spans.iter().map(|span| &span.span_id[..]).collect();
+    let is_of_trace = |r: &LogRecord| r.attributes.iter().any(|kv| kv.key == "verdict.trace.result");
+    let incomplete = || {
+        let there: BTreeSet<Vec<u8>> = destination.spans().into_iter().map(|span| span.span_id).collect();
+        let events = destination.records().into_iter().filter(is_of_trace);
+        let judged: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
         let all = acknowledged.keys().flat_map(|&trace| requests(trace));
-        let ids = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone()).map(|s| s.span_id);
-        ids.filter(|id| !there.contains(&id[..])).count()
+        let spans = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone());
+        spans.filter(|s| !there.contains(&s.span_id) || !judged.contains(&s.trace_id)).count()
     };
     let began = Instant::now();
     let missing = loop {
-        let missing = complete(&destination.spans());
+        let missing = incomplete();
         if missing == 0 || began.elapsed() > Duration::from_secs(20) {
             break missing;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    assert_eq!(missing, 0, "acknowledged spans did not come out");
+    assert_eq!(missing, 0, "acknowledged spans, or the verdicts on their traces, did not come out");
     assert_eq!(processor.terminate(), Some(0));
 
     let mut copies: HashMap<Vec<u8>, Vec<Span>> = HashMap::new();
@@ -328,6 +337,12 @@ async fn killed_fifty_times_under_load_every_acknowledged_span_comes_out_as_with
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_under_load_while_every_request_is_forced_to_the_disk_hardly_anything_goes_out_twice() {
     killed_again_and_again(Killing { durability: "sync", rounds: 15, ..Killing::default() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_under_load_in_shadow_mode_spans_and_verdicts_come_out_each_on_its_way() {
+    let verdict = "verdict: { mode: shadow, close: { quiet: 300ms } }";
+    killed_again_and_again(Killing { verdict, shadow: true, rounds: 15, ..Killing::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -541,7 +556,12 @@ async fn what_a_destination_did_not_take_before_the_end_is_sent_after_it_with_th
     assert!(lines >= 1);
 
     let destination = Destination::default();
+    // Whoever judged it again would find nothing by then.
+    let family = |name: &'static str| name.split('.').next().unwrap_or(name);
+    let all: BTreeSet<&str> = otel_verdict::measure::catalog::names().map(family).collect();
+    let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
     let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
+    let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));
     let process = Process::start(&storage(folder.path(), &back)).await;
     wait(&destination, 3).await;
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);

@@ -14,6 +14,7 @@ mod durable;
 mod end_to_end;
 mod explanations;
 mod frameworks;
+mod leaving;
 mod local_model;
 mod fuzz;
 mod model;

@@ -1,0 +1,196 @@
+//! With `storage.directory`: what was on its way when somebody stopped waiting for it, be it a sender,
+//! a judge or the process.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use otel_verdict::journal::{Journal, Record, Seq, Storage};
+use otel_verdict::telemetry::Telemetry;
+use serde_json::json;
+
+use crate::durable::{requests, storage, wait, written};
+use crate::support::{Destination, Process};
+
+/// A judge that answers once it may, and how often it was asked.
+struct Judge {
+    endpoint: String,
+    asked: Arc<AtomicU64>,
+    answers: Arc<AtomicBool>,
+}
+
+impl Judge {
+    fn silent() -> Judge {
+        let (asked, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, may) = (Arc::clone(&asked), Arc::clone(&answers));
+        let endpoint = crate::model::serve(move |_, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            while !may.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
+        });
+        Judge { endpoint, asked, answers }
+    }
+
+    fn config(&self) -> String {
+        format!(
+            "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 5m }} }}\n\
+             verdict: {{ close: {{ quiet: 30ms }}, max_wait: 5m, metrics: {{ completeness: {{ judges: [main] }} }} }}",
+            self.endpoint
+        )
+    }
+}
+
+/// Two more requests of the same trace, of one span each.
+fn late(trace: u64) -> [ExportTraceServiceRequest; 2] {
+    [4, 5].map(|id| {
+        let mut request = requests(trace)[0].clone();
+        let spans = &mut request.resource_spans[0].scope_spans[0].spans;
+        spans.truncate(1);
+        spans[0].span_id = vec![id; 8];
+        request
+    })
+}
+
+/// A process whose trace waits for the judge, with spans behind it that came late.
+async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
+    let process = Process::start(&storage(folder, &format!("{}\n{more}", judge.config()))).await;
+    for request in requests(1) {
+        process.client().spans(request).await;
+    }
+    for _ in 0..1000 {
+        if judge.asked.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(judge.asked.load(Ordering::SeqCst) > 0, "the judge is not asked");
+    for request in late(1) {
+        process.client().spans(request).await;
+    }
+    // They are in the journal by now; that they stand behind their trace takes a moment.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    process
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_spans_of_a_trace_that_waits_for_a_judge_outlive_the_process() {
+    let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
+    let process = waiting(&judge, folder.path(), "").await;
+    let before = process.stop_within(Duration::from_secs(5)).await;
+    assert!(before.spans().is_empty(), "its verdict has not come");
+
+    let process = Process::start(&storage(folder.path(), "verdict: { close: { quiet: 30ms } }")).await;
+    process.until("all spans", |d| d.spans().len() >= 5).await;
+    let after = process.stop().await.spans();
+    let ids: BTreeSet<&[u8]> = after.iter().map(|span| &span.span_id[..]).collect();
+    assert_eq!((after.len(), ids.len()), (5, 5));
+    assert!(after.iter().all(|span| !written(span).is_empty()));
+    judge.answers.store(true, Ordering::SeqCst);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_judged_before_a_stop_is_not_asked_about_again_and_late_spans_have_records_of_their_own() {
+    let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
+    // Nobody listens there.
+    let away = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1' } }";
+    let process = waiting(&judge, folder.path(), away).await;
+    judge.answers.store(true, Ordering::SeqCst);
+    process.service.flush().await;
+    assert!(process.stop_within(Duration::from_millis(500)).await.spans().is_empty());
+    let asked = judge.asked.load(Ordering::SeqCst);
+
+    let path = folder.path().join("journal");
+    let telemetry = Telemetry::new();
+    let (journal, held) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
+    let mut of: Vec<Vec<Seq>> = Vec::new();
+    for &seq in held.verdicts.keys() {
+        let Some(Record::Verdict(sealed)) = journal.read(seq).await else { panic!("no verdict") };
+        of.push(sealed.of);
+    }
+    journal.close().await;
+    drop(journal);
+    let mut sizes: Vec<usize> = of.iter().map(Vec::len).collect();
+    sizes.sort_unstable();
+    let distinct: BTreeSet<Seq> = of.iter().flatten().copied().collect();
+    assert_eq!((sizes, distinct.len()), (vec![1, 1, 2], 4), "{of:?}");
+
+    let process = Process::start(&storage(folder.path(), &judge.config())).await;
+    process.until("all spans", |d| d.spans().len() >= 5).await;
+    let after = process.stop().await;
+    assert_eq!(after.spans().len(), 5);
+    let scores = |span| written(span).iter().any(|a| a.contains("verdict.completeness.score"));
+    assert!(after.spans().iter().any(scores), "the judge's word goes out with them");
+    assert_eq!(judge.asked.load(Ordering::SeqCst), asked, "asked again of what was judged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_waits_no_longer_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', sending_queue: {{ queue_size: 2048 }}, \
+         retry_on_failure: {{ initial_interval: 50ms, max_interval: 50ms }} }} }}"
+    );
+    let process = Process::start(&storage(folder.path(), &text)).await;
+    let record = LogRecord { event_name: "e".repeat(1500), ..LogRecord::default() };
+    let scope_logs = vec![ScopeLogs { log_records: vec![record], ..ScopeLogs::default() }];
+    let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
+    let request = ExportLogsServiceRequest { resource_logs };
+    // The queue takes one of them; whoever sent the other waits for room, and then no longer.
+    process.client().logs(request.clone()).await.unwrap();
+    let mut other = process.client();
+    let waited = tokio::time::timeout(Duration::from_millis(500), other.logs(request)).await;
+    assert!(waited.is_err(), "there is room: {waited:?}");
+    drop(other);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    let destination = Destination::default();
+    destination.serve_on(port).await;
+    for _ in 0..1000 {
+        if destination.records().len() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(destination.records().len(), 2, "it was kept, and so it goes out");
+    process.stop().await;
+    let process = Process::start(&storage(folder.path(), "")).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(process.stop().await.records().is_empty(), "what had gone out was still held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_is_heard_while_the_journal_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    // Away, and with room for nothing: what is taken up at the next start waits for the exporter.
+    let more = format!(
+        "verdict: {{ close: {{ quiet: 10ms }}, max_wait: 1s }}\nstorage: {{ directory: '{}' }}",
+        folder.path().join("journal").display()
+    );
+    let mut processor = crate::durable::Processor::start(folder.path(), 1, &more);
+    for trace in 1..50 {
+        for request in requests(trace) {
+            crate::durable::deliver(&mut processor.client(), &request).await;
+        }
+    }
+    processor.kill();
+    std::fs::write(
+        folder.path().join("over.yaml"),
+        "exporters: { otlp_grpc: { sending_queue: { queue_size: 64 } } }\nservice: { shutdown_timeout: 1s }",
+    )
+    .unwrap();
+    processor.restart();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    processor.terminate();
+
+    let destination = Destination::default();
+    let _processor = crate::durable::Processor::start(folder.path(), destination.serve().await, &more);
+    wait(&destination, 49 * 3).await;
+}
