@@ -14,7 +14,7 @@ use otel_verdict::journal::{Journal, Record, Seq, Storage};
 use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 
-use crate::durable::{requests, storage, wait, written};
+use crate::durable::{requests, storage, written};
 use crate::support::{Destination, Process};
 
 /// A judge that answers once it may, and how often it was asked.
@@ -164,33 +164,4 @@ async fn a_sender_that_waits_no_longer_leaves_nothing_behind() {
     let process = Process::start(&storage(folder.path(), "")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(process.stop().await.records().is_empty(), "what had gone out was still held");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_signal_is_heard_while_the_journal_is_taken_up() {
-    let folder = tempfile::tempdir().unwrap();
-    // Away, and with room for nothing: what is taken up at the next start waits for the exporter.
-    let more = format!(
-        "verdict: {{ close: {{ quiet: 10ms }}, max_wait: 1s }}\nstorage: {{ directory: '{}' }}",
-        folder.path().join("journal").display()
-    );
-    let mut processor = crate::durable::Processor::start(folder.path(), 1, &more);
-    for trace in 1..50 {
-        for request in requests(trace) {
-            crate::durable::deliver(&mut processor.client(), &request).await;
-        }
-    }
-    processor.kill();
-    std::fs::write(
-        folder.path().join("over.yaml"),
-        "exporters: { otlp_grpc: { sending_queue: { queue_size: 64 } } }\nservice: { shutdown_timeout: 1s }",
-    )
-    .unwrap();
-    processor.restart();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    processor.terminate();
-
-    let destination = Destination::default();
-    let _processor = crate::durable::Processor::start(folder.path(), destination.serve().await, &more);
-    wait(&destination, 49 * 3).await;
 }
