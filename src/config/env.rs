@@ -87,8 +87,7 @@ pub(super) fn substitute(
         (0, _) => *style,
         (1, 0) => Style::Substituted,
         // A mixture is text, whatever its parts look like.
-        _ if *style == Style::Plain => Style::Quoted,
-        _ => *style,
+        _ => Style::Mixed,
     };
     *text = out;
     Ok(known)
@@ -163,7 +162,7 @@ mod tests {
     fn variables_defaults_and_escapes() {
         assert_eq!(run("${env:PORT}").unwrap(), ("4317".into(), Style::Substituted));
         assert_eq!(run("${PORT}").unwrap(), ("4317".into(), Style::Substituted));
-        assert_eq!(run("127.0.0.1:${env:PORT}").unwrap(), ("127.0.0.1:4317".into(), Style::Quoted));
+        assert_eq!(run("127.0.0.1:${env:PORT}").unwrap(), ("127.0.0.1:4317".into(), Style::Mixed));
         assert_eq!(run("${env:NONE:-a:-b}").unwrap().0, "a:-b");
         assert_eq!(run("${env:EMPTY:-x}").unwrap().0, "");
         assert_eq!(run("$${env:PORT} costs $5$").unwrap().0, "${env:PORT} costs $5$");

@@ -17,6 +17,10 @@ use super::issue::{Invalid, Issue, dotted, nearest};
 use super::node::{Mark, Node, Step, Style, Value, parse};
 use super::{Config, read};
 
+/// What the names of headers that hold a secret have in them.
+const SECRETS: [&str; 8] =
+    ["authorization", "token", "secret", "password", "credential", "cookie", "api-key", "apikey"];
+
 /// One file's name (for messages) and text.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -196,12 +200,23 @@ impl Sections {
     /// Notes a fault where a secret stands in the file itself instead of coming from outside.
     pub fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
-        let literal = matches!(value, Some(Value::Scalar(_, style)) if *style != Style::Substituted);
+        let literal = matches!(value, Some(Value::Scalar(_, Style::Plain | Style::Quoted)));
         // What could not be put in stands as it was written; that was told.
         if literal && !self.is_broken(path) {
             let message =
                 "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
             self.fault(path, message.to_owned(), None);
+        }
+    }
+
+    /// As [`Sections::must_come_from_outside`], of those headers of a destination whose names say that
+    /// they hold a secret; others, such as a tenant's name, may stand there.
+    pub fn headers_come_from_outside<'n>(&mut self, of: &[Step], names: impl Iterator<Item = &'n String>) {
+        for name in names {
+            let lower = name.to_ascii_lowercase();
+            if SECRETS.iter().any(|word| lower.contains(word)) {
+                self.must_come_from_outside(&[of, &[key("headers"), key(name)]].concat());
+            }
         }
     }
 

@@ -141,8 +141,13 @@ impl Config {
         let (of_judges, of_judging) = judge::problems(&config.judges, &config.judging);
         sections.problems("judges", of_judges);
         sections.problems("judging", of_judging);
-        for name in config.judges.keys() {
-            sections.must_come_from_outside(&[load::key("judges"), load::key(name), load::key("api_key")]);
+        for (name, judge) in &config.judges {
+            let of_judge = [load::key("judges"), load::key(name)];
+            sections.must_come_from_outside(&[&of_judge[..], &[load::key("api_key")]].concat());
+            sections.headers_come_from_outside(&of_judge, judge.headers.keys());
+        }
+        for (id, exporter) in &config.exporters.0 {
+            sections.headers_come_from_outside(&[load::key("exporters"), load::key(id)], exporter.headers());
         }
         config.exporters_are_there(sections);
         config.judges_are_there(sections);

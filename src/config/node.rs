@@ -23,6 +23,8 @@ pub(crate) enum Style {
     Quoted,
     /// It came whole from an environment variable: typed as bare, never shown in a message.
     Substituted,
+    /// A part of it came from there: text, never shown in a message either.
+    Mixed,
 }
 
 /// A value and its place.

@@ -120,7 +120,7 @@ impl Error {
             return self;
         }
         // What a variable holds may be a secret: the message must not show it.
-        if let Value::Scalar(text, Style::Substituted) = &node.value
+        if let Value::Scalar(text, Style::Substituted | Style::Mixed) = &node.value
             && !text.is_empty()
         {
             self.message = self.message.replace(text.as_str(), "(from outside the file)");
@@ -216,7 +216,7 @@ impl<'n, 's> Reader<'n, 's> {
         // An error is not placed here: the caller knows the path.
         match &node.value {
             _ if node.is_null() => visitor.visit_unit(),
-            Value::Scalar(text, Style::Quoted) => visitor.visit_str(text),
+            Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
             Value::Scalar(text, _) => plain(text, visitor),
             Value::List(items) => visitor.visit_seq(Items { items, next: 0, notes }),
             Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0, fields: None, notes }),

@@ -160,10 +160,10 @@ fn faults_of_exporters_are_told_by_exporter() {
 
 #[test]
 fn a_password_of_digits_stays_text() {
-    let yaml = "exporters: { otlp_http: { endpoint: 'http://a:1', headers: { x-token: 0123, x-other: \"${env:BUDGET}\" } } }";
+    let yaml = "exporters: { otlp_http: { endpoint: 'http://a:1', headers: { x-pin: 0123, x-other: \"${env:BUDGET}\" } } }";
     let config = load(yaml).unwrap();
     let ExporterConfig::Http(http) = &config.exporters.0["otlp_http"] else { panic!("not http") };
-    assert_eq!(http.headers["x-token"].expose(), "0123");
+    assert_eq!(http.headers["x-pin"].expose(), "0123");
     assert_eq!(http.headers["x-other"].expose(), "4096");
     let shown = config.to_yaml().unwrap();
     assert!(!shown.contains("0123") && !shown.contains("4096") && shown.contains("[redacted]"), "{shown}");
@@ -223,6 +223,22 @@ fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_s
          tls: { cert_file: c, key_file: k, min_version: 1.3, reload_interval: 0 } } } } }";
     let shown = load(good).unwrap().to_yaml().unwrap();
     assert!(!shown.contains("hunter2") && shown.contains("[redacted]"), "{shown}");
+}
+
+#[test]
+fn headers_that_hold_secrets_come_from_outside_and_others_need_not() {
+    let found = faults(
+        "exporters:\n  otlp_http/a.b: { endpoint: 'http://a:1', headers: { X-Api-Key: hunter2, x-tenant: me } }\n\
+         judges:\n  main: { endpoint: 'http://h', model: m, headers: { Proxy-Authorization: hunter2 } }\n",
+    );
+    let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(
+        keys,
+        ["exporters.otlp_http/a.b.headers.X-Api-Key", "judges.main.headers.Proxy-Authorization"]
+    );
+    assert!(found.iter().all(|line| !line.contains("hunter2") && line.contains("${env:NAME}")), "{found:?}");
+    load("exporters: { otlp_http: { endpoint: 'http://a:1', headers: { authorization: 'Bearer ${env:TOKEN}' } } }")
+        .unwrap();
 }
 
 fn shipped(name: &str) -> String {

@@ -28,6 +28,18 @@ pub enum ExporterConfig {
     Console(ConsoleConfig),
 }
 
+impl ExporterConfig {
+    /// Names of what is sent with every request.
+    pub fn headers(&self) -> impl Iterator<Item = &String> {
+        let all = match self {
+            ExporterConfig::Grpc(config) => Some(&config.headers),
+            ExporterConfig::Http(config) => Some(&config.headers),
+            ExporterConfig::File(_) | ExporterConfig::Console(_) => None,
+        };
+        all.into_iter().flat_map(BTreeMap::keys)
+    }
+}
+
 /// The `exporters` section, by id, in the order of ids.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExporterConfigs(pub BTreeMap<String, ExporterConfig>);

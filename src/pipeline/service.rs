@@ -235,7 +235,13 @@ impl Service {
         if let Some(journal) = &self.journal {
             // What is open is there.
             lost = 0;
-            journal.close().await;
+            // A disk that does not answer must not keep the process.
+            if tokio::time::timeout_at(deadline.max(Instant::now() + LAST_WORDS), journal.close())
+                .await
+                .is_err()
+            {
+                tracing::error!("the journal could not be closed in time; it holds what was written");
+            }
         }
         self.background.end(LAST_WORDS).await;
         unsent(&self.exporters) - before + lost
