@@ -201,6 +201,11 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Writes so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Forces what was written to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
         let files = self.unforced();

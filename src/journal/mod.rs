@@ -10,7 +10,7 @@
 //! | `disk` | segments as files of a folder that is ours alone |
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
-//! | `writer` | the one thread that writes: many requests, one write |
+//! | `writer` | who writes, and when: many requests, one write |
 //! | `force` | the thread that forces to the disk what was written, once for all that wait |
 //! | `ticket` | how the log learns that an exporter has what it was given |
 //! | `letters` | dead letters |
@@ -60,7 +60,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -94,7 +94,7 @@ use claims::Claims;
 use disk::{Disk, Folder};
 use log::{Limits, Log};
 use record::Frame;
-use writer::{Command, Forcing, State, Writer};
+use writer::{Command, Door, Forcing, State, Writer};
 
 /// Requests that may wait to be written, in KiB: more only wait longer for the same disk.
 const WAITING_KIB: usize = 64 << 10;
@@ -116,7 +116,7 @@ impl OpenError {
 
 /// The running journal.
 pub struct Journal {
-    commands: mpsc::Sender<Command>,
+    door: Door,
     waiting: Arc<Semaphore>,
     next: AtomicU64,
     state: Arc<State>,
@@ -150,8 +150,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if !self.taken {
-            // A writer that is gone has kept it; it is delivered after the next start.
-            let _ = self.journal.commands.send(Command::GivenUp(self.seq));
+            self.journal.door.leave(Command::GivenUp(self.seq));
         }
     }
 }
@@ -187,9 +186,9 @@ impl Journal {
         cells
             .recovered
             .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
-        let (commands, inbox) = mpsc::channel();
         let state = Arc::new(State::default());
-        let writer = Writer {
+        let forcing = Forcing::start(cells)?;
+        let writer = |commands| Writer {
             log,
             durability: storage.durability,
             interval: *storage.interval,
@@ -197,17 +196,17 @@ impl Journal {
             total,
             state: Arc::clone(&state),
             cells: cells.clone(),
-            told_of_released: None,
+            commands,
+            closed: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
             unclaimed: None,
             quiet: Quiet::default(),
-            forcing: Forcing::start(cells)?,
+            forcing,
         };
-        let thread =
-            std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&inbox))?;
+        let (door, thread) = Door::open(writer, &state)?;
         let journal = Journal {
-            commands,
+            door,
             waiting: Arc::new(Semaphore::new(WAITING_KIB)),
             next: AtomicU64::new(next),
             state,
@@ -243,7 +242,9 @@ impl Journal {
         let claims = Claims::new(claims);
         // There before the answer is: whoever asks may stop waiting at any moment.
         let admitted = Admitted { journal: Arc::clone(self), seq, taken: false };
-        self.commands.send(Command::Admit { frame, claims, room, answer }).ok()?;
+        if !self.door.bring(Command::Admit { frame, claims, room, answer }) {
+            return None;
+        }
         kept.await.ok()?.then_some(admitted)
     }
 
@@ -257,8 +258,8 @@ impl Journal {
             .map(|(sealed, seq)| (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered())))
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
-        let sent = self.commands.send(Command::Seal { frames, closed, answer });
-        let kept = sent.is_ok() && kept.await.unwrap_or(false);
+        let sent = self.door.bring(Command::Seal { frames, closed, answer });
+        let kept = sent && kept.await.unwrap_or(false);
         if let Some(trace) = first.filter(|_| !kept)
             && let Some(held_back) = self.quiet.speak("verdict")
         {
@@ -270,27 +271,27 @@ impl Journal {
 
     /// These claims hold no more. The writer learns of it with what it is given next, or a moment later.
     pub fn release(&self, claims: Vec<(Seq, Claim)>) {
-        if self.state.release([claims]) {
-            // A writer that is gone has written what it could; the next start finds the rest.
-            let _ = self.commands.send(Command::Released);
-        }
+        self.state.release([claims]);
+        self.door.nudge();
     }
 
     fn acked(&self, seq: Seq, exporter: &str) {
-        let _ = self.commands.send(Command::Acked(seq, exporter.to_owned()));
+        self.door.leave(Command::Acked(seq, exporter.to_owned()));
     }
 
     /// Reads a record that is held.
     pub async fn read(&self, seq: Seq) -> Option<Record> {
         let (answer, record) = oneshot::channel();
-        self.commands.send(Command::Read(seq, answer)).ok()?;
+        if !self.door.bring(Command::Read(seq, answer)) {
+            return None;
+        }
         record.await.ok()?
     }
 
     /// Writes what waits, forces it to the disk, and ends the writer.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        if self.commands.send(Command::Close(done)).is_ok() {
+        if self.door.close(Command::Close(done)) {
             let _ = closed.await;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

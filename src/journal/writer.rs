@@ -1,15 +1,20 @@
-//! The one thread that writes: it drains what waits, writes it with one write, and only then
-//! answers, or, where it is to be forced to the disk first, leaves that to `force`.
+//! What waits is drained, written with one write, and only then answered, or, where it is to be forced
+//! to the disk first, left to `force`.
 //!
 //! In: [`Command`]s. Out: answers. What could not be written is refused, never half kept; that
 //! claims are done is written with what comes next, or a moment later by itself, and once the disk takes
 //! it again.
+//!
+//! Whoever brings something writes it, and what others have brought meanwhile: as a rule that is a copy
+//! into the operating system's memory, and takes less than to wake a thread and be woken by it. A thread
+//! of its own sees to all that nobody waits for, and does the writing where the disk is slow: senders
+//! are tasks, and must not hold up others.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -36,6 +41,11 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long it may take until it is written that claims hold no more, where nothing else is to be
 /// written: each trace that has gone out would be a write of its own.
 const GATHER: Duration = Duration::from_millis(10);
+/// A write that takes longer is no matter for a task; from then on the thread writes, until it takes
+/// an eighth of that.
+const SLOW: Duration = Duration::from_millis(4);
+/// So many writes one task does for others before the thread goes on with it.
+const TURNS: usize = 8;
 
 /// What the writer is told.
 pub(super) enum Command {
@@ -45,8 +55,6 @@ pub(super) enum Command {
     Seal { frames: Vec<Frame>, closed: Vec<(TraceId, Remembered)>, answer: oneshot::Sender<bool> },
     /// An exporter has what a record gave it.
     Acked(Seq, String),
-    /// Some claims hold no more: they are in the [`State`].
-    Released,
     /// Nobody wants this record, after all.
     GivenUp(Seq),
     /// Reads a record.
@@ -62,21 +70,169 @@ pub(super) struct State {
     pub failing: AtomicBool,
     /// The size cap is reached.
     pub full: AtomicBool,
+    /// Commands that somebody waits for and nobody has taken.
+    urgent: AtomicUsize,
+    /// The last write took too long for a task.
+    slow: AtomicBool,
+    /// The thread looks again only when it is told to.
+    dozing: AtomicBool,
+    /// Nobody is left who brings anything.
+    gone: AtomicBool,
     /// Claims that hold no more, which the log is still to be told of.
     released: Mutex<Vec<Vec<(Seq, Claim)>>>,
 }
 
 impl State {
-    /// Adds claims that hold no more; true if there were none before.
-    pub fn release(&self, claims: impl IntoIterator<Item = Vec<(Seq, Claim)>>) -> bool {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = released.is_empty();
-        released.extend(claims);
-        first
+    /// Adds claims that hold no more.
+    pub fn release(&self, claims: impl IntoIterator<Item = Vec<(Seq, Claim)>>) {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(claims);
     }
 
     fn take_released(&self) -> Vec<Vec<(Seq, Claim)>> {
         std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn has_released(&self) -> bool {
+        !self.released.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// One end of the way to the writer.
+pub(super) struct Door {
+    commands: Sender<Command>,
+    writer: Arc<Mutex<dyn Turn>>,
+    state: Arc<State>,
+    thread: Thread,
+}
+
+/// A writer on whatever disk, until it has ended.
+trait Turn: Send {
+    /// Takes in what waits, writes it, and answers.
+    fn turn(&mut self);
+    /// It has panicked: nothing more is taken, and whoever waits is told so.
+    fn break_off(&mut self);
+}
+
+impl<D: Disk> Turn for Option<Writer<D>> {
+    fn turn(&mut self) {
+        if let Some(writer) = self {
+            writer.turn();
+        }
+    }
+
+    fn break_off(&mut self) {
+        // Those who wait go with the channel that it has.
+        if let Some(writer) = self.take() {
+            writer.state.failing.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Door {
+    /// Opens it, and starts the thread.
+    ///
+    /// # Errors
+    /// The operating system gives no thread.
+    pub fn open<D: Disk>(
+        writer: impl FnOnce(Receiver<Command>) -> Writer<D>,
+        state: &Arc<State>,
+    ) -> io::Result<(Door, JoinHandle<()>)> {
+        let (commands, inbox) = mpsc::channel();
+        let writer = Arc::new(Mutex::new(Some(writer(inbox))));
+        let (its, shared) = (Arc::clone(&writer), Arc::clone(state));
+        let work = move || run(&its, &shared);
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(work)?;
+        let door = Door { commands, writer, state: Arc::clone(state), thread: thread.thread().clone() };
+        Ok((door, thread))
+    }
+
+    /// Brings what somebody waits for, and writes it, unless somebody is writing already: he sees it
+    /// when he is done. False if nobody takes it any more.
+    pub fn bring(&self, command: Command) -> bool {
+        // Before it is tried to be the one who writes: whoever is looks at it after that.
+        self.state.urgent.fetch_add(1, Ordering::SeqCst);
+        if self.commands.send(command).is_err() {
+            return false;
+        }
+        for _ in 0..TURNS {
+            if self.state.slow.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.writer.try_lock() {
+                Ok(mut writer) => writer.turn(),
+                Err(TryLockError::WouldBlock) => return true,
+                Err(TryLockError::Poisoned(broken)) => broken.into_inner().break_off(),
+            }
+            if self.state.urgent.load(Ordering::SeqCst) == 0 {
+                self.nudge();
+                return true;
+            }
+        }
+        self.thread.unpark();
+        true
+    }
+
+    /// Leaves what nobody waits for.
+    pub fn leave(&self, command: Command) {
+        // A writer that is gone has written what it could; the next start finds the rest.
+        let _ = self.commands.send(command);
+        self.nudge();
+    }
+
+    /// Has the thread look after something that nobody waits for.
+    pub fn nudge(&self) {
+        if self.state.dozing.load(Ordering::SeqCst) && self.state.dozing.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    /// Has the thread do it.
+    pub fn close(&self, command: Command) -> bool {
+        self.state.urgent.fetch_add(1, Ordering::SeqCst);
+        let sent = self.commands.send(command).is_ok();
+        self.thread.unpark();
+        sent
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.state.gone.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+/// What the thread does, until told to close, or until nobody is left who could.
+fn run<D: Disk>(shared: &Mutex<Option<Writer<D>>>, state: &State) {
+    let mut seen = 0;
+    loop {
+        let patience = {
+            let mut guard = match shared.lock() {
+                Ok(guard) => guard,
+                Err(broken) => return broken.into_inner().break_off(),
+            };
+            let gone = state.gone.load(Ordering::SeqCst);
+            let Some(writer) = guard.as_mut() else { return };
+            if writer.look_after() || gone {
+                if let Some(writer) = guard.take() {
+                    writer.end();
+                }
+                return;
+            }
+            let moved = std::mem::replace(&mut seen, writer.log.written()) != writer.log.written();
+            state.dozing.store(!moved, Ordering::SeqCst);
+            if moved { GATHER } else { writer.patience() }
+        };
+        // Whoever found the writer taken has left that to whom he found there.
+        let idle = || state.urgent.load(Ordering::SeqCst) == 0 && !state.gone.load(Ordering::SeqCst);
+        if patience > GATHER && idle() && !state.has_released() {
+            std::thread::park_timeout(patience);
+        }
+        state.dozing.store(false, Ordering::SeqCst);
+        // What nobody waits for gathers for a moment.
+        if idle() {
+            std::thread::park_timeout(GATHER);
+        }
     }
 }
 
@@ -90,8 +246,9 @@ pub(super) struct Writer<D> {
     pub total: u64,
     pub state: Arc<State>,
     pub cells: Journaling,
-    /// Since when there are claims that the log is still to be told of.
-    pub told_of_released: Option<Instant>,
+    pub commands: Receiver<Command>,
+    /// Somebody who waits for the end.
+    pub closed: Option<oneshot::Sender<()>>,
     /// Claims that hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
@@ -146,75 +303,65 @@ struct Todo {
     acked: Vec<(Seq, String)>,
     given_up: Vec<Seq>,
     reads: Vec<(Seq, oneshot::Sender<Option<Record>>)>,
-    end: Option<oneshot::Sender<()>>,
 }
 
 impl<D: Disk> Writer<D> {
-    /// Runs until told to close, or until nobody is left who could.
-    pub fn run(mut self, commands: &Receiver<Command>) {
-        self.reclaim();
-        loop {
-            let mut todo = Todo { held: self.log.bytes(), ..Todo::default() };
-            match commands.recv_timeout(self.patience()) {
-                Ok(command) => self.gather(command, &mut todo),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            while todo.commands < COMMANDS && todo.bytes < BYTES {
-                let Ok(command) = commands.try_recv() else { break };
-                self.gather(command, &mut todo);
-            }
-            if todo.commands == 0 && self.told_of_released.is_some_and(|told| told.elapsed() < GATHER) {
-                continue;
-            }
-            let (reads, end) = (std::mem::take(&mut todo.reads), todo.end.take());
-            let given_up = std::mem::take(&mut todo.given_up);
-            self.learn();
-            self.write(todo);
-            // They may have been among what was written just now.
-            self.give_up(given_up);
-            for (seq, answer) in reads {
-                let read = self.log.read(seq);
-                let failed = |error: &io::Error| tracing::error!(seq, %error, "the journal cannot be read");
-                let _ = answer.send(read.inspect_err(failed).unwrap_or_default());
-            }
-            if let Some(closed) = end {
-                self.end();
-                let _ = closed.send(());
-                return;
-            }
-            let due = match self.durability {
-                Durability::Interval => self.synced.elapsed() >= self.interval,
-                Durability::Sync => self.log.waits_to_be_forced(),
-                Durability::None => false,
-            };
-            if due {
-                self.synced = Instant::now();
-                self.force(Vec::new());
-            }
-            self.reclaim();
+    /// Takes in what waits, writes it, and answers.
+    fn turn(&mut self) {
+        let mut todo = Todo { held: self.log.bytes(), ..Todo::default() };
+        while todo.commands < COMMANDS && todo.bytes < BYTES {
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.gather(command, &mut todo);
         }
-        self.end();
+        let (reads, given_up) = (std::mem::take(&mut todo.reads), std::mem::take(&mut todo.given_up));
+        self.learn();
+        self.write(todo);
+        // They may have been among what was written just now.
+        self.give_up(given_up);
+        for (seq, answer) in reads {
+            let read = self.log.read(seq);
+            let failed = |error: &io::Error| tracing::error!(seq, %error, "the journal cannot be read");
+            let _ = answer.send(read.inspect_err(failed).unwrap_or_default());
+        }
     }
 
-    fn patience(&self) -> Duration {
-        let failing = self.state.failing.load(Ordering::Relaxed);
-        if let Some(told) = self.told_of_released {
-            return GATHER.saturating_sub(told.elapsed());
+    /// What the thread does each time; true if it was told to close.
+    fn look_after(&mut self) -> bool {
+        self.turn();
+        let due = match self.durability {
+            Durability::Interval => self.synced.elapsed() >= self.interval,
+            Durability::Sync => self.log.waits_to_be_forced(),
+            Durability::None => false,
+        };
+        if due {
+            self.synced = Instant::now();
+            self.force(Vec::new());
         }
-        match (failing, self.log.is_dirty() && self.durability == Durability::Interval) {
-            (true, _) => RETRY,
-            (false, true) => self.interval.saturating_sub(self.synced.elapsed()).min(IDLE),
-            (false, false) => IDLE,
+        self.reclaim();
+        self.closed.is_some()
+    }
+
+    /// How long nothing need be looked after, where nobody brings anything.
+    fn patience(&self) -> Duration {
+        let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
+        if is(&self.state.failing) {
+            return RETRY;
+        }
+        match self.log.is_dirty() && self.durability == Durability::Interval {
+            _ if is(&self.state.full) => GATHER,
+            true => self.interval.saturating_sub(self.synced.elapsed()).min(IDLE),
+            false => IDLE,
         }
     }
 
     /// Takes in one command, as far as there is room for it.
     fn gather(&mut self, command: Command, todo: &mut Todo) {
-        todo.commands += usize::from(!matches!(command, Command::Released));
+        todo.commands += 1;
+        if !matches!(command, Command::Acked(..) | Command::GivenUp(_)) {
+            self.state.urgent.fetch_sub(1, Ordering::SeqCst);
+        }
         let fits = |size: usize, most: u64| todo.held + (todo.bytes + size) as u64 <= most;
         match command {
-            Command::Released => drop(self.told_of_released.get_or_insert_with(Instant::now)),
             Command::Admit { answer, .. } if answer.is_closed() => {}
             Command::Admit { frame, answer, .. } if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
@@ -242,14 +389,13 @@ impl<D: Disk> Writer<D> {
             Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
             Command::GivenUp(seq) => todo.given_up.push(seq),
             Command::Read(seq, answer) => todo.reads.push((seq, answer)),
-            Command::Close(done) => todo.end = Some(done),
+            Command::Close(done) => self.closed = Some(done),
         }
     }
 
     fn write(&mut self, todo: Todo) {
         let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
         // Space is given back by what is known, whether or not that can be written.
-        self.told_of_released = None;
         for claims in self.state.take_released() {
             for done in claims.chunk_by(|(a, _), (b, _)| a == b) {
                 self.log.done(done, &mut self.unwritten);
@@ -267,7 +413,10 @@ impl<D: Disk> Writer<D> {
             return;
         }
         let size: usize = frames.iter().chain(&tail).map(Frame::size).sum();
-        let places = match self.log.append(frames.iter().chain(&tail)) {
+        let began = Instant::now();
+        let appended = self.log.append(frames.iter().chain(&tail));
+        self.pace(began.elapsed());
+        let places = match appended {
             Ok(places) => places,
             Err(error) => {
                 self.failed("write", &error);
@@ -335,16 +484,26 @@ impl<D: Disk> Writer<D> {
             return;
         }
         self.state.release(records.into_iter().map(|seq| self.log.claims(seq).collect()));
-        self.told_of_released.get_or_insert_with(Instant::now);
+    }
+
+    /// Who writes next, after a write that took so long.
+    fn pace(&self, took: Duration) {
+        let was = self.state.slow.load(Ordering::Relaxed);
+        let is = took > if was { SLOW / 8 } else { SLOW };
+        if is != was {
+            self.state.slow.store(is, Ordering::Relaxed);
+        }
     }
 
     /// Writes what is left to write, and forces all of it.
-    fn end(&mut self) {
+    fn end(mut self) {
         self.forcing.end();
-        self.learn();
-        self.write(Todo::default());
+        self.turn();
         if let Err(error) = self.log.close() {
             self.failed("sync", &error);
+        }
+        if let Some(closed) = self.closed.take() {
+            let _ = closed.send(());
         }
     }
 

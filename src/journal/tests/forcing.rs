@@ -137,3 +137,29 @@ async fn at_intervals_it_is_forced_without_anybody_waiting_and_with_none_it_neve
     (interval.close().await, none.close().await);
     assert_eq!(NONE.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test]
+async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
+    static STUCK: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = forcing(folder.path(), Durability::Sync, || {
+        while STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    let mut gone = Box::pin(admit(&journal, 1));
+    // Asked, and not looked at again: when the answer comes, nobody takes it.
+    tokio::select! {
+        biased;
+        _ = &mut gone => panic!("answered before it was forced to the disk"),
+        () = std::future::ready(()) => {}
+    }
+    until(folder.path(), |all| all.open.len() == 1).await;
+    STUCK.store(false, Ordering::SeqCst);
+    // The second one is told after the first.
+    assert!(admit(&journal, 2).await.is_some());
+    drop(gone);
+    until(folder.path(), |all| all.open.keys().eq(&[2])).await;
+    journal.close().await;
+}
