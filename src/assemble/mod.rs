@@ -15,16 +15,11 @@ use crate::trace::{Attached, ById, Span, TraceId};
 
 mod config;
 mod open;
-fn as_if_closed(trace: TraceId, open: &Open) -> Closing {
-    let (spans, logs) = (open.spans.clone(), open.logs.clone());
-    let (_, reason) = open.deadline();
-    Closing { trace, spans, logs, reason, incomplete: open.incomplete(), before: None }
-}
-
 #[cfg(test)]
 mod tests;
 
 pub use config::{Close, Override};
+pub(crate) use open::around;
 use open::{Added, Open};
 
 /// A trace that had something new within this time is being written: closing it early would make
@@ -101,6 +96,9 @@ pub struct Closing {
     pub spans: Vec<Span>,
     /// Log records that belong to them.
     pub logs: Vec<Attached>,
+    /// Bytes that it keeps in memory, as they were counted while it was open: the allocations that
+    /// its spans share, each whole, what stands around them, and its logs.
+    pub bytes: usize,
     /// Why now.
     pub reason: Reason,
     /// The root, or a parent that some span names, has not come.
@@ -181,7 +179,7 @@ impl Assembler {
         let count = spans.size_hint().0;
         let Some(first) = spans.peek() else { return Tally::default() };
         if let Some(&before) = self.closed.get(&trace) {
-            return self.late(trace, spans.collect(), before);
+            return self.late(trace, spans.collect(), held, before);
         }
         let mut tally = Tally::default();
         let close = &self.close;
@@ -282,12 +280,13 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Closes traces early to free about `bytes`: the largest first, among those that had nothing
-    /// new since `BUSY`.
-    pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<Closing> {
+    /// Closes traces early to free about `bytes`, where each span takes `overhead` beside its own: the
+    /// largest first, among those that had nothing new since `BUSY`.
+    pub fn relieve(&mut self, bytes: usize, overhead: usize, now: Instant) -> Vec<Closing> {
         let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
+        let size = |open: &Open| open.bytes + open.spans.len() * overhead;
         let mut largest: Vec<(usize, TraceId)> =
-            self.open.iter().filter(|(_, open)| idle(open)).map(|(&id, open)| (open.bytes, id)).collect();
+            self.open.iter().filter(|(_, open)| idle(open)).map(|(&id, open)| (size(open), id)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
         let mut freed = 0;
         for (size, trace) in largest {
@@ -335,12 +334,14 @@ impl Assembler {
         self.open.len()
     }
 
-    fn late(&mut self, trace: TraceId, spans: Vec<Span>, before: Remembered) -> Tally {
+    fn late(&mut self, trace: TraceId, spans: Vec<Span>, held: usize, before: Remembered) -> Tally {
         let kept = spans.len();
+        let bytes = held + around(&spans);
         self.ready.push(Closing {
             trace,
             spans,
             logs: Vec::new(),
+            bytes,
             reason: Reason::Late,
             incomplete: true,
             before: Some(before),
@@ -385,9 +386,16 @@ impl Assembler {
             trace,
             spans: open.spans,
             logs: open.logs,
+            bytes: open.bytes,
             reason,
             incomplete,
             before: None,
         });
     }
+}
+
+fn as_if_closed(trace: TraceId, open: &Open) -> Closing {
+    let (spans, logs) = (open.spans.clone(), open.logs.clone());
+    let (_, reason) = open.deadline();
+    Closing { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }
 }

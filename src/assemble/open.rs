@@ -31,6 +31,33 @@ enum Seen {
     Awaited { remote: bool },
 }
 
+/// What stands around a trace's spans, each counted once: a huge resource around a tiny span is held
+/// as well.
+#[derive(Debug, Default)]
+struct Around {
+    /// The first ones met.
+    known: Vec<Arc<Envelope>>,
+}
+
+impl Around {
+    /// Bytes of an envelope that has not been counted yet, else 0.
+    fn fresh(&mut self, envelope: &Arc<Envelope>) -> usize {
+        if self.known.iter().rev().any(|known| Arc::ptr_eq(known, envelope)) {
+            return 0;
+        }
+        if self.known.len() < ENVELOPES {
+            self.known.push(Arc::clone(envelope));
+        }
+        envelope.resource.len() + envelope.scope.len()
+    }
+}
+
+/// Bytes of what stands around spans of one trace.
+pub(crate) fn around(spans: &[Span]) -> usize {
+    let mut around = Around::default();
+    spans.iter().map(|span| around.fresh(&span.envelope)).sum()
+}
+
 #[derive(Debug)]
 pub(super) struct Open {
     pub spans: Vec<Span>,
@@ -47,8 +74,7 @@ pub(super) struct Open {
     /// Spans beyond the first of their id; a set, so that a sender who repeats one id a hundred
     /// thousand times costs no more than one who does not.
     twins: HashSet<(Bytes, Arc<Envelope>)>,
-    /// The first envelopes met here, whose bytes have been counted.
-    envelopes: Vec<Arc<Envelope>>,
+    around: Around,
     awaited: usize,
     awaited_remote: usize,
     ended_root: bool,
@@ -78,7 +104,7 @@ impl Open {
             times,
             ids: ById::with_capacity_and_hasher(room, Default::default()),
             twins: HashSet::new(),
-            envelopes: Vec::new(),
+            around: Around::default(),
             awaited: 0,
             awaited_remote: 0,
             ended_root: false,
@@ -122,25 +148,13 @@ impl Open {
                 self.awaited_remote -= 1;
             }
         }
-        self.bytes += self.around(&span.envelope);
+        self.bytes += self.around.fresh(&span.envelope);
         if self.spans.len() == self.spans.capacity() {
             // A vector by itself doubles, and a long trace would hold up to as much again as it needs.
             self.spans.reserve_exact(self.spans.len() / 4 + AT_LEAST);
         }
         self.spans.push(span);
         Added::New
-    }
-
-    /// Bytes of an envelope that has not been counted yet: a huge resource around a tiny span is
-    /// held as well.
-    fn around(&mut self, envelope: &Arc<Envelope>) -> usize {
-        if self.envelopes.iter().rev().any(|known| Arc::ptr_eq(known, envelope)) {
-            return 0;
-        }
-        if self.envelopes.len() < ENVELOPES {
-            self.envelopes.push(Arc::clone(envelope));
-        }
-        envelope.resource.len() + envelope.scope.len()
     }
 
     pub fn attach(&mut self, log: Attached, now: Instant) {

@@ -201,7 +201,7 @@ fn under_pressure_the_largest_idle_traces_go_first() {
         let at = if n == 4 { now + secs(60) } else { now };
         assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
     }
-    let closed = assembler.relieve(550, now + secs(60));
+    let closed = assembler.relieve(550, 10, now + secs(60));
     let ids: Vec<(TraceId, Reason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
     // The fourth is by far the largest, but it is being written.
     assert_eq!(ids, [(TraceId([2; 16]), Reason::Pressure), (TraceId([3; 16]), Reason::Pressure)]);
@@ -231,6 +231,37 @@ fn what_stands_around_a_span_is_counted_and_that_once() {
     assert_eq!(bench.assembler.bytes(), 1000 + 2 * 2);
     bench.poll(3600);
     assert_eq!(bench.assembler.bytes(), 0);
+}
+
+#[test]
+fn a_closed_trace_says_what_it_was_charged_while_it_was_open() {
+    let mut bench = Bench::new(Close::default());
+    let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
+    let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
+    let (start, held) = (bench.start, 500);
+    bench.assembler.add(T, [under(2), under(3)], held, |_| None, start);
+    let log = Attached { span: SpanId([2; 8]), record: Bytes::from(vec![0; 10_000]) };
+    bench.assembler.attach(T, log, start);
+    let open = bench.assembler.bytes();
+    assert_eq!(open, 500 + 1000 + 10_000);
+    let glimpse = bench.assembler.glimpse(T).map(|glimpse| glimpse.bytes);
+    let closed: Vec<usize> = bench.assembler.poll(start + secs(300)).iter().map(|c| c.bytes).collect();
+    assert_eq!((glimpse, closed), (Some(open), vec![open]));
+    // Late ones keep the whole of the allocation that they share, and what stands around them.
+    bench.assembler.add(T, [under(4)], held, |_| None, start + secs(301));
+    let late: Vec<usize> = bench.assembler.poll(start + secs(301)).iter().map(|c| c.bytes).collect();
+    assert_eq!((late, bench.assembler.bytes()), (vec![500 + 1000], 0));
+}
+
+#[test]
+fn what_spans_cost_beside_their_bytes_is_freed_with_them() {
+    let mut assembler = Assembler::new(Close::default());
+    let now = Instant::now();
+    assembler.add(TraceId([1; 16]), (2..52).map(|id| span(id, 1)), 100, |_| None, now);
+    assembler.add(TraceId([2; 16]), [span(2, 1)], 1000, |_| None, now);
+    let closed = assembler.relieve(5000, 100, now + secs(60));
+    let ids: Vec<TraceId> = closed.iter().map(|c| c.trace).collect();
+    assert_eq!(ids, [TraceId([1; 16])], "many small spans take more than one large one");
 }
 
 #[test]

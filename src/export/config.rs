@@ -44,6 +44,26 @@ impl ExporterConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExporterConfigs(pub BTreeMap<String, ExporterConfig>);
 
+impl ExporterConfigs {
+    /// As these, but for exporters that are not required at most `most` bytes wait.
+    pub fn with_best_effort_within(&self, most: u64) -> ExporterConfigs {
+        let mut all = self.clone();
+        for (exporter, config) in &mut all.0 {
+            let (required, queue) = match config {
+                ExporterConfig::Grpc(c) => (c.required, &mut c.sending_queue),
+                ExporterConfig::Http(c) => (c.required, &mut c.sending_queue),
+                ExporterConfig::File(c) => (c.required, &mut c.sending_queue),
+                ExporterConfig::Console(c) => (c.required, &mut c.sending_queue),
+            };
+            if !required && queue.queue_size.0 > most {
+                tracing::info!(exporter, bytes = most, "its sending_queue is kept to an eighth of memory.budget");
+                queue.queue_size.0 = most;
+            }
+        }
+        all
+    }
+}
+
 /// OTLP over gRPC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -225,6 +225,11 @@ impl Exporters {
         self.all.iter().any(|e| e.required() && e.queue.nearly_full()).then_some(PRESSURE_WAIT)
     }
 
+    /// Bytes that wait for required exporters, or are being sent to them.
+    pub fn required_bytes(&self) -> u64 {
+        self.all.iter().filter(|e| e.required()).map(|e| e.queued_bytes()).sum()
+    }
+
     /// Ids of those that take any of `signals`, and whether they are required; `but` are left out.
     pub fn takers(&self, signals: &[Signal], but: &[String]) -> Vec<(Arc<str>, bool)> {
         let takes =

@@ -65,17 +65,13 @@ impl Leaving {
     }
 }
 
-fn bytes(closing: &Closing) -> usize {
-    closing.spans.iter().map(|span| span.bytes.len()).sum()
-}
-
-/// What a closed trace is charged.
+/// What a closed trace is charged: as much as while it was open.
 pub(super) fn weight(closing: &Closing) -> usize {
-    bytes(closing) + closing.spans.len() * SPAN_OVERHEAD
+    closing.bytes + closing.spans.len() * SPAN_OVERHEAD
 }
 
 pub(super) fn is_large(closing: &Closing) -> bool {
-    closing.spans.len() > LARGE_SPANS || bytes(closing) > LARGE_BYTES
+    closing.spans.len() > LARGE_SPANS || closing.bytes > LARGE_BYTES
 }
 
 /// Judges, annotates and sends one trace on.

@@ -1,10 +1,14 @@
 //! How much may be buffered, how much is, and what gives way first.
 //!
-//! Charged are the allocations that spans of open traces share, each whole, with what a span costs
-//! beside its bytes; log records joined to them; and the same while it waits in a shard's inbox or
-//! is judged. Exporters' queues and requests being read have bounds of their own. When nine tenths
-//! are used the largest idle traces are closed early; when all is used, requests are refused before
-//! they are read.
+//! Charged are the allocations that spans of open traces share, each whole, with what stands around
+//! them and what a span costs beside its bytes; log records joined to them; and the same while it
+//! waits in a shard's inbox or is judged. When nine tenths are used the largest idle traces are
+//! closed early. When these and the queues of required exporters together take all, requests are
+//! refused before they are read; the queues close no trace early, since that would only fill them.
+//!
+//! Beside the budget stand requests being read, with at most a quarter as much, and each queue of an
+//! exporter that is not required, with at most an eighth: such a queue may stay full for good, and
+//! must hold nobody up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +22,14 @@ pub(super) const SPAN_OVERHEAD: usize = 256;
 const HIGH: f64 = 0.9;
 /// ... down to this one, so that it is not done again for every request.
 const LOW: f64 = 0.8;
-/// Share of the machine's (or container's) memory that the default budget takes: judging, queues
-/// and the allocator need the rest.
+/// Share of the machine's (or container's) memory that the default budget takes: what stands beside
+/// it, judging and the allocator need the rest.
 const DEFAULT_SHARE: u64 = 2;
+/// Share of the budget that requests being read take at most, beside it: they go through in
+/// milliseconds, and each is in memory twice while it is taken apart.
+const READING_SHARE: u64 = 4;
+/// Share of the budget that the queue of an exporter that is not required takes at most, beside it.
+const BEST_EFFORT_SHARE: u64 = 8;
 /// Where no limit can be read.
 const FALLBACK: u64 = 1 << 30;
 
@@ -28,7 +37,10 @@ const FALLBACK: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    held: AtomicU64,
+    /// By open traces, ...
+    open: AtomicU64,
+    /// ... and by what has not got there yet, or has closed.
+    passing: AtomicU64,
 }
 
 /// Bytes that are charged until this is dropped.
@@ -40,7 +52,7 @@ pub(super) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.passing.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -50,37 +62,67 @@ impl Budget {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        Arc::new(Budget { limit, held: AtomicU64::new(0) })
+        Arc::new(Budget { limit, open: AtomicU64::new(0), passing: AtomicU64::new(0) })
     }
 
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
+    /// Bytes of requests that may be read at once.
+    pub fn for_reading(&self) -> u64 {
+        self.limit / READING_SHARE
+    }
+
+    /// Bytes that may wait for an exporter that is not required.
+    pub fn for_best_effort(&self) -> u64 {
+        self.limit / BEST_EFFORT_SHARE
+    }
+
+    pub fn held(&self) -> u64 {
+        self.open.load(Ordering::Relaxed) + self.passing.load(Ordering::Relaxed)
+    }
+
     pub fn hold(self: &Arc<Budget>, bytes: usize) -> Held {
         let bytes = bytes as u64;
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.passing.fetch_add(bytes, Ordering::Relaxed);
         Held { bytes, budget: Arc::clone(self) }
     }
 
-    /// What one holder holds has changed.
+    /// What the open traces of one shard hold has changed.
     pub fn shift(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
-            Some(more) => self.held.fetch_add(more as u64, Ordering::Relaxed),
-            None => self.held.fetch_sub((before - now) as u64, Ordering::Relaxed),
+            Some(more) => self.open.fetch_add(more as u64, Ordering::Relaxed),
+            None => self.open.fetch_sub((before - now) as u64, Ordering::Relaxed),
         };
     }
 
-    /// Nothing more can be taken.
-    pub fn is_full(&self) -> bool {
-        self.held.load(Ordering::Relaxed) >= self.limit
+    /// Nothing more can be taken while `queued` bytes wait for required exporters.
+    pub fn is_full(&self, queued: u64) -> bool {
+        self.held().saturating_add(queued) >= self.limit
     }
 
-    /// How much should be freed now; 0 while there is room.
-    pub fn excess(&self) -> usize {
-        let held = self.held.load(Ordering::Relaxed) as f64;
-        let limit = self.limit as f64;
-        if held < limit * HIGH { 0 } else { (held - limit * LOW) as usize }
+    /// Something should be freed.
+    pub fn is_scarce(&self) -> bool {
+        self.held() as f64 >= self.limit as f64 * HIGH
+    }
+
+    /// How much of what is too much a shard should free whose open traces hold `mine`; 0 while there
+    /// is room.
+    ///
+    /// Each frees its share, so that several who look at once do not free the same bytes again. Each
+    /// begins with the largest of its own, which is near to the largest of all: a few that hold most
+    /// of the bytes make the share of their shard as large, and of many, a hash deals large and small
+    /// ones to all shards alike.
+    pub fn excess(&self, mine: usize) -> usize {
+        if !self.is_scarce() {
+            return 0;
+        }
+        let mine = mine as f64;
+        // Others may have freed theirs since `mine` was added.
+        let all = (self.open.load(Ordering::Relaxed) as f64).max(mine);
+        let over = self.held() as f64 - self.limit as f64 * LOW;
+        if all == 0.0 { 0 } else { (over * mine / all).ceil() as usize }
     }
 }
 
@@ -120,14 +162,38 @@ mod tests {
     fn what_is_held_is_let_go_and_excess_leads_below_the_mark() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
         let held = budget.hold(850);
-        assert_eq!((budget.excess(), budget.is_full()), (0, false));
+        assert_eq!((budget.excess(0), budget.is_full(0)), (0, false));
         budget.shift(0, 100);
-        assert_eq!((budget.excess(), budget.is_full()), (150, false));
+        assert_eq!((budget.excess(100), budget.is_full(0)), (150, false));
         budget.shift(100, 150);
-        assert!(budget.is_full());
+        assert!(budget.is_full(0));
         drop(held);
         budget.shift(150, 0);
-        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn what_is_too_much_is_freed_once_by_all_shards_together() {
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        let held = budget.hold(200);
+        let shards = [500, 100, 99, 1, 0];
+        shards.iter().for_each(|&mine| budget.shift(0, mine));
+        // All look before any has freed something. Whoever holds most frees most.
+        assert_eq!(shards.map(|mine| budget.excess(mine)), [72, 15, 15, 1, 0]);
+        // Who frees nothing because it holds nothing still hears of it.
+        budget.shift(700, 0);
+        let judged = budget.hold(700);
+        assert_eq!((budget.excess(0), budget.is_scarce()), (0, true));
+        drop((held, judged));
+        assert!(!budget.is_scarce());
+    }
+
+    #[test]
+    fn queues_refuse_requests_and_close_no_trace() {
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        budget.shift(0, 500);
+        assert_eq!((budget.is_full(499), budget.is_full(500), budget.is_full(u64::MAX)), (false, true, true));
+        assert_eq!((budget.excess(500), budget.is_scarce()), (0, false));
     }
 
     #[test]

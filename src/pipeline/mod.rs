@@ -15,6 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
+use crate::assemble;
 use crate::config::{Config, Mode, Select, Verdict};
 use crate::export::{Exporters, Parcel, Piece};
 use crate::journal::{Journal, Seq};
@@ -77,8 +78,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// The user's additions to the map of conventions do not fit together; says where.
-    pub fn start(
+    fn start(
         config: &Config,
+        budget: Arc<Budget>,
         telemetry: Arc<Telemetry>,
         exporters: Arc<Exporters>,
         journal: Option<Arc<Journal>>,
@@ -87,7 +89,6 @@ impl Pipeline {
         let verdict = &config.verdict;
         let shadow = verdict.mode == Mode::Shadow;
         let live = InForce::new(Live::new(verdict, panel(judges))?);
-        let budget = Budget::new(config.memory.budget);
         tracing::info!(bytes = budget.limit(), "memory budget for buffered spans");
         let meter = meter::Meter::new(telemetry);
         let shared = Arc::new(Shared {
@@ -310,7 +311,8 @@ impl Intake for Pipeline {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
         let full = inboxes.iter().any(|inbox| inbox.capacity() == 0);
         let unwritable = self.shared.journal.as_ref().is_some_and(|journal| journal.pressure());
-        (full || unwritable || self.shared.budget.is_full())
+        let queued = self.shared.exporters.required_bytes();
+        (full || unwritable || self.shared.budget.is_full(queued))
             .then_some(RETRY)
             .or_else(|| self.shared.exporters.pressure())
     }
@@ -348,7 +350,7 @@ fn items<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Vec<Item<'a>> {
 
 /// What a group is charged.
 fn held(group: &Group) -> usize {
-    group.size + group.spans.len() * SPAN_OVERHEAD
+    group.size + assemble::around(&group.spans) + group.spans.len() * SPAN_OVERHEAD
 }
 
 fn count(groups: &[Group]) -> u64 {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Pipeline;
+use super::memory::Budget;
 use crate::config::Config;
 use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
 use crate::journal::{self, Journal, Letters, Recovered};
@@ -120,9 +121,10 @@ impl Service {
     /// An address that cannot be bound, an exporter that cannot be opened, a map of conventions
     /// that does not fit together. Nothing runs then.
     pub async fn start(config: &Config) -> Result<Service, Error> {
-        let bound = receive::bind(&config.receivers.otlp).await?;
+        let budget = Budget::new(config.memory.budget);
+        let bound = receive::bind(&config.receivers.otlp).await?.within(budget.for_reading());
         let admin = admin::bind(&config.admin).await?;
-        let exporters = Arc::new(exporters(config)?);
+        let exporters = Arc::new(exporters(config, &budget)?);
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
         let (journal, recovered) = open_journal(config, &telemetry).await?.unzip();
@@ -130,6 +132,7 @@ impl Service {
         let judges = judges(config, None, &telemetry)?;
         let pipeline = Pipeline::start(
             config,
+            budget,
             Arc::clone(&telemetry),
             Arc::clone(&exporters),
             journal.clone(),
@@ -304,14 +307,15 @@ fn open_letters(
     Ok(Some(letters))
 }
 
-fn exporters(config: &Config) -> Result<Exporters, Error> {
+fn exporters(config: &Config, budget: &Budget) -> Result<Exporters, Error> {
     let recogniser =
         Recogniser::new(&config.verdict.recognise).map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
     let look = Look {
         kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
         prefix: config.verdict.prefix.clone(),
     };
-    let exporters = Exporters::start(&config.exporters, &config.service.exporters, &look)
+    let configs = config.exporters.with_best_effort_within(budget.for_best_effort());
+    let exporters = Exporters::start(&configs, &config.service.exporters, &look)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
     if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
 }

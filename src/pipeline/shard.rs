@@ -223,12 +223,12 @@ impl Shard {
 
     /// Closes large idle traces early where memory is scarce.
     async fn relieve(&mut self) {
-        let excess = self.shared.budget.excess();
-        if excess == 0 {
+        if !self.shared.budget.is_scarce() {
             return;
         }
         self.shared.hurry.notify_waiters();
-        for closing in self.assembler.relieve(excess, Instant::now()) {
+        let excess = self.shared.budget.excess(charge(self.gauged));
+        for closing in self.assembler.relieve(excess, SPAN_OVERHEAD, Instant::now()) {
             self.conclude(closing).await;
         }
         self.depart().await;
@@ -374,10 +374,14 @@ impl Shard {
     fn gauge(&mut self) {
         let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
         self.shared.meter.buffered(self.gauged, now);
-        let held = |(_, spans, bytes): (usize, usize, usize)| bytes + spans * SPAN_OVERHEAD;
-        self.shared.budget.shift(held(self.gauged), held(now));
+        self.shared.budget.shift(charge(self.gauged), charge(now));
         self.gauged = now;
     }
+}
+
+/// What open traces are charged: so many, with so many spans and bytes.
+fn charge((_, spans, bytes): (usize, usize, usize)) -> usize {
+    bytes + spans * SPAN_OVERHEAD
 }
 
 fn left(done: Result<(), tokio::task::JoinError>) {

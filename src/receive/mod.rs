@@ -145,6 +145,8 @@ pub trait Intake: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Bound {
     config: OtlpConfig,
+    /// Bytes of all requests in flight.
+    room: u64,
     grpc: Option<(Listener, Door)>,
     http: Option<(Listener, Door)>,
 }
@@ -170,7 +172,8 @@ pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
         }
         None => None,
     };
-    Ok(Bound { config: config.clone(), grpc, http })
+    let room = config.admission.request_limit_mib.saturating_mul(1 << 20);
+    Ok(Bound { config: config.clone(), room, grpc, http })
 }
 
 impl Bound {
@@ -182,6 +185,11 @@ impl Bound {
     /// Where OTLP/HTTP listens, with the real port.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|(listener, _)| listener.addr)
+    }
+
+    /// Lets at most so many bytes of requests in at once, whatever `admission` says.
+    pub fn within(self, bytes: u64) -> Bound {
+        Bound { room: self.room.min(bytes), ..self }
     }
 
     /// Takes requests until `stop` is cancelled, then accepts no more and returns when those in
@@ -196,7 +204,7 @@ impl Bound {
     ) {
         let room = body::Room {
             held: telemetry.receive.held_bytes.clone(),
-            limit: self.config.admission.request_limit_mib.saturating_mul(1 << 20),
+            limit: self.room,
         };
         let ratio = self.config.admission.max_decompression_ratio;
         let desk = |transport, limit: u64, door: &Door| answer::Desk {

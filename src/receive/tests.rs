@@ -70,7 +70,10 @@ impl Server {
     }
 
     async fn with(config: OtlpConfig, grace: Duration) -> Server {
-        let bound = bind(&config).await.unwrap();
+        Server::over(bind(&config).await.unwrap(), grace)
+    }
+
+    fn over(bound: Bound, grace: Duration) -> Server {
         let (grpc, http) = (bound.grpc_addr().unwrap(), bound.http_addr().unwrap());
         let intake = Arc::new(Fake {
             offers: Mutex::default(),

@@ -38,7 +38,13 @@ fn spans(trace: u8, ids: std::ops::RangeInclusive<u64>) -> Bytes {
 
 /// A request of encoded spans, under a scope and a resource that say nothing.
 fn around(spans: &[u8]) -> Bytes {
+    under(&[], spans)
+}
+
+/// A request of encoded spans under an encoded resource.
+fn under(resource: &[u8], spans: &[u8]) -> Bytes {
     let mut scope = Vec::new();
+    write::bytes(&mut scope, 1, resource);
     write::bytes(&mut scope, 2, spans);
     let mut request = Vec::new();
     write::bytes(&mut request, 1, &scope);

@@ -105,7 +105,13 @@ async fn headers_beyond_their_limit_are_refused_and_the_server_goes_on() {
 async fn requests_beyond_the_shared_room_are_asked_to_come_again() {
     let mut tight = config();
     tight.admission.request_limit_mib = 1;
-    let server = Server::with(tight, Duration::from_secs(1)).await;
+    refuses_a_second_large_one(Server::with(tight, Duration::from_secs(1)).await).await;
+    // The same where memory is what sets the bound.
+    let bound = bind(&config()).await.unwrap().within(1 << 20);
+    refuses_a_second_large_one(Server::over(bound, Duration::from_secs(1))).await;
+}
+
+async fn refuses_a_second_large_one(server: Server) {
     shut(&server.intake.gate);
     let mut first = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     let in_flight = tokio::spawn(async move { first.export(request(900_000)).await });

@@ -11,6 +11,7 @@ use crate::judge::Whose;
 use crate::measure::rounds::Ask;
 use crate::measure::{self, Answer, Opinion, Usage};
 use crate::pipeline::asking::Panel;
+use crate::trace::SpanId;
 use crate::wire::value::SPAN_ATTRIBUTES;
 use crate::wire::write::Plain;
 
@@ -73,6 +74,11 @@ fn fill(schema: &Value) -> Value {
 
 /// One model call, a whole trace.
 fn call(trace: u8, id: u8) -> Bytes {
+    around(&span(trace, id))
+}
+
+/// Its span.
+fn span(trace: u8, id: u8) -> Vec<u8> {
     let mut span = Vec::new();
     write::bytes(&mut span, 1, &[trace; 16]);
     write::bytes(&mut span, 2, &[id; 8]);
@@ -91,7 +97,7 @@ fn call(trace: u8, id: u8) -> Bytes {
     }
     let mut spans = Vec::new();
     write::bytes(&mut spans, 2, &span);
-    around(&spans)
+    spans
 }
 
 const JUDGED: &str = "verdict: { max_wait: 30s, close: { quiet: 5s }, metrics: { judges: [rules], instruction_following: { judges: [main] } } }
@@ -102,10 +108,19 @@ async fn with_judge<F: Future<Output = ()>>(
     does: Does,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
+    with_config(JUDGED, does, play).await
+}
+
+/// As [`with_judge`], with another configuration than [`JUDGED`].
+async fn with_config<F: Future<Output = ()>>(
+    config: &str,
+    does: Does,
+    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+) -> (Vec<Value>, Arc<Scripted>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let text = format!(
-        "{JUDGED}\nexporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
+        "{config}\nexporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
@@ -202,6 +217,48 @@ async fn without_memory_or_time_nobody_waits() {
     .await;
     assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// Until the budget says that so many bytes are held.
+async fn held(shared: &Shared, bytes: usize) {
+    for _ in 0..500 {
+        if shared.budget.held() == bytes as u64 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} bytes are held instead of {bytes}", shared.budget.held());
+}
+
+#[tokio::test]
+async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_it() {
+    let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
+    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared| async move {
+        // As from frameworks that put all content into log records.
+        let bytes = Bytes::from(vec![0; 100_000]);
+        let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
+        inbox.send(Work::Logs(vec![record], shared.budget.hold(0), None)).await.unwrap();
+        held(&shared, bytes.len()).await;
+        let weight = |request: &Bytes| -> usize {
+            let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
+            groups.iter().map(crate::pipeline::held).sum()
+        };
+        let first = call(1, 1);
+        send(&inbox, &shared, &first).await;
+        let waiting = READ_SHARE * (weight(&first) + bytes.len());
+        held(&shared, waiting).await;
+        // What comes late for it stays behind, and that under a large resource.
+        let mut resource = Vec::new();
+        write::attribute(&mut resource, 1, "text", Plain::Str(&"r".repeat(50_000)));
+        let late = under(&resource, &span(1, 2));
+        assert!(weight(&late) > 50_000);
+        send(&inbox, &shared, &late).await;
+        held(&shared, waiting + weight(&late)).await;
+        shared.hurry.notify_waiters();
+        held(&shared, 0).await;
+    })
+    .await;
+    assert_eq!(out.len(), 2);
 }
 
 #[tokio::test]
