@@ -47,8 +47,11 @@ impl Service {
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
     /// Default `auto`: half of what the container, else the machine, has. Bytes that buffered
-    /// spans may take. From nine tenths of it the largest idle traces are closed early, marked
-    /// `verdict.incomplete`; when all is used, requests are refused before they are read, with a
-    /// time to retry: senders wait instead of losing spans.
+    /// spans may take: those of open traces, of what is being judged, and of what waits for required
+    /// exporters. From nine tenths of it, without the queues, the largest idle traces are closed
+    /// early, marked `verdict.incomplete`; when all is used, requests are refused before they are
+    /// read, with a time to retry: senders wait instead of losing spans. Beside it requests being
+    /// read take at most a quarter as much, and the queue of each exporter that is not required at
+    /// most an eighth.
     pub budget: MemoryBudget,
 }

@@ -56,7 +56,11 @@ impl ExporterConfigs {
                 ExporterConfig::Console(c) => (c.required, &mut c.sending_queue),
             };
             if !required && queue.queue_size.0 > most {
-                tracing::info!(exporter, bytes = most, "its sending_queue is kept to an eighth of memory.budget");
+                tracing::info!(
+                    exporter,
+                    bytes = most,
+                    "its sending_queue is kept to an eighth of memory.budget"
+                );
                 queue.queue_size.0 = most;
             }
         }
@@ -228,7 +232,9 @@ pub struct SendingQueue {
     pub enabled: bool,
     /// What `queue_size` counts. Only `bytes`: numbers of traces say nothing of memory.
     pub sizer: Sizer,
-    /// How much may wait for this exporter. Default 256MiB. When it is full, `required` decides.
+    /// How much may wait for this exporter. Default 256MiB. When it is full, `required` decides. For
+    /// a required exporter it counts against `memory.budget`, for another it is at most an eighth of
+    /// that.
     pub queue_size: Size,
     /// Requests in flight at the same time. Default 4. A request that is being retried holds one.
     pub num_consumers: usize,

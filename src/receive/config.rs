@@ -116,7 +116,7 @@ pub struct Admission {
     /// MiB of requests, unpacked, that are being received or wait for their acknowledgement.
     /// Default 256. Beyond it requests are refused with "try again" (UNAVAILABLE, 503), but for
     /// one that is alone. A small value refuses early in bursts; a large one is memory on top of
-    /// `memory.budget`.
+    /// `memory.budget`, of which it is never more than a quarter.
     pub request_limit_mib: u64,
     /// How many times larger than it was sent a request may become when it is unpacked, once it
     /// is above 1 MiB. Default 1000. Agents repeat themselves, and batches that shrink a

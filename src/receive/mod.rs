@@ -202,10 +202,7 @@ impl Bound {
         stop: CancellationToken,
         grace: Duration,
     ) {
-        let room = body::Room {
-            held: telemetry.receive.held_bytes.clone(),
-            limit: self.room,
-        };
+        let room = body::Room { held: telemetry.receive.held_bytes.clone(), limit: self.room };
         let ratio = self.config.admission.max_decompression_ratio;
         let desk = |transport, limit: u64, door: &Door| answer::Desk {
             transport,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
@@ -127,9 +128,17 @@ impl Processor {
     }
 
     pub fn client(&self) -> TraceServiceClient<Channel> {
+        TraceServiceClient::new(self.channel())
+    }
+
+    pub fn logs_client(&self) -> LogsServiceClient<Channel> {
+        LogsServiceClient::new(self.channel())
+    }
+
+    fn channel(&self) -> Channel {
         let url = format!("http://127.0.0.1:{}", self.port);
         let endpoint = Endpoint::from_shared(url).unwrap().timeout(Duration::from_secs(2));
-        TraceServiceClient::new(endpoint.connect_timeout(Duration::from_millis(200)).connect_lazy())
+        endpoint.connect_timeout(Duration::from_millis(200)).connect_lazy()
     }
 }
 
