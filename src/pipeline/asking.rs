@@ -67,6 +67,12 @@ where
     let mut flying: JoinSet<(usize, Answer)> = JoinSet::new();
     tokio::pin!(until);
     let whole = loop {
+        // Who has no time asks nothing.
+        tokio::select! {
+            biased;
+            () = &mut until => break false,
+            () = std::future::ready(()) => {}
+        }
         while flying.len() < IN_FLIGHT {
             match guarded(|| rounds.next(sight)) {
                 Some(Some(next)) => {

@@ -16,10 +16,11 @@ use super::live::Live;
 use super::memory::SPAN_OVERHEAD;
 use super::shard::Shared;
 use crate::annotate::Annotated;
-use crate::assemble::{Closing, Remembered};
+use crate::assemble::{Closing, Reason, Remembered};
 use crate::export::{Parcel, Piece};
 use crate::journal::{Sealed, Seq};
 use crate::measure::Usage;
+use crate::measure::rounds::Ask;
 use crate::receive::Signal;
 
 /// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
@@ -148,6 +149,13 @@ fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) ->
     write(live.engine.unjudged(spare, now))
 }
 
+/// What a question takes until it is answered: the content that it shows, and for each judge the body
+/// of a request with all of it.
+fn of_question(ask: &Ask) -> usize {
+    let prompt = &ask.question.prompt;
+    prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
+}
+
 /// A trace that waits for judges.
 pub(super) struct Waiting {
     pub shared: Arc<Shared>,
@@ -173,8 +181,22 @@ impl Waiting {
         let case = match weighed {
             Some(weighed) => {
                 let whose = whose(&closing);
-                let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);
-                let mut said = ask_all(&live.engine, &weighed, ask, shared.time_is_up(live.max_wait)).await;
+                let ask = |ask: Ask| {
+                    let held = shared.budget.hold(of_question(&ask));
+                    let answer = Arc::clone(&panel).ask(whose.clone(), ask);
+                    async move {
+                        let _held = held;
+                        answer.await
+                    }
+                };
+                // Waiting would hold more where less must be held.
+                let waits = closing.reason != Reason::Pressure && !shared.budget.is_full(0);
+                let until = async {
+                    if waits {
+                        shared.time_is_up(live.max_wait).await;
+                    }
+                };
+                let mut said = ask_all(&live.engine, &weighed, ask, until).await;
                 said.usage += spent;
                 if !said.whole && shared.journal.is_some() && shared.leaving.load(Ordering::Relaxed) {
                     return None;

@@ -1,9 +1,9 @@
 //! How much may be buffered, how much is, and what gives way first.
 //!
 //! Charged are the allocations that spans of open traces share, each whole, with what stands around
-//! them and what a span costs beside its bytes; log records joined to them; and the same while it
-//! waits in a shard's inbox or is judged. When nine tenths are used the largest idle traces are
-//! closed early. When these and the queues of required exporters together take all, requests are
+//! them and what a span costs beside its bytes; log records joined to them; the same while it waits
+//! in a shard's inbox or is judged; and the questions that judges have not answered. When nine tenths
+//! are used the largest idle traces are closed early, and none waits for judges any longer. When these and the queues of required exporters together take all, requests are
 //! refused before they are read; the queues close no trace early, since that would only fill them.
 //!
 //! Beside the budget stand requests being read, with at most a quarter as much, and each queue of an

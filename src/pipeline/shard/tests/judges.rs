@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 
 use serde_json::{Value, json};
 
@@ -20,6 +21,8 @@ use crate::wire::write::Plain;
 struct Scripted {
     does: Does,
     asked: Mutex<Vec<String>>,
+    /// Bytes of rubrics.
+    rubrics: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,6 +40,7 @@ enum Does {
 impl Panel for Scripted {
     fn ask(self: Arc<Self>, _: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
+        self.rubrics.fetch_add(ask.question.prompt.system.len(), Ordering::Relaxed);
         Box::pin(async move {
             let key = ask.question.key.clone();
             let opinions = match self.does {
@@ -108,14 +112,14 @@ async fn with_judge<F: Future<Output = ()>>(
     does: Does,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
-    with_config(JUDGED, does, play).await
+    with_config(JUDGED, does, |inbox, shared, _| play(inbox, shared)).await
 }
 
-/// As [`with_judge`], with another configuration than [`JUDGED`].
+/// As [`with_judge`], with another configuration than [`JUDGED`]; `play` is given the judge too.
 async fn with_config<F: Future<Output = ()>>(
     config: &str,
     does: Does,
-    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>, Arc<Scripted>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
@@ -125,7 +129,7 @@ async fn with_config<F: Future<Output = ()>>(
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
-    let panel = Arc::new(Scripted { does, asked: Mutex::new(Vec::new()) });
+    let panel = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
     let live = Live::new(&config.verdict, Some(Arc::clone(&panel) as Arc<dyn Panel>)).unwrap();
     let shared = Arc::new(Shared {
         live: InForce::new(live),
@@ -140,7 +144,7 @@ async fn with_config<F: Future<Output = ()>>(
     });
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
-    play(inbox, Arc::clone(&shared)).await;
+    play(inbox, Arc::clone(&shared), Arc::clone(&panel)).await;
     shard.await.unwrap();
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let text = std::fs::read_to_string(path).unwrap();
@@ -220,45 +224,67 @@ async fn without_memory_or_time_nobody_waits() {
 }
 
 /// Until the budget says that so many bytes are held.
-async fn held(shared: &Shared, bytes: usize) {
+async fn held(shared: &Shared, bytes: impl Fn() -> usize) {
     for _ in 0..500 {
-        if shared.budget.held() == bytes as u64 {
+        if shared.budget.held() == bytes() as u64 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} bytes are held instead of {bytes}", shared.budget.held());
+    panic!("{} bytes are held instead of {}", shared.budget.held(), bytes());
 }
 
 #[tokio::test]
 async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_it() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared| async move {
+    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared, panel| async move {
         // As from frameworks that put all content into log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
         inbox.send(Work::Logs(vec![record], shared.budget.hold(0), None)).await.unwrap();
-        held(&shared, bytes.len()).await;
+        held(&shared, || bytes.len()).await;
         let weight = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
             groups.iter().map(crate::pipeline::held).sum()
         };
         let first = call(1, 1);
         send(&inbox, &shared, &first).await;
-        let waiting = READ_SHARE * (weight(&first) + bytes.len());
+        // Each question is there twice: as it was asked, and as the body of a request, with its rubric.
+        let questions = || {
+            let shown: usize = panel.asked.lock().unwrap().iter().map(String::len).sum();
+            2 * shown + panel.rubrics.load(Ordering::Relaxed)
+        };
+        let waiting = || READ_SHARE * (weight(&first) + bytes.len()) + questions();
         held(&shared, waiting).await;
+        assert!(questions() > 0);
         // What comes late for it stays behind, and that under a large resource.
         let mut resource = Vec::new();
         write::attribute(&mut resource, 1, "text", Plain::Str(&"r".repeat(50_000)));
         let late = under(&resource, &span(1, 2));
         assert!(weight(&late) > 50_000);
         send(&inbox, &shared, &late).await;
-        held(&shared, waiting + weight(&late)).await;
+        held(&shared, || waiting() + weight(&late)).await;
         shared.hurry.notify_waiters();
-        held(&shared, 0).await;
+        held(&shared, || 0).await;
     })
     .await;
     assert_eq!(out.len(), 2);
+}
+
+#[tokio::test]
+async fn a_trace_that_closes_while_memory_is_used_up_waits_for_no_judge_and_asks_none() {
+    let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
+    let (out, panel) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
+        let all = shared.budget.hold(usize::try_from(shared.budget.limit()).unwrap());
+        send(&inbox, &shared, &call(1, 1)).await;
+        let (done, flushed) = oneshot::channel();
+        inbox.send(Work::Flush(done)).await.unwrap();
+        flushed.await.unwrap();
+        drop(all);
+    })
+    .await;
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
+    assert_eq!(*panel.asked.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
