@@ -1,7 +1,7 @@
 //! The log itself: segments, which records in them are held by what, and when space is given back.
 //!
 //! In: frames, and claims that hold no more. Out: frames written all or not at all, and segments
-//! deleted. One thread owns it; nothing here waits for anything but the disk.
+//! deleted. One at a time has it; nothing here waits for anything but the disk.
 //!
 //! Segments are deleted oldest first, and only when nothing in them is held. So whatever says that
 //! a claim is done, which always stands behind what it speaks of, outlives it. When more than half

@@ -10,7 +10,8 @@
 //! | `disk` | segments as files of a folder that is ours alone |
 //! | `log` | which records are held by what; appending, rewriting, giving space back |
 //! | `recover` | what a folder holds at start, whatever became of it |
-//! | `writer` | who writes, and when: many requests, one write |
+//! | `door` | who writes, and when |
+//! | `writer` | many requests, one write, and then the answers |
 //! | `force` | the thread that forces to the disk what was written, once for all that wait |
 //! | `ticket` | how the log learns that an exporter has what it was given |
 //! | `letters` | dead letters |
@@ -74,6 +75,7 @@ mod batch;
 mod claims;
 mod config;
 mod disk;
+mod door;
 mod force;
 mod letters;
 mod log;
@@ -92,9 +94,10 @@ pub use ticket::{Stake, Ticket};
 
 use claims::Claims;
 use disk::{Disk, Folder};
+use door::{Door, State};
 use log::{Limits, Log};
 use record::Frame;
-use writer::{Command, Door, Forcing, State, Writer};
+use writer::{Command, Forcing, Writer};
 
 /// Requests that may wait to be written, in KiB: more only wait longer for the same disk.
 const WAITING_KIB: usize = 64 << 10;
