@@ -117,7 +117,9 @@ async fn refuses_a_second_large_one(server: Server) {
     let in_flight = tokio::spawn(async move { first.export(request(900_000)).await });
     wait_for(&server.intake.waiting, 1).await;
     let mut second = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
-    let status = second.export(request(900_000)).await.unwrap_err();
+    // One that is let in waits at the gate.
+    let refused = tokio::time::timeout(Duration::from_secs(10), second.export(request(900_000))).await;
+    let status = refused.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert!(!status.details().is_empty(), "no time to retry");
 
