@@ -230,7 +230,7 @@ fn silent() -> String {
     format!("http://{address}/v1")
 }
 
-/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent. It grows by 1.2 to 1.5
+/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent. It grows by 1.2 to 1.7
 /// times its budget and some 10 to 20 MiB.
 const SLOW: Flood = Flood {
     in_logs: false,
@@ -250,7 +250,7 @@ async fn under_twice_the_load_with_a_journal_as_well() {
     stays_within_its_budget(SLOW, "storage: { directory: 'FOLDER/journal' }").await;
 }
 
-/// The judge would be waited for until long after the test. It grows by 2 to 2.5 times its budget and
+/// The judge would be waited for until long after the test. It grows by 1.7 to 2.4 times its budget and
 /// some 40 to 50 MiB: judged traces are charged as twice their bytes when they close, which may be all
 /// at once, and what asks is charged its bytes alone.
 async fn judge_away(in_logs: bool) {
