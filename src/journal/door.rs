@@ -25,7 +25,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(10);
 /// an eighth of that.
 const SLOW: Duration = Duration::from_millis(4);
 /// So many writes one task does for others before the thread goes on with it.
-const TURNS: usize = 8;
+const TURNS: usize = 32;
 
 /// What the writer shares with others.
 #[derive(Debug, Default)]

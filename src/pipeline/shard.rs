@@ -300,6 +300,8 @@ impl Shard {
         }
         let live = self.shared.live.get();
         if let Some(panel) = live.panel.clone().filter(|_| live.engine.asks(closing.reason)) {
+            // It is open no more: nothing is to be charged twice.
+            self.gauge();
             let held = self.shared.budget.hold(weight.saturating_mul(READ_SHARE));
             let spent = self.early.spent_on(trace);
             let waiting = Waiting { shared: Arc::clone(&self.shared), live, panel, spent, of };
