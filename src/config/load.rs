@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::env::{Known, Outside, substitute};
 use super::issue::{Invalid, Issue, dotted, nearest};
 use super::node::{Mark, Node, Step, Style, Value, parse};
+use super::units::REDACTED;
 use super::{Config, read};
 
 /// What the names of headers that hold a secret have in them.
@@ -200,7 +201,9 @@ impl Sections {
     /// Notes a fault where a secret stands in the file itself instead of coming from outside.
     pub fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
-        let literal = matches!(value, Some(Value::Scalar(_, Style::Plain | Style::Quoted)));
+        // What `print-config` shows in place of one is none.
+        let literal =
+            matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);
         // What could not be put in stands as it was written; that was told.
         if literal && !self.is_broken(path) {
             let message =
