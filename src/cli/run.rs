@@ -54,9 +54,10 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
     outcome
 }
 
-/// One worker a core.
+/// One worker a core, and one to spare where there is but one: a disk that does not answer may hold one.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
 }
 

@@ -18,9 +18,18 @@ use super::node::{Mark, Node, Step, Style, Value, parse};
 use super::units::REDACTED;
 use super::{Config, read};
 
-/// What the names of headers that hold a secret have in them.
-const SECRETS: [&str; 8] =
-    ["authorization", "token", "secret", "password", "credential", "cookie", "api-key", "apikey"];
+/// What the names of headers that hold a secret have in them; those that end in "key" hold one too.
+const SECRETS: [&str; 9] = [
+    "authorization",
+    "token",
+    "secret",
+    "password",
+    "credential",
+    "cookie",
+    "apikey",
+    "dsn",
+    "x-honeycomb-team",
+];
 
 /// One file's name (for messages) and text.
 #[derive(Clone, Debug)]
@@ -217,7 +226,7 @@ impl Sections {
     pub fn headers_come_from_outside<'n>(&mut self, of: &[Step], names: impl Iterator<Item = &'n String>) {
         for name in names {
             let lower = name.to_ascii_lowercase();
-            if SECRETS.iter().any(|word| lower.contains(word)) {
+            if lower.ends_with("key") || SECRETS.iter().any(|word| lower.contains(word)) {
                 self.must_come_from_outside(&[of, &[key("headers"), key(name)]].concat());
             }
         }

@@ -8,11 +8,12 @@
 //! are tasks, and must not hold up others.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::disk::Disk;
 use super::record::{Claim, Seq};
@@ -24,7 +25,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(10);
 /// A write that takes longer is no matter for a task; from then on the thread writes, until it takes
 /// an eighth of that.
 const SLOW: Duration = Duration::from_millis(4);
-/// So many writes one task does for others before the thread goes on with it.
+/// So many writes one task does for others, or for as long as [`SLOW`], before the thread goes on with it.
 const TURNS: usize = 32;
 
 /// What the writer shares with others.
@@ -75,6 +76,7 @@ impl State {
     }
 
     fn is_urgent(&self) -> bool {
+        fence(Ordering::SeqCst);
         self.urgent.load(Ordering::SeqCst) > 0
     }
 }
@@ -122,7 +124,12 @@ impl Door {
         let (commands, inbox) = mpsc::channel();
         let writer = Arc::new(Mutex::new(Some(writer(inbox))));
         let (its, shared) = (Arc::clone(&writer), Arc::clone(state));
-        let work = move || run(&its, &shared);
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(|| run(&its, &shared))).is_err() {
+                tracing::error!("the journal's thread panicked; nothing more is kept. This is a bug");
+                its.lock().unwrap_or_else(PoisonError::into_inner).break_off();
+            }
+        };
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(work)?;
         let door = Door { commands, writer, state: Arc::clone(state), thread: thread.thread().clone() };
         Ok((door, thread))
@@ -136,10 +143,13 @@ impl Door {
         if self.commands.send(command).is_err() {
             return false;
         }
+        let began = Instant::now();
         for _ in 0..TURNS {
-            if self.state.slow.load(Ordering::Relaxed) {
+            if self.state.slow.load(Ordering::Relaxed) || began.elapsed() > SLOW {
                 break;
             }
+            // That it is urgent is seen by whoever has the lock, if we do not get it.
+            fence(Ordering::SeqCst);
             match self.writer.try_lock() {
                 Ok(mut writer) => writer.turn(),
                 Err(TryLockError::WouldBlock) => return true,
@@ -203,7 +213,11 @@ fn run<D: Disk>(shared: &Mutex<Option<Writer<D>>>, state: &State) {
             }
             let written = writer.log.written();
             let moved = std::mem::replace(&mut seen, written) != written;
-            state.dozing.store(!moved, Ordering::SeqCst);
+            if !moved {
+                state.dozing.store(true, Ordering::SeqCst);
+                // Whoever left something before that has not woken anybody.
+                writer.turn();
+            }
             if moved { GATHER } else { writer.patience() }
         };
         // Whoever found the writer taken has left that to whom he found there.

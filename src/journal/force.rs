@@ -29,7 +29,7 @@ pub(super) struct Waiting {
 pub(super) struct Written {
     pub files: Vec<Arc<dyn Force>>,
     pub waiting: Vec<Waiting>,
-    /// All writes up to this one are in these files, or were forced before.
+    /// All writes up to this one are in these files, or were given out before.
     pub upto: u64,
 }
 

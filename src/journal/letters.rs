@@ -130,8 +130,11 @@ impl Letters {
         let mut left = 0;
         for (path, bytes, last) in files(&self.folder)? {
             if now.duration_since(last).is_ok_and(|passed| passed >= age) {
-                std::fs::remove_file(&path)?;
-                deleted += 1;
+                match std::fs::remove_file(&path) {
+                    // Somebody was quicker.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map(|()| deleted += 1)?,
+                }
             } else {
                 left += bytes;
             }

@@ -50,6 +50,9 @@ impl Limits {
     }
 }
 
+/// A record, and where a copy of it begins; how long that is, and what holds it.
+type Moved = (Seq, (u64, u64), u64, Claims);
+
 #[derive(Debug, Default)]
 struct Segment {
     bytes: u64,
@@ -74,9 +77,13 @@ pub(super) struct Log<D> {
     next_segment: u64,
     /// Bytes of the records that say which exporters have what is held.
     acks: u64,
-    /// Writes so far, and how many of them the disk is known to have.
+    /// Writes so far, ...
     written: u64,
+    /// ... how many of them the disk is known to have, but for what could not be forced, ...
     forced: u64,
+    /// ... how many were given out to be forced, and how many forced here.
+    given_out: u64,
+    synced: u64,
     /// Something was appended to the active segment and not given out to be forced to the disk.
     dirty: bool,
     /// Segments before it of which the same holds.
@@ -110,6 +117,8 @@ impl<D: Disk> Log<D> {
             acks,
             written: 0,
             forced: 0,
+            given_out: 0,
+            synced: 0,
             dirty: false,
             behind: Vec::new(),
             batch: Batch::default(),
@@ -212,7 +221,10 @@ impl<D: Disk> Log<D> {
         let forced =
             files.and_then(|(files, upto)| files.iter().try_for_each(|file| file.force()).map(|()| upto));
         match forced {
-            Ok(upto) => self.forced(upto),
+            Ok(upto) => {
+                self.synced = upto;
+                self.forced(0);
+            }
             Err(error) => {
                 self.abandon();
                 return Err(error);
@@ -228,8 +240,15 @@ impl<D: Disk> Log<D> {
         last.map_or(Ok(()), |(id, bytes)| self.disk.cut(id, bytes))
     }
 
+    /// As [`Log::unforced`], for somebody else to force: he tells by [`Log::forced`].
+    pub fn give_out(&mut self) -> io::Result<(Vec<Arc<dyn Force>>, u64)> {
+        let unforced = self.unforced()?;
+        self.given_out = self.written;
+        Ok(unforced)
+    }
+
     /// What there is to force to the disk, and up to which write; from here on it is taken to be forced.
-    pub fn unforced(&mut self) -> io::Result<(Vec<Arc<dyn Force>>, u64)> {
+    fn unforced(&mut self) -> io::Result<(Vec<Arc<dyn Force>>, u64)> {
         let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
         let last = self.active.filter(|_| dirty).map(|id| self.disk.forcible(id)).transpose()?;
         let mut files = std::mem::take(&mut self.behind);
@@ -237,9 +256,12 @@ impl<D: Disk> Log<D> {
         Ok((files, self.written))
     }
 
-    /// The disk has all writes up to this one.
+    /// The disk has all writes up to this one; and what was forced here, once it has all before that.
     pub fn forced(&mut self, upto: u64) {
         self.forced = self.forced.max(upto);
+        if self.forced >= self.given_out {
+            self.forced = self.forced.max(self.synced);
+        }
     }
 
     /// Whether the oldest segment could be deleted, were what says so on the disk.
@@ -270,6 +292,7 @@ impl<D: Disk> Log<D> {
             && let Some(from) = self.segments.get_mut(&before.segment)
         {
             from.live = from.live.saturating_sub(before.len);
+            from.freed = from.freed.max(self.written);
         }
     }
 
@@ -341,14 +364,17 @@ impl<D: Disk> Log<D> {
     pub fn reclaim(&mut self, desperate: bool) -> io::Result<()> {
         self.delete_oldest(desperate)?;
         let (bytes, live) = (self.bytes(), self.live());
-        let heads: u64 = self.segments.values().map(|s| s.head).sum();
+        // A head goes with its segment, once nothing else holds that.
+        let stays = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
+        let heads: u64 = self.segments.iter().filter(stays).map(|(_, s)| s.head).sum();
         let wasted = bytes.saturating_sub(live + heads + self.acks);
         let mostly_dead = wasted > live.saturating_add(self.limits.segment);
         // What is gained is worth what is written for it, and leads below where requests are taken again.
         let short_of_room =
             bytes > self.limits.total / 2 && wasted > self.limits.segment.max(self.limits.total / 32);
-        if let Some((&oldest, _)) = self.segments.first_key_value()
+        if let Some((&oldest, segment)) = self.segments.first_key_value()
             && Some(oldest) != self.active
+            && segment.live > 0
             && (mostly_dead || short_of_room)
         {
             self.rewrite(oldest)?;
@@ -385,6 +411,7 @@ impl<D: Disk> Log<D> {
         let mut held: Vec<(u64, Seq)> = held.map(|(&seq, kept)| (kept.at, seq)).collect();
         held.sort_unstable();
         let mut batch: Vec<(Frame, Vec<Claim>)> = Vec::new();
+        let mut moved = Vec::new();
         let mut size = 0;
         for (_, seq) in held {
             match self.survivor(seq)? {
@@ -398,15 +425,20 @@ impl<D: Disk> Log<D> {
                 }
             }
             if size > WRITE {
-                self.move_to_head(std::mem::take(&mut batch))?;
+                self.copy_to_head(std::mem::take(&mut batch), &mut moved)?;
                 size = 0;
             }
         }
-        self.move_to_head(batch)?;
-        self.sync()
+        self.copy_to_head(batch, &mut moved)?;
+        self.sync()?;
+        // Until here the originals stood for them.
+        for (seq, place, len, claims) in moved {
+            self.keep(seq, place, len, claims);
+        }
+        Ok(())
     }
 
-    fn move_to_head(&mut self, batch: Vec<(Frame, Vec<Claim>)>) -> io::Result<()> {
+    fn copy_to_head(&mut self, batch: Vec<(Frame, Vec<Claim>)>, moved: &mut Vec<Moved>) -> io::Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
@@ -417,7 +449,7 @@ impl<D: Disk> Log<D> {
         }
         let places = self.append(batch.iter().map(|(frame, _)| frame).chain(&acks))?;
         for ((frame, claims), place) in batch.into_iter().zip(places) {
-            self.keep(frame.seq, place, frame.size() as u64, Claims::new(claims));
+            moved.push((frame.seq, place, frame.size() as u64, Claims::new(claims)));
         }
         Ok(())
     }

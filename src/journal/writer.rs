@@ -151,7 +151,11 @@ impl<D: Disk> Writer<D> {
     pub fn look_after(&mut self) -> bool {
         self.turn();
         let due = match self.durability {
-            Durability::Interval => self.synced.elapsed() >= self.interval,
+            // Where the interval is long, space may be wanted sooner.
+            Durability::Interval => {
+                let wanted = self.log.bytes() > self.total / 2 && self.log.waits_to_be_forced();
+                wanted || self.synced.elapsed() >= self.interval
+            }
             Durability::Sync => self.log.waits_to_be_forced(),
             Durability::None => false,
         };
@@ -272,7 +276,7 @@ impl<D: Disk> Writer<D> {
 
     /// Has what was written forced to the disk, and those who wait told then.
     fn force(&mut self, waiting: Vec<Waiting>) {
-        let failed = match self.log.unforced() {
+        let failed = match self.log.give_out() {
             Ok((files, _)) if files.is_empty() => return force::answer(waiting, true),
             Ok((files, upto)) => match &self.forcing.written {
                 // Where it is gone, its answers are gone too, which is an answer.
@@ -310,8 +314,9 @@ impl<D: Disk> Writer<D> {
 
     /// Writes what is left to write, and forces all of it.
     pub fn end(mut self) {
-        self.forcing.end();
         self.turn();
+        self.forcing.end();
+        self.learn();
         if let Err(error) = self.log.close() {
             self.failed("sync", &error);
         }

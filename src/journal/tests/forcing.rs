@@ -163,3 +163,43 @@ async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
     until(folder.path(), |all| all.open.keys().eq(&[2])).await;
     journal.close().await;
 }
+
+#[test]
+fn what_was_copied_and_could_not_be_forced_stays_where_it_was() {
+    static WORKS: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Small::on(folder.path(), || match WORKS.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(io::Error::other("the disk has gone")),
+    });
+    let limits = Limits { sync: true, ..limits() };
+    let (mut log, ..) = Log::open(disk, limits).unwrap();
+    let admit = |log: &mut Log<Small>, seq| {
+        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; 500].into());
+        let places = log.append(std::iter::once(&frame)).unwrap();
+        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+    };
+    admit(&mut log, 1);
+    let mut over = Vec::new();
+    for seq in 2..30 {
+        admit(&mut log, seq);
+        log.done(&[(seq, Claim::Pass)], &mut over);
+    }
+    log.append(std::iter::once(&Frame::done(&over))).unwrap();
+    log.sync().unwrap();
+    WORKS.store(false, Ordering::SeqCst);
+    let first = folder.path().join("0000000000000001.log");
+    for _ in 0..3 {
+        assert!(log.reclaim(false).is_err());
+        assert!(first.exists());
+    }
+    WORKS.store(true, Ordering::SeqCst);
+    for _ in 0..50 {
+        log.reclaim(false).unwrap();
+    }
+    assert!(!first.exists());
+    assert!(matches!(log.read(1), Ok(Some(Record::Request { .. }))));
+    drop(log);
+    let (_, recovered, _) = open(folder.path());
+    assert_eq!(recovered.passes.into_keys().collect::<Vec<_>>(), [1]);
+}
