@@ -71,7 +71,8 @@ async fn what_was_written_to_a_file_that_could_not_be_forced_is_not_taken_for_ke
         }
     });
     let before = admit(&journal, 1).await.unwrap();
-    (STUCK.store(true, Ordering::SeqCst), FAILS_ONCE.store(true, Ordering::SeqCst));
+    STUCK.store(true, Ordering::SeqCst);
+    FAILS_ONCE.store(true, Ordering::SeqCst);
     let ask = |t| {
         let journal = Arc::clone(&journal);
         tokio::spawn(async move { admit(&journal, t).await })
@@ -134,7 +135,8 @@ async fn at_intervals_it_is_forced_without_anybody_waiting_and_with_none_it_neve
         }
         assert!(INTERVAL.load(Ordering::SeqCst) >= round);
     }
-    (interval.close().await, none.close().await);
+    interval.close().await;
+    none.close().await;
     assert_eq!(NONE.load(Ordering::SeqCst), 0);
 }
 
