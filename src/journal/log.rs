@@ -274,7 +274,12 @@ impl<D: Disk> Log<D> {
     /// Forcing failed: what the disk has of it is not known, and asking again would not tell. What
     /// comes next goes to another segment.
     pub fn abandon(&mut self) {
-        self.active = None;
+        if let Some(id) = self.active.take()
+            && let Some(segment) = self.segments.get(&id)
+        {
+            // The room that it will not use; one that keeps it costs only that.
+            let _ = self.disk.cut(id, segment.bytes);
+        }
     }
 
     /// Remembers what came of a trace, for spans of it that come late.

@@ -203,6 +203,7 @@ impl Journal {
             closed: None,
             unwritten: Vec::new(),
             synced: Instant::now(),
+            unforceable: false,
             unclaimed: None,
             quiet: Quiet::default(),
             forcing,

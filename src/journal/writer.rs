@@ -74,6 +74,8 @@ pub(super) struct Writer<D> {
     /// Claims that hold no more, which is not written yet.
     pub unwritten: Vec<Over>,
     pub synced: Instant,
+    /// The disk takes what is written and does not force it.
+    pub unforceable: bool,
     /// When space could not be given back.
     pub unclaimed: Option<Instant>,
     pub quiet: Quiet,
@@ -159,7 +161,8 @@ impl<D: Disk> Writer<D> {
             Durability::Sync => self.log.waits_to_be_forced(),
             Durability::None => false,
         };
-        if due {
+        // Whether it forces again is seen by trying.
+        if due || (self.unforceable && self.durability != Durability::None) {
             self.synced = Instant::now();
             self.force(Vec::new());
         }
@@ -265,7 +268,7 @@ impl<D: Disk> Writer<D> {
         for ((frame, place), claims) in frames.iter().zip(places).zip(claims) {
             self.log.keep(frame.seq, place, frame.size() as u64, claims);
         }
-        if failing {
+        if failing && !self.unforceable {
             tracing::info!("the journal can be written again");
             self.state.failing.store(false, Ordering::Relaxed);
         }
@@ -293,7 +296,10 @@ impl<D: Disk> Writer<D> {
     fn learn(&mut self) {
         while let Ok(forced) = self.forcing.forced.try_recv() {
             match forced {
-                Ok(upto) => self.log.forced(upto),
+                Ok(upto) => {
+                    self.unforceable = false;
+                    self.log.forced(upto);
+                }
                 Err(error) => self.unforceable(&error),
             }
         }
@@ -301,6 +307,7 @@ impl<D: Disk> Writer<D> {
 
     fn unforceable(&mut self, error: &io::Error) {
         self.log.abandon();
+        self.unforceable = true;
         self.failed("sync", error);
     }
 

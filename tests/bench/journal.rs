@@ -2,9 +2,10 @@
 //!
 //! Out, first: bytes a second that the journal takes from 64 senders at once, each waiting until it
 //! may acknowledge, beside a raw append of the same bytes to a file of the same folder under the
-//! same policy: by one thread that has what the senders have at once, and by as many threads as there
-//! are senders, each for itself. Second: spans a second through the whole process, over loopback gRPC, with the
-//! journal at each policy and without one. Rounds of all of them take turns, so that what else the
+//! same policy: by one thread that appends one request after the other, by one that has what the senders
+//! have at once and appends that with one write, and by as many threads as there are senders, each for
+//! itself. Second: spans a second through the whole process, over loopback gRPC, with the journal at
+//! each policy and without one. Rounds of all of them take turns, so that what else the
 //! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk,
 //! `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
@@ -84,28 +85,32 @@ async fn alone(corpus: &Corpus) {
     let each = bytes / corpus.requests.len();
     println!("\n{}: requests of {each} bytes from {SENDERS} senders", corpus.name);
     println!(
-        "{:<10} {:>12} {:>9} {:>9} {:>9} {:>9}",
-        "", "journal MB/s", "raw", "ratio", "raw, each", "ratio"
+        "{:<10} {:>12} {:>9} {:>6} {:>12} {:>6} {:>9} {:>6}",
+        "", "journal MB/s", "raw", "ratio", "raw, at once", "ratio", "raw, each", "ratio"
     );
     for durability in [Durability::Sync, Durability::Interval, Durability::None] {
-        let mut rates: [Vec<f64>; 3] = Default::default();
+        let mut rates: [Vec<f64>; 4] = Default::default();
         for round in 0..ROUNDS as usize {
-            // Each goes first a third of the time.
+            // Each goes first in turn.
             for turn in 0..rates.len() {
                 let (folder, way) = (folder(), (round + turn) % rates.len());
                 let (requests, path) = (corpus.requests.clone(), folder.path().join("raw"));
                 let took = match way {
                     0 => admit(folder.path(), &corpus.requests, durability).await,
-                    1 => raw(path, durability, move |file| append(file, &requests, durability)).await,
+                    1 => raw(path, durability, move |file| append(file, &requests, 1, durability)).await,
+                    2 => {
+                        raw(path, durability, move |file| append(file, &requests, SENDERS, durability)).await
+                    }
                     _ => raw(path, durability, move |file| append_each(file, &requests, durability)).await,
                 };
                 rates[way].push(bytes as f64 / took.as_secs_f64() / 1e6);
             }
         }
-        let [journal, batched, each] = rates.map(median);
+        let [journal, one, batched, each] = rates.map(median);
         println!(
-            "{:<10} {journal:>12.0} {batched:>9.0} {:>9.2} {each:>9.0} {:>9.2}",
+            "{:<10} {journal:>12.0} {one:>9.0} {:>6.2} {batched:>12.0} {:>6.2} {each:>9.0} {:>6.2}",
             name(durability),
+            journal / one,
             journal / batched,
             journal / each
         );
@@ -141,10 +146,10 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
     tokio::task::spawn_blocking(measured).await.unwrap()
 }
 
-/// Appends what the senders have at once with one write, and forces it as the policy says: the most
-/// that the disk gives so many senders.
-fn append(mut file: &File, requests: &[Bytes], durability: Durability) {
-    for batch in requests.chunks(SENDERS) {
+/// Appends so many requests with one write, and forces them as the policy says. With all that the
+/// senders have at once it is the most that the disk gives so many of them.
+fn append(mut file: &File, requests: &[Bytes], at_once: usize, durability: Durability) {
+    for batch in requests.chunks(at_once) {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|body| IoSlice::new(body)).collect();
         let mut left = &mut slices[..];
         while !left.is_empty() {

@@ -166,6 +166,35 @@ async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
     journal.close().await;
 }
 
+#[tokio::test]
+async fn a_disk_that_writes_and_does_not_force_is_in_trouble_until_it_does() {
+    static WORKS: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = forcing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(io::Error::other("the disk has gone")),
+    });
+    assert!(admit(&journal, 1).await.is_some() && !journal.pressure());
+    WORKS.store(false, Ordering::SeqCst);
+    assert!(admit(&journal, 2).await.is_none());
+    // It tries by itself, which goes wrong again and again.
+    let mut calm = 0;
+    for _ in 0..100 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        calm += usize::from(!journal.pressure());
+    }
+    assert!(calm < 5, "{calm} times it was said that all is well");
+    WORKS.store(true, Ordering::SeqCst);
+    for _ in 0..500 {
+        if !journal.pressure() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(!journal.pressure() && admit(&journal, 3).await.is_some());
+    journal.close().await;
+}
+
 #[test]
 fn what_was_copied_and_could_not_be_forced_stays_where_it_was() {
     static WORKS: AtomicBool = AtomicBool::new(true);
