@@ -48,9 +48,10 @@
 //! - A verdict is written before it is first exported, so that a repeat does not disagree.
 //! - A claim that is done is never held again: a rewritten copy has the claims that were left when
 //!   it was written, and later copies stand for earlier ones.
-//! - Whatever says "done" outlives what it speaks of: segments go oldest first.
-//! - The log is at most about twice what is held, plus two segments, and never above `max_bytes`
-//!   but for acknowledgements.
+//! - Whatever says "done" outlives what it speaks of: segments go oldest first. And with `sync` and
+//!   `interval` a segment goes only once the disk has what says so, unless the disk is full.
+//! - The log is at most about twice what is held, plus two segments and what is remembered of closed
+//!   traces at the head of each, and never above `max_bytes` but for acknowledgements.
 //! - Damage costs the damaged record. It never keeps the process from starting.
 //!
 //! Delivery is at least once: what an exporter took in the moment before a crash, and the log had
