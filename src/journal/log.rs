@@ -8,7 +8,7 @@
 //! of the log is no longer held, what is held in the oldest segment is written again at the head:
 //! a trace that stays open for hours costs its own bytes and not those of all that came after.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -20,16 +20,12 @@ use super::disk::{Disk, Force, header};
 use super::record::{CLOSED_TRACE, Claim, FRAME, Found, Frame, Over, Record, Seq};
 use super::recover::{Kept, Recovered, scan};
 use crate::assemble::Remembered;
-use crate::receive::Signal;
 use crate::trace::{ById, TraceId};
-use crate::wire::request::{self, Interner};
-use crate::wire::write::{self, Item};
+
+mod rewrite;
 
 /// Closed traces are written anew at the head of every segment, and may take this share of one.
 const CLOSED_SHARE: u64 = 8;
-
-/// Survivors are gathered up to this size for one write.
-const WRITE: usize = 4 << 20;
 
 /// Sizes that the log keeps to.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +45,6 @@ impl Limits {
         self.remember.min(usize::try_from(fit).unwrap_or(usize::MAX))
     }
 }
-
-/// A record, and where a copy of it begins; how long that is, and what holds it.
-type Moved = (Seq, (u64, u64), u64, Claims);
 
 #[derive(Debug, Default)]
 struct Segment {
@@ -220,16 +213,8 @@ impl<D: Disk> Log<D> {
         let files = self.unforced();
         let forced =
             files.and_then(|(files, upto)| files.iter().try_for_each(|file| file.force()).map(|()| upto));
-        match forced {
-            Ok(upto) => {
-                self.synced = upto;
-                self.forced(0);
-            }
-            Err(error) => {
-                self.abandon();
-                return Err(error);
-            }
-        }
+        self.synced = forced.inspect_err(|_| self.abandon())?;
+        self.forced(0);
         Ok(())
     }
 
@@ -243,7 +228,9 @@ impl<D: Disk> Log<D> {
     /// As [`Log::unforced`], for somebody else to force: he tells by [`Log::forced`].
     pub fn give_out(&mut self) -> io::Result<(Vec<Arc<dyn Force>>, u64)> {
         let unforced = self.unforced()?;
-        self.given_out = self.written;
+        if !unforced.0.is_empty() {
+            self.given_out = self.written;
+        }
         Ok(unforced)
     }
 
@@ -315,7 +302,7 @@ impl<D: Disk> Log<D> {
     pub fn acked(&mut self, seq: Seq, exporter: &str) {
         if let Some(kept) = self.kept.get_mut(&seq) {
             kept.acked.push(exporter.to_owned());
-            self.acks += (FRAME + exporter.len()) as u64;
+            self.acks += ack(exporter);
         }
     }
 
@@ -408,80 +395,16 @@ impl<D: Disk> Log<D> {
         }
         Ok(())
     }
-
-    /// Writes what is held in a segment at the head, and forces it to the disk before it can be
-    /// deleted where it was.
-    fn rewrite(&mut self, segment: u64) -> io::Result<()> {
-        let held = self.kept.iter().filter(|(_, kept)| kept.segment == segment);
-        let mut held: Vec<(u64, Seq)> = held.map(|(&seq, kept)| (kept.at, seq)).collect();
-        held.sort_unstable();
-        let mut batch: Vec<(Frame, Vec<Claim>)> = Vec::new();
-        let mut moved = Vec::new();
-        let mut size = 0;
-        for (_, seq) in held {
-            match self.survivor(seq)? {
-                Some((frame, claims)) => {
-                    size += frame.size();
-                    batch.push((frame, claims));
-                }
-                None => {
-                    tracing::error!(seq, segment, "a record of the journal cannot be read any more");
-                    self.forget(seq);
-                }
-            }
-            if size > WRITE {
-                self.copy_to_head(std::mem::take(&mut batch), &mut moved)?;
-                size = 0;
-            }
-        }
-        self.copy_to_head(batch, &mut moved)?;
-        self.sync()?;
-        // Until here the originals stood for them.
-        for (seq, place, len, claims) in moved {
-            self.keep(seq, place, len, claims);
-        }
-        Ok(())
-    }
-
-    fn copy_to_head(&mut self, batch: Vec<(Frame, Vec<Claim>)>, moved: &mut Vec<Moved>) -> io::Result<()> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let mut acks = Vec::new();
-        for (frame, _) in &batch {
-            let acked = self.kept.get(&frame.seq).map(|kept| kept.acked.as_slice()).unwrap_or_default();
-            acks.extend(acked.iter().map(|exporter| Frame::acked(frame.seq, exporter)));
-        }
-        let places = self.append(batch.iter().map(|(frame, _)| frame).chain(&acks))?;
-        for ((frame, claims), place) in batch.into_iter().zip(places) {
-            moved.push((frame.seq, place, frame.size() as u64, Claims::new(claims)));
-        }
-        Ok(())
-    }
-
-    /// A held record with what of it is still needed.
-    fn survivor(&mut self, seq: Seq) -> io::Result<Option<(Frame, Vec<Claim>)>> {
-        let Some((record, kept)) = self.read(seq)?.zip(self.kept.get(&seq)) else { return Ok(None) };
-        let claims: Vec<Claim> = kept.claims.iter().collect();
-        let frame = match record {
-            Record::Request { signal, body, claims: before } => {
-                let fewer = claims.len() < before.len() && !claims.contains(&Claim::Pass);
-                let body = match fewer && signal == Signal::Traces {
-                    true => only(&claims, &body).unwrap_or(body),
-                    false => body,
-                };
-                Frame::request(seq, signal, &claims, body)
-            }
-            Record::Verdict(sealed) => Frame::verdict_again(seq, &sealed),
-            Record::Acked { .. } | Record::Done(_) | Record::Closed(_) => return Ok(None),
-        };
-        Ok(Some((frame, claims)))
-    }
 }
 
 /// Bytes of what is written about who has a record.
 fn acks(kept: &Kept) -> u64 {
-    kept.acked.iter().map(|exporter| (FRAME + exporter.len()) as u64).sum()
+    kept.acked.iter().map(|exporter| ack(exporter)).sum()
+}
+
+/// Bytes of one such record.
+fn ack(exporter: &str) -> u64 {
+    (FRAME + exporter.len()) as u64
 }
 
 /// Adds a closed trace behind the others, of which it keeps the newest `most`.
@@ -495,15 +418,4 @@ pub(super) fn remember(
     while closed.len() > most {
         closed.pop_front();
     }
-}
-
-/// A request of those spans only whose trace still needs them.
-fn only(claims: &[Claim], body: &[u8]) -> Option<Bytes> {
-    let mut split = request::split(body, "", &Interner::default()).ok()?;
-    let needed: HashSet<&Claim> = claims.iter().collect();
-    split.groups.retain(|group| needed.contains(&Claim::Trace(group.trace)));
-    let spans = split.groups.iter().flat_map(|group| &group.spans);
-    let items: Vec<Item<'_>> =
-        spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
-    Some(write::requests(&items, usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default())
 }

@@ -8,7 +8,7 @@
 //! | `batch` | frames made into one write |
 //! | `claims` | what holds a record |
 //! | `disk` | segments as files of a folder that is ours alone |
-//! | `log` | which records are held by what; appending, rewriting, giving space back |
+//! | `log` | which records are held by what; appending, giving space back, and in `rewrite` what that takes |
 //! | `recover` | what a folder holds at start, whatever became of it |
 //! | `door` | who writes, and when |
 //! | `writer` | many requests, one write, and then the answers |

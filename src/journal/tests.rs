@@ -15,6 +15,7 @@ use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
 mod failing;
+mod folder;
 mod forcing;
 
 const SEGMENT: u64 = 2048;
@@ -440,73 +441,25 @@ fn a_segment_is_deleted_when_what_says_that_nothing_holds_it_is_on_the_disk() {
 }
 
 #[test]
-fn a_folder_is_for_one_process_and_for_its_owner() {
-    use std::os::unix::fs::PermissionsExt;
-    let outer = tempfile::tempdir().unwrap();
-    let folder = outer.path().join("deep/journal");
-    let mut first = Folder::open(&folder).unwrap();
-    assert!(Folder::open(&folder).unwrap_err().to_string().contains("another process"));
-    first.create(1, 4096).unwrap();
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder), 0o700);
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        assert_eq!(mode(&entry.unwrap().path()), 0o600);
-    }
-    drop(first);
-    Folder::open(&folder).unwrap();
-}
-
-#[test]
-fn a_segment_of_another_version_is_left_alone() {
-    // The first one had other checksums.
-    for (version, check) in [(1, None), (3, Some(crc32fast::hash))] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut bytes = disk::header(*b"mark");
-        bytes[8] = version;
-        let check = check.map_or(77, |check| check(&bytes[..16]));
-        bytes[16..20].copy_from_slice(&check.to_le_bytes());
-        bytes.extend_from_slice(b"who knows");
-        let path = folder.path().join("0000000000000007.log");
-        std::fs::write(&path, &bytes).unwrap();
-        let (mut log, recovered, _) = open(folder.path());
-        assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
-        log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
-        log.reclaim(false).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), bytes);
-    }
-}
-
-/// Bytes that a segment takes on the disk.
-#[cfg(target_os = "linux")]
-fn taken(folder: &Path, segment: u64) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(folder.join(format!("{segment:016x}.log"))).unwrap().blocks() * 512
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn room_is_set_aside_for_a_segment_and_given_back() {
-    const SEGMENT: u64 = 1 << 20;
+fn what_was_forced_here_counts_once_what_was_given_out_before_it_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let open = || Log::open(Folder::open(folder).unwrap(), Limits { segment: SEGMENT, ..limits() }).unwrap();
-    let frame = Frame::acked(1, "x");
-    let (mut log, ..) = open();
-    log.append(std::iter::once(&frame)).unwrap();
-    if taken(folder, 1) < SEGMENT {
-        return println!("skipped: this file system sets no room aside");
+    let limits = Limits { sync: true, ..limits() };
+    let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+    for seq in 1..3 {
+        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; SEGMENT as usize].into());
+        let places = log.append(std::iter::once(&frame)).unwrap();
+        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
     }
-    let path = folder.join("0000000000000001.log");
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), (disk::HEADER + frame.size()) as u64);
-    log.close().unwrap();
-    assert!(taken(folder, 1) < SEGMENT / 2, "an orderly end gives it back");
-    drop(log);
-
-    let (mut log, ..) = open();
-    log.append(std::iter::once(&frame)).unwrap();
-    assert!(taken(folder, 2) >= SEGMENT);
-    drop(log);
-    let (_log, recovered, _) = open();
-    assert!(taken(folder, 2) < SEGMENT / 2, "so does the start after one that was none");
-    assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
+    let (_, upto) = log.give_out().unwrap();
+    let mut over = Vec::new();
+    log.done(&[(1, Claim::Pass)], &mut over);
+    log.append(std::iter::once(&Frame::done(&over))).unwrap();
+    log.sync().unwrap();
+    log.reclaim(false).unwrap();
+    assert_eq!(log.segments(), 3, "the force before it is on its way");
+    // There is nothing more to give out, and nothing to wait for.
+    assert!(log.give_out().unwrap().0.is_empty());
+    log.forced(upto);
+    log.reclaim(false).unwrap();
+    assert_eq!(log.segments(), 2);
 }

@@ -162,7 +162,7 @@ impl<D: Disk> Writer<D> {
             Durability::None => false,
         };
         // Whether it forces again is seen by trying.
-        if due || (self.unforceable && self.durability != Durability::None) {
+        if due || self.unforceable {
             self.synced = Instant::now();
             self.force(Vec::new());
         }

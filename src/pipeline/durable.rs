@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -230,8 +229,7 @@ impl Pipeline {
             }
             false => Vec::new(),
         };
-        let leaving = Leaving { sealed, pieces, since: Instant::now() };
-        send(&self.shared, journal, seq, leaving, acked).await;
+        send(&self.shared, journal, seq, sealed, pieces, acked).await;
     }
 }
 
@@ -263,16 +261,22 @@ impl Spans {
 pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Vec<Leaving>) {
     // Spans that were accepted flow on either way; what may not be kept is that these were their verdicts.
     let (seqs, _) = journal.seal(leaving.iter().map(|leaving| &leaving.sealed)).await;
-    for (leaving, seq) in leaving.into_iter().zip(seqs) {
-        let since = leaving.since;
-        send(shared, journal, seq, leaving, &[]).await;
+    for (Leaving { sealed, pieces, since }, seq) in leaving.into_iter().zip(seqs) {
+        send(shared, journal, seq, sealed, pieces, &[]).await;
         shared.meter.exported(since.elapsed());
     }
 }
 
-/// Sends a judged trace to those exporters that have it not.
-async fn send(shared: &Shared, journal: &Arc<Journal>, seq: Seq, leaving: Leaving, acked: &[String]) {
-    let Leaving { sealed: Sealed { trace, of, with_spans, events, .. }, pieces, .. } = leaving;
+/// Sends a judged trace, its spans in `pieces`, to those exporters that have it not.
+async fn send(
+    shared: &Shared,
+    journal: &Arc<Journal>,
+    seq: Seq,
+    sealed: Sealed,
+    pieces: Vec<Piece>,
+    acked: &[String],
+) {
+    let Sealed { trace, of, with_spans, events, .. } = sealed;
     let mut ends: Vec<(Seq, Claim)> = of.into_iter().map(|of| (of, Claim::Trace(trace))).collect();
     ends.push((seq, Claim::Verdict));
     let mut signals = Vec::new();

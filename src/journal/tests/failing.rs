@@ -122,12 +122,7 @@ async fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there
     // What is done is known though it cannot be written.
     journal.release(vec![(kept[0], Claim::Trace(trace(1)))]);
     room.store(1 << 20, Ordering::SeqCst);
-    for _ in 0..500 {
-        if !journal.pressure() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_calm(&journal).await;
     assert!(!journal.pressure(), "it recovers by itself");
     kept.push(admit(&journal, 2).await.unwrap());
     journal.close().await;
@@ -150,12 +145,7 @@ async fn at_the_size_cap_requests_are_refused_until_something_is_done() {
     // A verdict on what is held still has room.
     assert!(journal.seal([Sealed { trace: trace(1), of: kept.clone(), ..Sealed::default() }].iter()).await.1);
     journal.release(kept.iter().map(|&seq| (seq, Claim::Trace(trace(1)))).collect());
-    for _ in 0..500 {
-        if !journal.pressure() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_calm(&journal).await;
     assert!(admit(&journal, 2).await.is_some());
     journal.close().await;
 }
@@ -215,6 +205,16 @@ async fn a_disk_that_neither_reads_nor_deletes_refuses_nobody_and_loses_nothing(
     journal.close().await;
     let (_, recovered, _) = super::open(folder.path());
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [open]);
+}
+
+/// Waits until it takes requests, or for five seconds.
+pub(super) async fn until_calm(journal: &Journal) {
+    for _ in 0..500 {
+        if !journal.pressure() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
 }
 
 /// What a copy of the folder holds: what would be found, were the process killed now.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::failing::{Small, admit, storage, until};
+use super::failing::{Small, admit, storage, until, until_calm};
 use super::*;
 
 /// A journal whose disk forces as `force` does.
@@ -185,12 +185,7 @@ async fn a_disk_that_writes_and_does_not_force_is_in_trouble_until_it_does() {
     }
     assert!(calm < 5, "{calm} times it was said that all is well");
     WORKS.store(true, Ordering::SeqCst);
-    for _ in 0..500 {
-        if !journal.pressure() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_calm(&journal).await;
     assert!(!journal.pressure() && admit(&journal, 3).await.is_some());
     journal.close().await;
 }
