@@ -48,7 +48,7 @@ struct Run {
 
 macro_rules! captured {
     ($file:literal) => {
-        include_bytes!(concat!("../../tests/data/frameworks/", $file)).as_slice()
+        include_bytes!(concat!("../../demo/", $file)).as_slice()
     };
 }
 

@@ -37,9 +37,9 @@ pub(crate) fn scenes_of(body: &[u8]) -> Vec<Scene> {
     groups.into_iter().map(|g| recogniser.scene(Tree::new(g.trace, g.spans), &[], false)).collect()
 }
 
-/// A run of a real framework, as it was captured.
+/// A run of a real framework, as the demo embeds it.
 pub(crate) fn captured(name: &str) -> Vec<Scene> {
-    scenes_of(&std::fs::read(tests().join("data/frameworks").join(name).join("001.pb")).unwrap())
+    scenes_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
 /// A run in the making.

@@ -1,6 +1,6 @@
 //! Every rule over recorded runs of real frameworks: what fails, where, and what must not.
 //!
-//! Reads the runs shipped in `tests/data/frameworks`, and all others where `OTEL_VERDICT_CASES`
+//! Reads the runs shipped in `demo` and `tests/data/frameworks`, and all others where `OTEL_VERDICT_CASES`
 //! names their folder.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ struct Run {
 }
 
 fn runs() -> Vec<Run> {
-    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks")];
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
     match std::env::var_os("OTEL_VERDICT_CASES") {
         Some(cases) => folders.push(PathBuf::from(cases).join("frameworks")),
         None => println!("OTEL_VERDICT_CASES is not set: only the shipped runs are read"),

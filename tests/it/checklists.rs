@@ -56,7 +56,7 @@ fn a_run_is_searched_proved_and_answered_by_the_judge_of_the_class() {
     });
     let path = folder.path().join("config.yaml");
     std::fs::write(&path, config.to_string()).unwrap();
-    let run = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks/vercelai-e");
+    let run = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/vercelai-e");
     let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
         .args(["eval", "--output", "json", "--config"])
         .args([&path, &run])

@@ -13,11 +13,14 @@ use crate::support::Process;
 
 /// Captures that ship with the project.
 pub fn shipped() -> Vec<Case> {
-    cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks"))
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut shipped = cases(&root.join("demo"));
+    shipped.extend(cases(&root.join("tests/data/frameworks")));
+    shipped
 }
 
 fn shipped_case(name: &str) -> Case {
-    case(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks").join(name))
+    case(&Path::new(env!("CARGO_MANIFEST_DIR")).join("demo").join(name))
 }
 
 /// A span without what we wrote on it.

@@ -137,7 +137,8 @@ fn config() -> Config {
 
 /// Every recording beneath: folders of captures, and traces as OTLP/JSON.
 fn recordings(shipped: &Path) -> Vec<(String, Vec<Offer>)> {
-    let mut out = Vec::new();
+    let demo = frameworks::cases(&shipped.join("../../demo"));
+    let mut out: Vec<_> = demo.into_iter().map(|case| (case.name, case.requests)).collect();
     let mut roots = vec![shipped.to_owned()];
     roots.extend(std::env::var_os("OTEL_VERDICT_CASES").map(PathBuf::from));
     for root in roots {

@@ -1,8 +1,8 @@
 //! The framework captures, judged: how often the verdicts are the right ones.
 //!
-//! Runs where `OTEL_VERDICT_CASES` names the unpacked cases; the captures shipped under
-//! `tests/data/frameworks` are held to the same rules by `captures`. Every expectation comes from the
-//! `truth.json` beside a capture, which no rule ever reads.
+//! Runs where `OTEL_VERDICT_CASES` names the unpacked cases; the captures shipped under `demo` and
+//! `tests/data/frameworks` are held to the same rules by `captures`. Every expectation comes from
+//! the `truth.json` beside a capture, which no rule ever reads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -31,7 +31,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
 
 /// Requests that frameworks sent.
 fn captured() -> Vec<Offer> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
     ["vercelai-e", "googleadk-logs-a"].iter().flat_map(|name| case(&folder.join(name)).requests).collect()
 }
 

@@ -169,7 +169,7 @@ async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
         model.url
     );
     std::fs::write(&config, text).unwrap();
-    let run = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks/strands-c");
+    let run = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/strands-c");
     let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
         .args(["eval", "--output", "json", "--config"])
         .args([&config, &run])

@@ -27,8 +27,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const FAILS: &str = "tests/data/frameworks/vercelai-e";
-const PASSES: &str = "tests/data/frameworks/googleadk-logs-a";
+const FAILS: &str = "demo/vercelai-e";
+const PASSES: &str = "demo/googleadk-logs-a";
 
 #[test]
 fn eval_prints_one_object_a_trace_and_fail_on_makes_it_an_exit_code() {
@@ -74,7 +74,7 @@ fn eval_says_what_it_cannot_read_and_exits_2() {
     assert_eq!(run(&["eval", "/nowhere"]).status.code(), Some(2));
     assert_eq!(run(&["eval"]).status.code(), Some(2));
     // Logs alone: telemetry, but nothing to judge.
-    let output = run(&["eval", "tests/data/frameworks/googleadk-logs-a/logs-001.pb"]);
+    let output = run(&["eval", "demo/googleadk-logs-a/logs-001.pb"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 

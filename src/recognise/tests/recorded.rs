@@ -1,12 +1,13 @@
-//! Runs of real frameworks, read whole. Those in `tests/data/frameworks` always; all others where
-//! `OTEL_VERDICT_CASES` names their folder.
+//! Runs of real frameworks, read whole: those in `demo` and `tests/data/frameworks` always, all
+//! others where `OTEL_VERDICT_CASES` names their folder.
 
 use super::*;
 
 const QUESTION: &str = "How many metres taller is Mount Elbrus than Mont Blanc";
 
 fn all_cases() -> Vec<Case> {
-    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks")];
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
     match std::env::var_os("OTEL_VERDICT_CASES") {
         Some(cases) => folders.push(PathBuf::from(cases).join("frameworks")),
         None => println!("OTEL_VERDICT_CASES is not set: only the shipped runs are read"),
@@ -129,10 +130,12 @@ fn named_failures_of_tools_stand_on_their_calls() {
 
 #[test]
 fn outlines_of_three_runs_stay_as_they_are() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests");
-    for name in ["strands-c", "vercelai-e", "msagentframework-b"] {
-        let outline = read_case(&root.join("data/frameworks").join(name)).outline();
-        let golden = root.join(format!("golden/outline-{name}.txt"));
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    for (folder, name) in
+        [("demo", "strands-c"), ("demo", "vercelai-e"), ("tests/data/frameworks", "msagentframework-b")]
+    {
+        let outline = read_case(&root.join(folder).join(name)).outline();
+        let golden = root.join(format!("tests/golden/outline-{name}.txt"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::create_dir_all(golden.parent().unwrap()).unwrap();
             fs::write(&golden, &outline).unwrap();
