@@ -66,6 +66,10 @@
 //! 1 and 2, section 3.1); categories are those of the TRAIL taxonomy; attributes and events follow
 //! OpenTelemetry's GenAI semantic conventions.
 
+// First, since a macro is known only after its definition.
+#[macro_use]
+mod pattern;
+
 // The data path, in order.
 pub mod receive;
 pub mod assemble;

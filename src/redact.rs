@@ -7,7 +7,6 @@
 //! odd stays: a judge that cannot read the step cannot judge it.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
@@ -94,7 +93,9 @@ fn always(_: &str) -> bool {
     true
 }
 
-static KNOWN: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+regex!(KNOWN: Vec<Rule> = known());
+
+fn known() -> Result<Vec<Rule>, regex::Error> {
     const SECRET_NAMES: &str = r"pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth[_-]?token|access[_-]?token|refresh[_-]?token|session[_-]?token|client[_-]?secret|private[_-]?key|account[_-]?key|credentials?";
     let named = format!(
         r#"(?i)(?P<keep>(?:{SECRET_NAMES})\\?["']?[ \t]*(?:=|:)[ \t]*\\?["']?)[^\s"'\\,;&|{{}}()\[\]<>$`]{{4,}}"#
@@ -122,13 +123,12 @@ static KNOWN: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ];
     table
         .into_iter()
-        .filter_map(|(regex, what, holds)| Some(Rule { regex: Regex::new(regex).ok()?, what, holds }))
+        .map(|(regex, what, holds)| Ok(Rule { regex: Regex::new(regex)?, what, holds }))
         .collect()
-});
+}
 
-/// All of [`KNOWN`] at once: most texts hold none of it, which one look tells.
-static ANY_KNOWN: LazyLock<Option<RegexSet>> =
-    LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str())).ok());
+// All of `KNOWN` at once: most texts match none of them, which one search finds.
+regex!(ANY_KNOWN: RegexSet = RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str())));
 
 /// Keys that carry their vendor's mark. Lengths are lower bounds of what the vendors give out.
 const VENDORS: &str = concat!(
@@ -232,7 +232,7 @@ impl Redactor {
 
     fn without_known<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut out = Cow::Borrowed(text);
-        let any = ANY_KNOWN.as_ref().is_none_or(|all| all.is_match(text));
+        let any = ANY_KNOWN.is_match(text);
         for rule in KNOWN.iter().filter(|_| any) {
             let put = |found: &Captures<'_>| {
                 let whole = &found[0];

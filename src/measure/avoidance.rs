@@ -8,14 +8,10 @@
 //! languages come out as valid.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use super::agent::attempts::Attempts;
 use super::anchors::{Defect, Findings, clip, unmeasured};
 use super::error_detection::CallsAt;
-use super::pattern::pattern;
 use super::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
 use crate::recognise::{Content, Reading, Text};
 use crate::trace::{Idx, Kind};
@@ -149,9 +145,8 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
     if text.len() > MAX_BYTES {
         return None;
     }
-    let shapes = SHAPES.as_ref()?;
     let text = strip_lead(text);
-    if is_final && shapes.nothing.is_match(text) {
+    if is_final && NOTHING.is_match(text) {
         return Some((KNOWLEDGE, text));
     }
     let mut shown: Option<(&'static str, &str)> = None;
@@ -160,14 +155,14 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
             return None;
         }
         let plain = plain(clause);
-        if !shapes.any.is_match(&plain) && plain.contains(char::is_alphabetic) {
+        if !ANY.is_match(&plain) && plain.contains(char::is_alphabetic) {
             return None;
         }
-        let label = if shapes.policy.is_match(&plain) {
+        let label = if REFUSAL.is_match(&plain) {
             POLICY
-        } else if shapes.lack.is_match(&plain) {
+        } else if LACK.is_match(&plain) {
             KNOWLEDGE
-        } else if shapes.stopped.is_match(&plain) {
+        } else if STOPPED.is_match(&plain) {
             OTHER
         } else {
             continue;
@@ -188,22 +183,20 @@ pub fn avoids(answer: &str) -> bool {
 /// The clause at the beginning of `text` that says that what was looked for was not found. What
 /// follows it may be a long account of the search; headings before it are passed over.
 pub fn admits(text: &str) -> Option<&str> {
-    let shapes = SHAPES.as_ref()?;
     let text = strip_lead(clip(text, MAX_BYTES).trim());
-    if shapes.nothing.is_match(text) {
+    if NOTHING.is_match(text) {
         return Some(text);
     }
-    if !shapes.negative.is_match(text) {
+    if !NEGATIVE.is_match(text) {
         return None;
     }
-    clauses(text).take(ADMITTED_WITHIN).find(|clause| shapes.is_lack(clause))
+    clauses(text).take(ADMITTED_WITHIN).find(|clause| is_lack(clause))
 }
 
 /// Whether `text` says anywhere that what was looked for was not found.
 pub fn mentions_lack(text: &str) -> bool {
-    let Some(shapes) = SHAPES.as_ref() else { return false };
     let text = clip(text, MAX_BYTES);
-    shapes.negative.is_match(text) && clauses(text).any(|clause| shapes.is_lack(clause))
+    NEGATIVE.is_match(text) && clauses(text).any(is_lack)
 }
 
 /// A clause as the patterns have it, with plain apostrophes.
@@ -223,15 +216,15 @@ fn strip_lead(text: &str) -> &str {
     text
 }
 
+regex!(
+    CUT,
+    r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s"
+);
+
 /// Sentences, cut at "but" and "however" too: what follows those may well be the answer.
 fn clauses(text: &str) -> impl Iterator<Item = &str> {
-    static CUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s",
-        )
-    });
     let mut from = 0;
-    let cuts = CUT.iter().flat_map(|cut| cut.find_iter(text)).map(|m| (m.start(), m.end()));
+    let cuts = CUT.find_iter(text).map(|m| (m.start(), m.end()));
     cuts.chain(std::iter::once((text.len(), text.len())))
         .filter_map(move |(start, end)| {
             let clause = text.get(from..start);
@@ -242,24 +235,10 @@ fn clauses(text: &str) -> impl Iterator<Item = &str> {
         .filter(|clause| !clause.is_empty())
 }
 
-struct Shapes {
-    /// One of the three that follow, or padding: most clauses are none, and are looked at once.
-    any: Regex,
-    policy: Regex,
-    lack: Regex,
-    stopped: Regex,
-    nothing: Regex,
-    missing: Regex,
-    /// Words of which every clause has one that is `lack` or `missing`.
-    negative: Regex,
-}
-
-impl Shapes {
-    /// Whether a clause says that what was looked for is not there.
-    fn is_lack(&self, clause: &str) -> bool {
-        let plain = plain(clause);
-        self.lack.is_match(&plain) || self.missing.is_match(&plain)
-    }
+/// Whether a clause says that what was looked for is not there.
+fn is_lack(clause: &str) -> bool {
+    let plain = plain(clause);
+    LACK.is_match(&plain) || MISSING.is_match(&plain)
 }
 
 /// What may stand before the words that count.
@@ -301,25 +280,30 @@ const PADDING_SHAPES: &str = concat!(
     r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
 );
 
-static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
-    let new = |rest: &str| pattern(&format!("(?i){LEAD}(?:{rest})"));
-    Some(Shapes {
-        any: new(&[POLICY_SHAPES, LACK_SHAPES, STOPPED_SHAPES, PADDING_SHAPES].join("|"))?,
-        policy: new(POLICY_SHAPES)?,
-        lack: new(LACK_SHAPES)?,
-        stopped: new(STOPPED_SHAPES)?,
-        // Of a search that is reported on, not of an answer that is refused.
-        missing: pattern(
-            r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)",
-        )?,
-        negative: pattern(
-            r"(?i)n['\u{2019}\u{2018}]t|no|unable|unsure|uncertain|unfamiliar|lack|impossible|insufficient|too little|fail|give up|encountered",
-        )?,
-        nothing: pattern(
-            r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$",
-        )?,
-    })
-});
+/// A pattern for clauses that begin with one of `shapes`.
+fn clause(shapes: &[&str]) -> String {
+    format!("(?i){LEAD}(?:{})", shapes.join("|"))
+}
+
+// One of the three that follow, or padding: most clauses are none, and are looked at once.
+regex!(ANY, &clause(&[POLICY_SHAPES, LACK_SHAPES, STOPPED_SHAPES, PADDING_SHAPES]));
+regex!(REFUSAL, &clause(&[POLICY_SHAPES]));
+regex!(LACK, &clause(&[LACK_SHAPES]));
+regex!(STOPPED, &clause(&[STOPPED_SHAPES]));
+// Of a search that is reported on, not of an answer that is refused.
+regex!(
+    MISSING,
+    r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)"
+);
+// Words of which every clause has one that is `LACK` or `MISSING`.
+regex!(
+    NEGATIVE,
+    r"(?i)n['\u{2019}\u{2018}]t|no|unable|unsure|uncertain|unfamiliar|lack|impossible|insufficient|too little|fail|give up|encountered"
+);
+regex!(
+    NOTHING,
+    r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$"
+);
 
 #[cfg(test)]
 mod tests;

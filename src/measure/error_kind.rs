@@ -5,8 +5,6 @@
 //! its TRAIL category. More specific causes are tried first: "connection timed out" is a timeout,
 //! `ModuleNotFoundError` is no missing resource.
 
-use std::sync::LazyLock;
-
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::anchors::{Defect, clip};
@@ -292,7 +290,9 @@ struct Phrases {
     patterns: Vec<(usize, bool, bool)>,
 }
 
-static ALL: LazyLock<Option<Phrases>> = LazyLock::new(|| {
+regex!(ALL: Phrases = phrases());
+
+fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
     let mut patterns = Vec::new();
     for (rank, (_, phrases)) in PHRASES.iter().enumerate() {
@@ -302,9 +302,9 @@ static ALL: LazyLock<Option<Phrases>> = LazyLock::new(|| {
         }
     }
     let automaton =
-        AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(texts);
-    automaton.ok().map(|automaton| Phrases { automaton, patterns })
-});
+        AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(texts)?;
+    Ok(Phrases { automaton, patterns })
+}
 
 /// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
 pub fn cause(text: &str) -> Defect {
@@ -346,14 +346,13 @@ fn reason(text: &str) -> (&str, usize) {
 
 /// The rank of the most specific phrase in `text`, and where its first occurrence stands.
 fn told(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
-    let all = ALL.as_ref()?;
     let bytes = text.as_bytes();
     let in_word = |i: Option<usize>| {
         i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
     };
     let mut best: Option<(usize, std::ops::Range<usize>)> = None;
-    for found in all.automaton.find_overlapping_iter(text) {
-        let Some(&(rank, left_open, right_open)) = all.patterns.get(found.pattern().as_usize()) else {
+    for found in ALL.automaton.find_overlapping_iter(text) {
+        let Some(&(rank, left_open, right_open)) = ALL.patterns.get(found.pattern().as_usize()) else {
             continue;
         };
         // A number inside a path or a longer number (`/503/`, `1.503`) is no status code.

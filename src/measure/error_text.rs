@@ -7,12 +7,10 @@
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::anchors::{QUOTE_BYTES, clip};
 use super::error_kind::telling;
-use super::pattern::pattern;
 use crate::recognise::keys;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
@@ -356,17 +354,17 @@ const SHORT: &str = r#"(?ix)^(?:
   | (?: exit\s+(?:code|status) | process\s+exited\s+with\s+(?:code|status) )\s*:?\s*[1-9]
 )"#;
 
-static SHAPES: LazyLock<Option<(Regex, Regex)>> = LazyLock::new(|| Some((pattern(ALWAYS)?, pattern(SHORT)?)));
+regex!(IS_ERROR, ALWAYS);
+regex!(IS_SHORT_ERROR, SHORT);
 
 /// The passage of a plain text that makes it an error report.
 fn of_text(text: &str) -> Option<&str> {
     let text = past_labels(text);
     let head = clip(text, HEAD_BYTES);
-    let (always, short) = SHAPES.as_ref()?;
-    if always.is_match(head) {
+    if IS_ERROR.is_match(head) {
         return Some(text);
     }
-    if text.len() <= SHORT_BYTES && short.is_match(head) {
+    if text.len() <= SHORT_BYTES && IS_SHORT_ERROR.is_match(head) {
         return Some(text);
     }
     python_repr(text).or_else(|| error_page(text)).or_else(|| ending_traceback(text))
@@ -401,30 +399,30 @@ fn past_labels(text: &str) -> &str {
     text
 }
 
+regex!(
+    DICT,
+    r"^\{\s*'(?:error|errors|exception|error_message)'\s*:\s*(?:'[^']|\x22|\{|\[[^\]]|True)|^\{\s*'(?:status|type)'\s*:\s*'(?:error|failed|failure)'|^\{\s*'(?:success|ok)'\s*:\s*False|^\{\s*'is_?[eE]rror'\s*:\s*True"
+);
+
 /// `{'error': ...}` as Python prints it.
 fn python_repr(text: &str) -> Option<&str> {
-    static DICT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r"^\{\s*'(?:error|errors|exception|error_message)'\s*:\s*(?:'[^']|\x22|\{|\[[^\]]|True)|^\{\s*'(?:status|type)'\s*:\s*'(?:error|failed|failure)'|^\{\s*'(?:success|ok)'\s*:\s*False|^\{\s*'is_?[eE]rror'\s*:\s*True",
-        )
-    });
     if text.as_bytes().first() != Some(&b'{') || text.len() > MAX_JSON {
         return None;
     }
-    DICT.as_ref()?.is_match(clip(text, HEAD_BYTES)).then_some(text)
+    DICT.is_match(clip(text, HEAD_BYTES)).then_some(text)
 }
+
+regex!(
+    TITLE,
+    r"(?i)<title>\s*(?:error\s+)?[45]\d\d\b\s*(?:[-:|]|not|for|un|bad|int|ser|gat|too|me|go|err|</)"
+);
 
 /// An HTML page whose title is an HTTP error.
 fn error_page(text: &str) -> Option<&str> {
-    static TITLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r"(?i)<title>\s*(?:error\s+)?[45]\d\d\b\s*(?:[-:|]|not|for|un|bad|int|ser|gat|too|me|go|err|</)",
-        )
-    });
     if text.as_bytes().first() != Some(&b'<') {
         return None;
     }
-    let found = TITLE.as_ref()?.find(clip(text, 4 * HEAD_BYTES))?;
+    let found = TITLE.find(clip(text, 4 * HEAD_BYTES))?;
     text.get(found.start()..)
 }
 

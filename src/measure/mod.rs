@@ -319,7 +319,6 @@ pub mod instruction_following;
 pub mod latency;
 pub mod memo;
 pub mod path;
-pub mod pattern;
 pub mod plan;
 pub mod question;
 pub mod reasoning;

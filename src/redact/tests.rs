@@ -51,8 +51,7 @@ fn secrets() -> Vec<(String, &'static str)> {
 
 #[test]
 fn one_look_tells_that_a_text_holds_nothing_of_what_is_known() {
-    let all = ANY_KNOWN.as_ref().expect("all patterns together are not too large");
-    assert_eq!(all.len(), KNOWN.len());
+    assert_eq!(ANY_KNOWN.len(), KNOWN.len());
 }
 
 #[test]

@@ -6,9 +6,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use crate::measure::anchors::clip;
 
@@ -21,19 +20,19 @@ const MOST_LINES: usize = 20;
 /// Of equal lines this many are shown.
 const SHOWN_LINES: usize = 3;
 
-/// Tokens by which chat templates tell turns and roles apart, of the models in common use: servers
-/// that look for them in the text of a message would end the user's turn there. And whatever looks
-/// like our own fence. A blank goes in after the first character.
-static CONTROL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
+// Tokens by which chat templates tell turns and roles apart, of the models in common use: servers
+// that look for them in the text of a message would end the user's turn there. And whatever looks
+// like our own fence. A blank goes in after the first character.
+regex!(
+    CONTROL,
+    concat!(
         r"(?i)<[|｜¦]|[|｜¦]>|\[/?(?:INST|SYS|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|gMASK)\]",
         r"|<</?SYS>>|</?s>|</?(?:start|end)_of_turn>|</?start_of_(?:image|audio)>",
         r"|<(?:bos|eos|pad|unk|sop|eop|mask)>|</?(?:system|user|assistant|human|developer)>",
         r"|<im_(?:start|end|sep)>|<end_of_(?:utterance|text|sentence)>|<(?:begin|start)_of_text>",
         r"|</?[ \t]*data(?-u:\b)|</?[ \t]*antml:[a-z_]{1,40}|</?function_calls>|<SPECIAL_[0-9]{1,5}>|<unused[0-9]{1,5}>",
-    ))
-    .ok()
-});
+    )
+);
 
 /// See the module.
 pub fn harmless(text: &str) -> Cow<'_, str> {
@@ -43,10 +42,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
     // Broken tokens may leave another one behind: `<|>` holds two.
     for _ in 0..3 {
-        let Some(Cow::Owned(broken)) = CONTROL.as_ref().map(|control| control.replace_all(&out, in_two))
-        else {
-            break;
-        };
+        let Cow::Owned(broken) = CONTROL.replace_all(&out, in_two) else { break };
         out = Cow::Owned(broken);
     }
     out

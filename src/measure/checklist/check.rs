@@ -262,7 +262,7 @@ impl Form {
         let text = text.trim().trim_end_matches('.');
         match self {
             Form::Number => one_number(text),
-            Form::Date => is_date(text),
+            Form::Date => DATE.is_match(text),
             Form::Json(wanted) => serde_json::from_str::<Value>(text)
                 .is_ok_and(|value| schema::compile(wanted).is_some_and(|schema| schema.is_valid(&value))),
         }
@@ -308,7 +308,9 @@ fn one_number(text: &str) -> bool {
     number(middle).is_some() && words <= 3
 }
 
-fn is_date(text: &str) -> bool {
+regex!(DATE, &date());
+
+fn date() -> String {
     const MONTHS: &str = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?";
     let day = "(?:0?[1-9]|[12][0-9]|3[01])";
     let forms = [
@@ -317,7 +319,7 @@ fn is_date(text: &str) -> bool {
         format!("(?:{MONTHS})\\.? {day}(?:st|nd|rd|th)?,? [0-9]{{4}}"),
         format!("{day}[./]{day}[./][0-9]{{4}}"),
     ];
-    Regex::new(&format!("(?i)^(?:{})$", forms.join("|"))).is_ok_and(|date| date.is_match(text))
+    format!("(?i)^(?:{})$", forms.join("|"))
 }
 
 #[cfg(test)]

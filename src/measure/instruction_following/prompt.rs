@@ -6,14 +6,13 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use regex::{Captures, Regex};
 
 use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
-use crate::measure::pattern::pattern;
+use crate::pattern::pattern;
 
 /// Instructions kept per prompt.
 const MAX_INSTRUCTIONS: usize = 32;
@@ -155,7 +154,9 @@ const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase
 const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
 const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
 
-static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+regex!(PATTERNS: Vec<Pattern> = patterns());
+
+fn patterns() -> Result<Vec<Pattern>, regex::Error> {
     let say = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, Make, Cues); 19] = [
         (
@@ -257,10 +258,10 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let finders = |any: &&[&'static str]| any.iter().map(|cue| Finder::new(*cue)).collect();
     let build = |(source, make, cues): (String, _, Cues)| {
         let cues = cues.iter().map(finders).collect();
-        pattern(&format!("(?i){source}")).map(|regex| Pattern { regex, make, cues })
+        Ok(Pattern { regex: pattern(&format!("(?i){source}"))?, make, cues })
     };
-    sources.into_iter().filter_map(build).collect()
-});
+    sources.into_iter().map(build).collect()
+}
 
 fn mark(c: &Captures<'_>) -> Option<String> {
     let found = c.name("mark").or_else(|| c.name("tag"))?;
@@ -297,24 +298,21 @@ fn tool_rule(c: &Captures<'_>) -> Option<Rule> {
     Some(Rule::UseTool(c.name("name")?.as_str().to_owned()))
 }
 
-/// Words that make an instruction depend on something, or an example of one.
-static CONDITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b",
-    )
-});
+// Words that make an instruction depend on something, or an example of one.
+regex!(
+    CONDITION,
+    r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b"
+);
 
-/// A length limit counts only where its sentence speaks of the output, not of a part of it.
-static ABOUT_OUTPUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b",
-    )
-});
-static ABOUT_PART: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b",
-    )
-});
+// A length limit counts only where its sentence speaks of the output, not of a part of it.
+regex!(
+    ABOUT_OUTPUT,
+    r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b"
+);
+regex!(
+    ABOUT_PART,
+    r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b"
+);
 
 fn read(text: &str) -> Vec<Instruction> {
     let text = unfenced(text);
@@ -342,14 +340,13 @@ fn read(text: &str) -> Vec<Instruction> {
 
 /// Whether a sentence is an instruction for this output, and for which.
 fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
-    let is = |re: &LazyLock<Option<Regex>>| re.as_ref().is_none_or(|re| re.is_match(sentence));
-    if sentence.trim_end().ends_with('?') || is(&CONDITION) {
+    if sentence.trim_end().ends_with('?') || CONDITION.is_match(sentence) {
         return None;
     }
     let lower = sentence.to_ascii_lowercase();
-    let part = is(&ABOUT_PART);
+    let part = ABOUT_PART.is_match(sentence);
     match &rule {
-        Rule::AtMost(..) if part || !is(&ABOUT_OUTPUT) => return None,
+        Rule::AtMost(..) if part || !ABOUT_OUTPUT.is_match(sentence) => return None,
         Rule::OnlyJson | Rule::OnlyNumber | Rule::OnlyYesOrNo | Rule::HasNumber | Rule::Bullets(_)
             if ["tool", "function", "argument", "parameter", "input", "field"]
                 .iter()

@@ -4,22 +4,16 @@
 //! of the same agent shows. Out: a finding on the model span whose code or call read more. Twice
 //! the limit is allowed, since headings and paths come with what is read.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use crate::measure::anchors::Defect;
 use crate::measure::excerpt::{around, head};
-use crate::measure::pattern::pattern;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, View};
 use crate::recognise::{Part, Reading, Role};
 
-static LIMIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)[^.\n]{0,160}\b(\d{2,6})\s+(?:characters|chars)\s+(?:at a time|at once|per (?:step|read|print|call))[^.\n]{0,60}|[^.\n]{0,120}\b(?:print|read|view|scan|display|output)\b[^.\n]{0,60}\b(?:only|at most|up ?to|no more than|not more than|maximum of)\b[^.\n]{0,20}?(\d{2,6})\s+(?:characters|chars)\b[^.\n]{0,60}",
-    )
-});
+regex!(
+    LIMIT,
+    r"(?i)[^.\n]{0,160}\b(\d{2,6})\s+(?:characters|chars)\s+(?:at a time|at once|per (?:step|read|print|call))[^.\n]{0,60}|[^.\n]{0,120}\b(?:print|read|view|scan|display|output)\b[^.\n]{0,60}\b(?:only|at most|up ?to|no more than|not more than|maximum of)\b[^.\n]{0,20}?(\d{2,6})\s+(?:characters|chars)\b[^.\n]{0,60}"
+);
 /// Headings and paths come with what is read.
 const TOLERANCE: usize = 2;
 
@@ -67,7 +61,7 @@ fn read(text: &str) -> Option<(usize, String)> {
     {
         return None;
     }
-    let found = LIMIT.as_ref()?.captures(text)?;
+    let found = LIMIT.captures(text)?;
     let number = found.iter().skip(1).flatten().next()?.as_str().parse().ok()?;
     let whole = found.get(0)?;
     let sentence = around(text, whole.start(), whole.end(), 0);

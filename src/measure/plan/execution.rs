@@ -7,13 +7,8 @@
 //! against anything. Where several steps name one tool, a call goes to the step whose words its
 //! arguments share most, else to the first one that is not done yet.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::read;
 use super::words::Words;
-use crate::measure::pattern::pattern;
 use crate::recognise::{Call, Plan};
 
 /// Steps of one plan that are looked at.
@@ -23,15 +18,14 @@ const MAX_ASSIGNED: usize = 2000;
 /// Calls that are laid out one by one as evidence.
 const MAX_SHOWN: usize = 40;
 
-static CONDITIONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b",
-    )
-});
+regex!(
+    CONDITIONAL,
+    r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b"
+);
 
 /// Whether a step is to be done only under some condition, or is a choice.
 pub fn is_conditional(step: &str) -> bool {
-    CONDITIONAL.as_ref().is_some_and(|c| c.is_match(step))
+    CONDITIONAL.is_match(step)
 }
 
 /// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
@@ -322,10 +316,5 @@ mod tests {
         assert!(names_tool("Call `visit_page`.", "visit_page"));
         assert!(!names_tool("research_agents everywhere", "search_agent"));
         assert!(!names_tool("run it", "run"));
-    }
-
-    #[test]
-    fn the_patterns_compile() {
-        assert!(CONDITIONAL.is_some());
     }
 }

@@ -3,12 +3,6 @@
 //!
 //! In: a piece of an instruction. Out: the placeholders in it, and what only looks like one.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
-use crate::measure::pattern::pattern;
-
 /// Placeholders of one text that are looked at.
 const MAX_PLACEHOLDERS: usize = 200;
 
@@ -28,15 +22,13 @@ pub enum Placeholder {
     Malformed(String, Vec<usize>),
 }
 
-static BRACKET: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\(\s*(?:(query)|(?:(tool|sub-?\s?query|sub_query|step|output|result)\s*#?)?(\d{1,3}(?:\s*(?:,|&|and|;)\s*\d{1,3})*))\s*\)",
-    )
-});
+regex!(
+    BRACKET,
+    r"(?i)\(\s*(?:(query)|(?:(tool|sub-?\s?query|sub_query|step|output|result)\s*#?)?(\d{1,3}(?:\s*(?:,|&|and|;)\s*\d{1,3})*))\s*\)"
+);
 
 /// All placeholders in `text`, in order.
 pub fn all(text: &str) -> Vec<Placeholder> {
-    let Some(bracket) = BRACKET.as_ref() else { return Vec::new() };
     let read = |found: regex::Captures<'_>| {
         if found.get(1).is_some() {
             return Some(Placeholder::Query);
@@ -55,22 +47,18 @@ pub fn all(text: &str) -> Vec<Placeholder> {
             _ => Placeholder::Malformed(found.get(0)?.as_str().to_owned(), numbers),
         })
     };
-    bracket.captures_iter(text).filter_map(read).take(MAX_PLACEHOLDERS).collect()
+    BRACKET.captures_iter(text).filter_map(read).take(MAX_PLACEHOLDERS).collect()
 }
 
 /// Whether `text` is nothing but placeholders.
 pub fn is_only(text: &str) -> bool {
-    let Some(bracket) = BRACKET.as_ref() else { return false };
-    let rest = bracket.replace_all(text, "");
+    let rest = BRACKET.replace_all(text, "");
     rest.len() < text.len() && rest.chars().all(|c| c.is_whitespace() || c == ',')
 }
 
 /// `text` without its placeholders.
 pub fn without(text: &str) -> std::borrow::Cow<'_, str> {
-    match BRACKET.as_ref() {
-        Some(bracket) => bracket.replace_all(text, " "),
-        None => text.into(),
-    }
+    BRACKET.replace_all(text, " ")
 }
 
 #[cfg(test)]

@@ -14,17 +14,12 @@
 //!   tool-usage completeness and rating beside a reference, the rating only if that is words too;
 //! - adherence to the query, which a judge tells of words as well as of calls.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::execution::names_tool;
 use super::placeholder::{self, Placeholder};
 use super::read;
 use super::schema::{Fault, Issue, Plan, Step};
 use super::tools::Toolbox;
 use super::words::Words;
-use crate::measure::pattern::pattern;
 use crate::recognise;
 
 /// Names shorter than this are common words ("ask", "read") unless they are written as names are.
@@ -38,26 +33,21 @@ const CHECKS: [&str; 14] = [
     "validate", "verify", "wait",
 ];
 
-/// "step 3", "steps 1, 2 and 4", "steps 2-4".
-static SPOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)")
-});
-/// Within these: a number, or a word for all between two.
-static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"(?i)\d{1,3}|\bto\b|-|–"));
-static PREVIOUS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b"));
-/// What a step takes from another one, by that one's number.
-static RESULT_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:results?|outputs?|findings|answers?|data|information|lists?|values?)\s+(?:\w+\s+){0,3}?(?:of|from|in|by)\s+step\s+#?(\d{1,3})\b",
-    )
-});
-/// Where a text of several clauses goes on to its next step.
-static ORDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)(?:^|[.;:!?\n]\s*|,\s*|\band\s+|\b(?:i|we)(?:['’]ll|\s+will)\s+|\blet(?:['’]s|\s+(?:me|us))\s+)(?:and\s+)?(?:(?:i|we)(?:['’]ll|\s+will)\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|after\s+that|afterwards|finally|lastly)\b[,:]?\s+",
-    )
-});
+// "step 3", "steps 1, 2 and 4", "steps 2-4".
+regex!(SPOKEN, r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)");
+// Within these: a number, or a word for all between two.
+regex!(NUMBERS, r"(?i)\d{1,3}|\bto\b|-|–");
+regex!(PREVIOUS, r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b");
+// What a step takes from another one, by that one's number.
+regex!(
+    RESULT_OF,
+    r"(?i)\b(?:results?|outputs?|findings|answers?|data|information|lists?|values?)\s+(?:\w+\s+){0,3}?(?:of|from|in|by)\s+step\s+#?(\d{1,3})\b"
+);
+// Where a text of several clauses goes on to its next step.
+regex!(
+    ORDER,
+    r"(?i)(?:^|[.;:!?\n]\s*|,\s*|\band\s+|\b(?:i|we)(?:['’]ll|\s+will)\s+|\blet(?:['’]s|\s+(?:me|us))\s+)(?:and\s+)?(?:(?:i|we)(?:['’]ll|\s+will)\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|after\s+that|afterwards|finally|lastly)\b[,:]?\s+"
+);
 
 /// A plan that `recognise` found, in the one schema. Where no steps can be told apart, the plan is
 /// one step: what it says, whole.
@@ -83,8 +73,7 @@ pub fn of_steps(steps: Vec<String>) -> Plan {
 
 /// The steps of prose without a list: what follows "first", "then" and the like, two at least.
 pub fn in_order(text: &str) -> Vec<String> {
-    let Some(order) = ORDER.as_ref() else { return Vec::new() };
-    let marks: Vec<regex::Match<'_>> = order.find_iter(text).collect();
+    let marks: Vec<regex::Match<'_>> = ORDER.find_iter(text).collect();
     let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
     let between = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
     let steps: Vec<String> = between
@@ -102,7 +91,7 @@ pub fn refer(plan: &mut Plan) {
             Placeholder::Output(number) => Some(number),
             _ => None,
         }));
-        if PREVIOUS.as_ref().is_some_and(|previous| previous.is_match(&step.prompt)) {
+        if PREVIOUS.is_match(&step.prompt) {
             numbers.push(step.number.saturating_sub(1));
         }
         numbers.retain(|n| (1..step.number).contains(n));
@@ -115,9 +104,9 @@ pub fn refer(plan: &mut Plan) {
 /// The numbers of steps that are spoken of.
 fn spoken(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
-    for found in SPOKEN.iter().flat_map(|s| s.captures_iter(text)).filter_map(|c| c.get(1)) {
+    for found in SPOKEN.captures_iter(text).filter_map(|c| c.get(1)) {
         let (mut last, mut to) = (None, false);
-        for part in NUMBERS.iter().flat_map(|n| n.find_iter(found.as_str())) {
+        for part in NUMBERS.find_iter(found.as_str()) {
             let Ok(number) = part.as_str().parse::<usize>() else {
                 to = true;
                 continue;
@@ -172,7 +161,7 @@ pub fn issues(plan: &Plan) -> Vec<Issue> {
 fn wiring(plan: &Plan) -> Vec<Issue> {
     let mut out = Vec::new();
     for step in &plan.steps {
-        let taken = RESULT_OF.iter().flat_map(|r| r.captures_iter(&step.prompt)).filter_map(|c| c.get(1));
+        let taken = RESULT_OF.captures_iter(&step.prompt).filter_map(|c| c.get(1));
         for number in taken.filter_map(|number| number.as_str().parse::<usize>().ok()) {
             let (fault, said) = match plan.position(number) {
                 None => (Fault::UnknownStep, format!("takes what step {number} gives, which there is not")),

@@ -5,10 +5,6 @@
 //! step counts once for its structure, once for its placeholders and once for `(query)`; a plan
 //! that had to be mended counts once as a whole.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::part::{Part, Values};
 use super::placeholder::{self, Placeholder};
 use super::prose;
@@ -17,7 +13,6 @@ use super::shape;
 use super::tools::{Placement, ToolSpec, Toolbox};
 use super::words::{SIMILAR, Words};
 use crate::measure::anchors::clip;
-use crate::measure::pattern::pattern;
 
 /// A detail is repeated when so many words in a row are.
 const REPEATED_WORDS: usize = 3;
@@ -28,11 +23,10 @@ const MAX_COMPARED: usize = 500;
 /// How much of a prompt an issue repeats.
 const SAID_BYTES: usize = 80;
 
-static SPEAKS_OF_QUERY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(the|this|original|initial|user'?s?|customer'?s?|following)\s+((original|initial|user'?s?|following)\s+)?(query|question)\b",
-    )
-});
+regex!(
+    SPEAKS_OF_QUERY,
+    r"(?i)\b(the|this|original|initial|user'?s?|customer'?s?|following)\s+((original|initial|user'?s?|following)\s+)?(query|question)\b"
+);
 
 /// Everything that rules find wrong with `plan`.
 pub fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<Issue> {
@@ -166,7 +160,7 @@ fn placeholders(plan: &Plan, step: &Step, tools: &Toolbox) -> Vec<Issue> {
 
 /// A step that speaks of the query must pass it on, or its tool never sees it.
 fn query(step: &Step) -> Option<Issue> {
-    let speaks = SPEAKS_OF_QUERY.as_ref()?.find(&step.prompt)?;
+    let speaks = SPEAKS_OF_QUERY.find(&step.prompt)?;
     let passed = |text: &str| placeholder::all(text).contains(&Placeholder::Query);
     if step.written == Written::Prose || passed(&step.prompt) || passed(&step.inputs) {
         return None;

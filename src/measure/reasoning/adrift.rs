@@ -5,16 +5,11 @@
 //! run begins to go in circles); a path that the model's code assumes and that nothing it has read
 //! contains; and a patch handed over that nobody applied or tested.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::answer::masked;
 use super::review::answered_by;
 use super::signs::Signs;
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::excerpt::{around, head};
-use crate::measure::pattern::pattern;
 use crate::measure::turns::writes_code;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Part, Reading, Scene};
@@ -22,19 +17,16 @@ use crate::trace::{Idx, Kind};
 
 /// An approach that is given up for another.
 pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
-static ANOTHER_WAY: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(ANOTHER_WAY_WORDS));
-static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r#"["']/?((?:[\w-]+\\?[./])*[\w-]+/[\w-]+\\?\.(?:py|js|ts|go|rs|java|rb|c|h|cpp|md|txt|rst|cfg|toml|ini|json|ya?ml|csv|xlsx|pdf|pptx|docx))["']"#,
-    )
-});
-static PATCH: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git "));
-static TRIED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b",
-    )
-});
+regex!(ANOTHER_WAY, ANOTHER_WAY_WORDS);
+regex!(
+    PATH,
+    r#"["']/?((?:[\w-]+\\?[./])*[\w-]+/[\w-]+\\?\.(?:py|js|ts|go|rs|java|rb|c|h|cpp|md|txt|rst|cfg|toml|ini|json|ya?ml|csv|xlsx|pdf|pptx|docx))["']"#
+);
+regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
+regex!(
+    TRIED,
+    r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b"
+);
 /// The first change of approach may be insight; from so many on the run goes in circles.
 const CIRCLES: usize = 3;
 /// Bytes of prompts that one agent's paths are looked for in.
@@ -62,7 +54,6 @@ pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
 }
 
 fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
-    let another = ANOTHER_WAY.as_ref()?;
     let signs = Signs::of(scene, memo);
     let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
         if !signs.any(scene, *at) {
@@ -70,11 +61,11 @@ fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx
         }
         let text = reading.output_text();
         // Masking brings words together that code stood between.
-        if !another.is_match(&text) {
+        if !ANOTHER_WAY.is_match(&text) {
             return None;
         }
         let prose = masked(&text);
-        let found = another.find(&prose)?;
+        let found = ANOTHER_WAY.find(&prose)?;
         Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))
     });
     let (at, quote) = said.next()?;
@@ -93,14 +84,13 @@ fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx
 
 /// The first path of the agent's code that nothing it was shown contains.
 fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
-    let path = PATH.as_ref()?;
     let mut searched = 0;
     turns.iter().find_map(|(at, reading)| {
         let text = reading.output_text();
-        if !writes_code(&text) || PATCH.as_ref()?.is_match(&text) || reading.input_content != Content::Present {
+        if !writes_code(&text) || PATCH.is_match(&text) || reading.input_content != Content::Present {
             return None;
         }
-        let found = path.captures_iter(&text).take(8).filter_map(|c| c.get(1));
+        let found = PATH.captures_iter(&text).take(8).filter_map(|c| c.get(1));
         let named: Vec<(std::ops::Range<usize>, String)> =
             found.map(|path| (path.range(), path.as_str().replace('\\', ""))).collect();
         searched += named.len() * bytes(reading);
@@ -143,22 +133,21 @@ fn was_shown(reading: &Reading, path: &str) -> bool {
 
 /// Whether a text is a patch, or holds one.
 pub fn is_patch(text: &str) -> bool {
-    PATCH.as_ref().is_some_and(|patch| patch.is_match(text))
+    PATCH.is_match(text)
 }
 
 /// A patch handed over as the answer that nothing in the run applied or tested; on the span that
 /// gave the answer, be it a model's or that of the tool which took it.
 pub fn untried(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref()?;
-    let hunk = PATCH.as_ref()?.find(answer)?;
-    let tried = TRIED.as_ref()?;
+    let hunk = PATCH.find(answer)?;
     let at = agent.answer_at.or_else(|| answered_by(scene, memo, agent))?;
     let wrote = agent.llms.iter().filter_map(|at| scene.readings.get(*at)).map(Reading::output_text);
     let asked = agent.calls.iter().filter_map(|c| scene.calls.get(*c));
     let ran = asked.filter(|c| c.at != at).any(|c| {
-        tried.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| tried.is_match(clip(a, 4096)))
+        TRIED.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| TRIED.is_match(clip(a, 4096)))
     });
-    if scene.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| tried.is_match(&t)) {
+    if scene.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
         return None;
     }
     let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
@@ -173,14 +162,12 @@ mod tests {
 
     #[test]
     fn the_patterns_compile_and_find_what_they_are_for() {
-        let another = ANOTHER_WAY.as_ref().unwrap();
-        assert!(another.is_match("Let me try a different approach to find it."));
-        assert!(another.is_match("I will use another method."));
-        assert!(!another.is_match("There are different ways of saying it."));
-        let path = PATH.as_ref().unwrap();
-        assert_eq!(&path.captures(r#"open("src/app/main.py")"#).unwrap()[1], "src/app/main.py");
-        assert!(!path.is_match(r#""text/html""#));
-        assert!(PATCH.as_ref().unwrap().is_match("--- a\n+++ b\n@@ -1,2 +1,3 @@\n"));
-        assert!(TRIED.is_some());
+        assert!(ANOTHER_WAY.is_match("Let me try a different approach to find it."));
+        assert!(ANOTHER_WAY.is_match("I will use another method."));
+        assert!(!ANOTHER_WAY.is_match("There are different ways of saying it."));
+        assert_eq!(&PATH.captures(r#"open("src/app/main.py")"#).unwrap()[1], "src/app/main.py");
+        assert!(!PATH.is_match(r#""text/html""#));
+        assert!(PATCH.is_match("--- a\n+++ b\n@@ -1,2 +1,3 @@\n"));
+        assert!(TRIED.is_match("python -m pytest -q"));
     }
 }

@@ -5,27 +5,21 @@
 //! called: the model takes a message that it printed for one that it sent. Only outputs that act
 //! count (they hold code) or that end the run; a plan may well speak of what comes later.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::answer::{masked, sentences};
 use crate::measure::agent::attempts::is_finishing;
 use crate::measure::anchors::Defect;
-use crate::measure::pattern::pattern;
 use crate::measure::turns::{Turns, handed_back, writes_code};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Part, Reading, Role, Scene};
 use crate::trace::Idx;
 
-/// The speaker's own intention to call somebody or something.
-static INTENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b",
-    )
-});
-/// A name as programs have them.
-static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\b[A-Za-z]\w*_\w+\b"));
+// The speaker's own intention to call somebody or something.
+regex!(
+    INTENT,
+    r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b"
+);
+// A name as programs have them.
+regex!(NAME, r"\b[A-Za-z]\w*_\w+\b");
 /// Agents of a trace that are looked at, outermost first.
 const MAX_AGENTS: usize = 512;
 /// Outputs of one agent that are looked at.
@@ -73,14 +67,13 @@ fn broken_promise(
         return None;
     }
     let prose = masked(&text);
-    let (intent, name) = (INTENT.as_ref()?, NAME.as_ref()?);
     let mut promised = None;
     for (start, end) in sentences(&prose) {
         let sentence = prose.get(start..end)?;
-        if !intent.is_match(sentence) {
+        if !INTENT.is_match(sentence) {
             continue;
         }
-        let meant = name.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(scene, reading, agent, n));
+        let meant = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(scene, reading, agent, n));
         if let Some(meant) = meant {
             promised = Some((meant.to_owned(), text.get(start..end)?.trim().to_owned()));
             break;

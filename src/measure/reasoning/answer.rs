@@ -5,13 +5,9 @@
 //! with code, links and paths masked, so that only statements are held against the evidence.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use crate::measure::agent::attempts::is_finishing;
 use crate::measure::anchors::clip;
-use crate::measure::pattern::pattern;
 use crate::recognise::{Reading, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
@@ -80,26 +76,26 @@ fn collect(value: &serde_json::Value, out: &mut String) {
     }
 }
 
+regex!(
+    LITERAL,
+    r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
+);
+
 /// The string given to `final_answer(...)` in code; nothing when a variable or a formatted string
 /// is given: what it held is not to be seen here.
 fn literals_of_call(text: &str) -> Option<String> {
-    static LITERAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#,
-        )
-    });
-    let found = LITERAL.as_ref()?.captures_iter(text).last()?;
+    let found = LITERAL.captures_iter(text).last()?;
     let literal = found.iter().skip(1).flatten().next()?.as_str();
     Some(literal.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'"))
 }
 
+regex!(
+    NOT_PROSE,
+    r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b"
+);
+
 /// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
 pub fn masked(text: &str) -> Cow<'_, str> {
-    static NOT_PROSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(
-            r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b",
-        )
-    });
     // Most texts hold nothing that could begin any of these, and no dot but at the end of a sentence.
     let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
     let bytes = text.as_bytes();
@@ -107,8 +103,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     if !may_hold() && !memchr::memchr_iter(b'.', bytes).any(inside) {
         return Cow::Borrowed(text);
     }
-    let Some(pattern) = NOT_PROSE.as_ref() else { return Cow::Borrowed(text) };
-    pattern.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
+    NOT_PROSE.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
 }
 
 /// The sentences of `text` as byte ranges: ended by . ! ? before space, or by a line break.

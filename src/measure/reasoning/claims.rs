@@ -4,13 +4,7 @@
 //! them bears out. A claim that names a tool is held against that tool; any other only against
 //! there having been no successful call at all, since most work could bear it out.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::answer::sentences;
-
-use crate::measure::pattern::pattern;
 
 /// A claim in a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,40 +28,33 @@ pub(super) const BY_SELF_WORDS: &str = r"(?ix)
         | \baccording\ to\ (?:the|my)\ (?:search(?:\ results)?|web\ search|page\ I\ (?:read|visited|opened))\b
         | \bmy\ (?:web\ )?search(?:es)?\ (?:shows?|showed|revealed|found|confirms?|confirmed|results?)\b
         | \bas\ (?:verified|confirmed|checked)\ (?:on|with|by|against|using)\b";
-static BY_TOOL: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(BY_TOOL_WORDS));
-static BY_SELF: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(BY_SELF_WORDS));
-/// Either, in one pass: most outputs claim nothing.
-static EITHER: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(&format!("(?:{BY_TOOL_WORDS})|(?:{BY_SELF_WORDS})")));
-/// A sentence with one of these says what was not, may not or will be done.
-static NOT_DONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$",
-    )
-});
+regex!(BY_TOOL, BY_TOOL_WORDS);
+regex!(BY_SELF, BY_SELF_WORDS);
+// Either, in one pass: most outputs claim nothing.
+regex!(EITHER, &format!("(?:{BY_TOOL_WORDS})|(?:{BY_SELF_WORDS})"));
+// A sentence with one of these says what was not, may not or will be done.
+regex!(
+    NOT_DONE,
+    r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$"
+);
 
 /// The claims of `prose`, one a sentence at most.
 pub fn claims(prose: &str) -> Vec<Claim<'_>> {
-    if !EITHER.as_ref().is_some_and(|either| either.is_match(prose)) {
+    if !EITHER.is_match(prose) {
         return Vec::new();
     }
-    let (Some(by_tool), Some(by_self), Some(not_done)) =
-        (BY_TOOL.as_ref(), BY_SELF.as_ref(), NOT_DONE.as_ref())
-    else {
-        return Vec::new();
-    };
     let mut out = Vec::new();
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end).map(str::trim) else { continue };
-        if not_done.is_match(sentence) {
+        if NOT_DONE.is_match(sentence) {
             continue;
         }
-        if let Some(found) = by_tool.captures(sentence)
+        if let Some(found) = BY_TOOL.captures(sentence)
             && let (Some(words), Some(tool)) = (found.get(0), found.get(1))
         {
             out.push(Claim { sentence, words: words.as_str(), tool: Some(tool.as_str()) });
         }
-        if let Some(found) = by_self.find(sentence) {
+        if let Some(found) = BY_SELF.find(sentence) {
             out.push(Claim { sentence, words: found.as_str(), tool: None });
         }
     }
@@ -108,11 +95,6 @@ pub fn is_calculator(noun: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_patterns_compile() {
-        assert!(BY_TOOL.is_some() && BY_SELF.is_some() && EITHER.is_some() && NOT_DONE.is_some());
-    }
 
     #[test]
     fn claims_of_work_are_found_with_the_tool_they_name() {

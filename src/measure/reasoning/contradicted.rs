@@ -6,9 +6,6 @@
 //! has, and an identifier that nothing contains. Each needs both sides in so many words; where the
 //! data can be read in two ways nothing is said.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::answer::final_answer;
@@ -17,7 +14,6 @@ use crate::measure::agent::attempts::{Attempts, Outcome};
 use crate::measure::agent::cast;
 use crate::measure::anchors::Defect;
 use crate::measure::excerpt::head;
-use crate::measure::pattern::pattern;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Call, Content, Part, Scene};
 use crate::trace::Idx;
@@ -29,32 +25,26 @@ const MAX_ITEMS: usize = 500;
 /// A longer answer says more than the one thing that is checked here.
 const MAX_ANSWER: usize = 1200;
 
-macro_rules! pattern {
-    ($name:ident, $re:expr) => {
-        static $name: LazyLock<Option<Regex>> = LazyLock::new(|| pattern($re));
-    };
-}
-
-pattern!(
+regex!(
     NONE,
     r"(?i)^\W*(?:there (?:are|is|were|was) )?(?:no|none|zero)\b[^.]{0,60}\b(?:match(?:es|ed|ing)?|found|available|meets?|satisf(?:y|ies)|items?|results?|options?|products?|records?|entries)\b"
 );
-pattern!(
+regex!(
     LEAST,
     r"(?i)\b(cheapest|lowest|least expensive|smallest|fewest|minimum|shortest|lightest|earliest|youngest)\b"
 );
-pattern!(
+regex!(
     MOST,
     r"(?i)\b(most expensive|highest|largest|biggest|greatest|maximum|longest|heaviest|priciest|dearest|oldest)\b"
 );
-pattern!(COUNTED, r"(?i)\bthere (?:are|is|were|was) (?:exactly |only )?(\d{1,9})\b");
-pattern!(HOW_MANY, r"(?i)\bhow many\b");
-pattern!(
+regex!(COUNTED, r"(?i)\bthere (?:are|is|were|was) (?:exactly |only )?(\d{1,9})\b");
+regex!(HOW_MANY, r"(?i)\bhow many\b");
+regex!(
     IDENTIFIER,
     r#"(?i)\b(?:id|item|record|order|ticket|invoice|reference|ref|case|account|product|sku|customer|user|booking)s?(?:[\s_\\]*(?:id|no|number))?[\s#:=*"'`.\\(]{1,4}([0-9]{6,})\b"#
 );
-pattern!(NO, r"(?i)^\W*no\b[\s,.!]");
-pattern!(YES, r"(?i)^\W*yes\b[\s,.!]");
+regex!(NO, r"(?i)^\W*no\b[\s,.!]");
+regex!(YES, r"(?i)^\W*yes\b[\s,.!]");
 
 /// Findings by the model span that gave each agent's answer.
 pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
@@ -152,7 +142,7 @@ impl Case<'_> {
 
     /// "None match", though the query that carried the request's conditions brought items.
     fn none(&self) -> Option<Finding> {
-        let says_none = NONE.as_ref()?.is_match(self.answer);
+        let says_none = NONE.is_match(self.answer);
         let conditions = self.call.parsed.as_deref().and_then(Value::as_object).map_or(0, Map::len);
         if !says_none || conditions < 2 || self.items.is_empty() {
             return None;
@@ -167,8 +157,8 @@ impl Case<'_> {
 
     /// "The cheapest is X", though another item of the list is cheaper.
     fn extreme(&self) -> Option<Finding> {
-        let least = LEAST.as_ref()?.is_match(self.task);
-        if least == MOST.as_ref()?.is_match(self.task) || self.items.len() < 2 {
+        let least = LEAST.is_match(self.task);
+        if least == MOST.is_match(self.task) || self.items.len() < 2 {
             return None;
         }
         let field = self.field()?;
@@ -218,11 +208,9 @@ impl Case<'_> {
 
     /// A count that is another than the result's.
     fn count(&self) -> Option<Finding> {
-        let stated = match COUNTED.as_ref()?.captures(self.answer) {
+        let stated = match COUNTED.captures(self.answer) {
             Some(found) => found.get(1)?.as_str().parse::<u64>().ok()?,
-            None if HOW_MANY.as_ref()?.is_match(self.task) => {
-                self.answer.trim().trim_end_matches('.').parse().ok()?
-            }
+            None if HOW_MANY.is_match(self.task) => self.answer.trim().trim_end_matches('.').parse().ok()?,
             None => return None,
         };
         let told = ["count", "total", "total_count", "num_results"]
@@ -235,7 +223,7 @@ impl Case<'_> {
 
     /// "No" to a property that the item has in so many words, or "yes" to one that it has not.
     fn property(&self) -> Option<Finding> {
-        let (no, yes) = (NO.as_ref()?.is_match(self.answer), YES.as_ref()?.is_match(self.answer));
+        let (no, yes) = (NO.is_match(self.answer), YES.is_match(self.answer));
         let [item] = self.items.as_slice() else { return None };
         if no == yes {
             return None;
@@ -271,7 +259,7 @@ fn unknown_identifier(scene: &Scene, agent: &Agent, at: Idx, task: &str, answer:
         _ => None,
     });
     let seen: Vec<&str> = results.chain(told).chain([task]).collect();
-    let mut named = IDENTIFIER.as_ref()?.captures_iter(answer).filter_map(|c| Some(c.get(1)?.as_str()));
+    let mut named = IDENTIFIER.captures_iter(answer).filter_map(|c| Some(c.get(1)?.as_str()));
     let unknown = named.find(|id| !seen.iter().any(|text| text.contains(id)))?;
     let rationale = format!(
         "an identifier of the request or of a result was expected; the answer names {unknown}, which is in neither"

@@ -4,28 +4,20 @@
 //! first model span that wrote it: `available_only: false` where available ones are asked for. A
 //! request that says "including", "even" or "regardless" may well mean it so.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use crate::measure::agent::cast;
 use crate::measure::anchors::Defect;
 use crate::measure::error_detection::CallsAt;
 use crate::measure::excerpt::around;
-use crate::measure::pattern::pattern;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, Content, Scene};
 use crate::trace::Idx;
 
-/// A filter by its name, switched off: JSON, a keyword argument or prose.
-static OFF: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#,
-    )
-});
-static WIDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b")
-});
+// A filter by its name, switched off: JSON, a keyword argument or prose.
+regex!(
+    OFF,
+    r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#
+);
+regex!(WIDER, r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b");
 /// A longer task is no plain request for a list.
 const MAX_TASK: usize = 4000;
 
@@ -37,7 +29,7 @@ pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
 
 fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
     let task = cast::task(scene, i).filter(|t| t.len() <= MAX_TASK)?;
-    if WIDER.as_ref()?.is_match(task) {
+    if WIDER.is_match(task) {
         return None;
     }
     let task = task.to_lowercase();
@@ -63,7 +55,7 @@ fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Fi
 fn switched_off(text: &str, task: &str) -> Option<(String, String)> {
     // Most texts name no such filter.
     memchr::memmem::find(text.as_bytes(), b"nly")?;
-    OFF.as_ref()?.captures_iter(text).find_map(|found| {
+    OFF.captures_iter(text).find_map(|found| {
         let whole = found.get(0)?;
         let word = found.iter().skip(1).flatten().next()?.as_str().to_lowercase();
         let asked = task.match_indices(&word).any(|(at, _)| {

@@ -3,21 +3,19 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use super::answer::{MAX_ANSWER, masked};
 use super::{adrift, claims};
 use crate::measure::Memo;
-use crate::measure::pattern::pattern;
 use crate::recognise::Scene;
 use crate::trace::Idx;
 
-static ANY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let all = [claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, adrift::ANOTHER_WAY_WORDS];
-    pattern(&all.map(|words| format!("(?:{words})")).join("|"))
-});
+regex!(
+    ANY,
+    &[claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, adrift::ANOTHER_WAY_WORDS]
+        .map(|words| format!("(?:{words})"))
+        .join("|")
+);
 
 /// What is known of the outputs of a trace, by span.
 pub struct Signs(Vec<Cell<Option<bool>>>);
@@ -37,7 +35,7 @@ impl Signs {
         }
         let text = reading.output_text();
         // Of a longer one the beginning is judged by itself, where other marks may be left open.
-        let any = text.len() > MAX_ANSWER || ANY.as_ref().is_none_or(|any| any.is_match(&masked(&text)));
+        let any = text.len() > MAX_ANSWER || ANY.is_match(&masked(&text));
         known.set(Some(any));
         any
     }

@@ -7,10 +7,6 @@
 //!
 //! An honest "I could not find it" is neither, nor is a riddle that needs no lookup.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::announced::instructed;
 use super::answer::{final_answer, masked, sentences};
 use super::review::{answered_by, pasted, results_told};
@@ -18,31 +14,27 @@ use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::excerpt::head;
-use crate::measure::pattern::pattern;
 use crate::measure::turns::{handed_back, writes_code};
 use crate::measure::{Finding, Memo, avoidance};
 use crate::recognise::{Agent, Content, Plan, Reading, Scene};
 use crate::trace::Idx;
 
-/// A step with one of these must find something out in the world; to verify or compare may be
-/// done by thinking.
-static LOOKUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather|transcribe|watch|wikipedia|websites?|web ?pages?|online|database|dataset|archive|publication|articles?)\b",
-    )
-});
-/// Code that reaches for data by itself.
-static REACHES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\(",
-    )
-});
-/// Words that rest a statement on somebody else's.
-static LEANS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|reported(ly)?|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published (in|by|on|as)|(it )?is (well )?known)\b",
-    )
-});
+// A step with one of these must find something out in the world; to verify or compare may be
+// done by thinking.
+regex!(
+    LOOKUP,
+    r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather|transcribe|watch|wikipedia|websites?|web ?pages?|online|database|dataset|archive|publication|articles?)\b"
+);
+// Code that reaches for data by itself.
+regex!(
+    REACHES,
+    r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
+);
+// Words that rest a statement on somebody else's.
+regex!(
+    LEANS,
+    r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|reported(ly)?|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published (in|by|on|as)|(it )?is (well )?known)\b"
+);
 /// Share of an observation's words that the model must have written itself for it to be an echo.
 const ECHO: f64 = 0.9;
 /// Agents of a trace that are looked at, outermost first: each looks among the others for helpers.
@@ -52,7 +44,7 @@ const MAX_TOLD: usize = 6;
 
 /// Whether a step of a plan must find something out.
 pub fn looks_up(step: &str) -> bool {
-    LOOKUP.as_ref().is_some_and(|lookup| lookup.is_match(step))
+    LOOKUP.is_match(step)
 }
 
 /// Findings by the model span that gave each agent's answer.
@@ -112,8 +104,7 @@ impl Seat<'_> {
     fn without_work(&self) -> Vec<Finding> {
         let idle = !brought_in(self.scene, self.agent) && !self.code_reaches() && !self.code_worked();
         let Some(plan) = self.plan().filter(|_| idle && self.equipped()) else { return Vec::new() };
-        let Some(lookup) = LOOKUP.as_ref() else { return Vec::new() };
-        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| lookup.is_match(s)).collect();
+        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| LOOKUP.is_match(s)).collect();
         let Some(step) = steps.first() else { return Vec::new() };
         let planned = match steps.len() {
             1 => "a step that must look something up, this one".to_owned(),
@@ -226,7 +217,7 @@ impl Seat<'_> {
 
     /// Code of the agent reaches for data by itself.
     fn code_reaches(&self) -> bool {
-        let reaches = |text: &str| writes_code(text) && REACHES.as_ref().is_some_and(|r| r.is_match(text));
+        let reaches = |text: &str| writes_code(text) && REACHES.is_match(text);
         self.turns().any(|reading| reaches(&reading.output_text()))
     }
 
@@ -246,7 +237,7 @@ impl Seat<'_> {
     fn attributed(&self) -> Option<(String, String)> {
         let text = self.reading.output_text();
         let prose = masked(&text);
-        let found = LEANS.as_ref()?.find(&prose)?;
+        let found = LEANS.find(&prose)?;
         let list = sentences(&prose);
         let (start, end) = list.into_iter().find(|(a, b)| (*a..*b).contains(&found.start()))?;
         Some((found.as_str().to_owned(), text.get(start..end)?.trim().to_owned()))

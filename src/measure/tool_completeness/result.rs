@@ -1,15 +1,11 @@
 //! What a tool brought back, where it is no error: nothing, a part, or something beside the point.
 
-use std::sync::LazyLock;
-
 use aho_corasick::AhoCorasick;
-use regex::Regex;
 use serde_json::Value;
 
 use crate::measure::agent::attempts::quoted;
 use crate::measure::anchors::{Defect, clip};
 use crate::measure::excerpt::tail;
-use crate::measure::pattern::pattern;
 use crate::measure::{Finding, View};
 use crate::recognise::{Call, Text};
 
@@ -109,21 +105,23 @@ fn hollow(value: &Value, depth: usize) -> bool {
     }
 }
 
+regex!(
+    NOTHING,
+    concat!(
+        r"(?i)^[\W]*(?:(?:sorry|unfortunately)\W+)?(?:",
+        r"(?:there (?:are|were|is|was) )?no (?:\w+ ){0,3}?(?:results?|match(?:es|ing)?|documents?|records?|entr(?:y|ies)|items?|hits?|data|files?|pages?|rows?|information|articles?)\b[^.\n]*?(?:\bfound|\bavailable|\breturned|\bmatch(?:ed|ing)?|\bfor\b|\bexists?\b|\.|!|$)",
+        r"|nothing (?:was )?found|0 (?:results|matches|hits|rows|documents)\b|(?:could not|couldn't|did not|didn't) find (?:any|a|the)?\b|not found\W*$",
+        r"|(?:your |the |this )?(?:search|query)\b[^.\n]*?(?:returned no|returned 0|did not (?:match|return)|found no|yielded no|has no results|had no results)",
+        r"|\(?(?:empty|no output|no content|no results?)\)?\W*$)",
+    )
+);
+
 /// The text's whole message is that there was nothing.
 fn says_nothing_found(text: &str) -> bool {
-    static NOTHING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        pattern(concat!(
-            r"(?i)^[\W]*(?:(?:sorry|unfortunately)\W+)?(?:",
-            r"(?:there (?:are|were|is|was) )?no (?:\w+ ){0,3}?(?:results?|match(?:es|ing)?|documents?|records?|entr(?:y|ies)|items?|hits?|data|files?|pages?|rows?|information|articles?)\b[^.\n]*?(?:\bfound|\bavailable|\breturned|\bmatch(?:ed|ing)?|\bfor\b|\bexists?\b|\.|!|$)",
-            r"|nothing (?:was )?found|0 (?:results|matches|hits|rows|documents)\b|(?:could not|couldn't|did not|didn't) find (?:any|a|the)?\b|not found\W*$",
-            r"|(?:your |the |this )?(?:search|query)\b[^.\n]*?(?:returned no|returned 0|did not (?:match|return)|found no|yielded no|has no results|had no results)",
-            r"|\(?(?:empty|no output|no content|no results?)\)?\W*$)",
-        ))
-    });
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
     // A list of findings that opens with "No data ..." goes on; the news that there is none does not.
     text.lines().filter(|line| !line.trim().is_empty()).count() <= 3
-        && NOTHING.as_ref().is_some_and(|re| re.is_match(text) || re.is_match(inner(body)))
+        && (NOTHING.is_match(text) || NOTHING.is_match(inner(body)))
 }
 
 /// Skips one JSON key (`result": "`), as wrappers put it before the message.
@@ -137,33 +135,30 @@ fn inner(text: &str) -> &str {
     text
 }
 
+const MARKERS: [&str; 16] = [
+    "[truncated",
+    "(truncated",
+    "<truncated",
+    "...truncated",
+    "... truncated",
+    "\u{2026}truncated",
+    "\u{2026} truncated",
+    "output truncated",
+    "result truncated",
+    "results truncated",
+    "response truncated",
+    "content truncated",
+    "has been truncated",
+    "was truncated",
+    "[content cut",
+    "[output cut",
+];
+regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
+
 /// An explicit marker at the end that the tool (not the instrumentation) left something out.
 fn cut_off(text: &str) -> Option<&str> {
-    static MARKERS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-        AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .build([
-                "[truncated",
-                "(truncated",
-                "<truncated",
-                "...truncated",
-                "... truncated",
-                "\u{2026}truncated",
-                "\u{2026} truncated",
-                "output truncated",
-                "result truncated",
-                "results truncated",
-                "response truncated",
-                "content truncated",
-                "has been truncated",
-                "was truncated",
-                "[content cut",
-                "[output cut",
-            ])
-            .ok()
-    });
     let end = tail(text, TAIL_BYTES);
-    MARKERS.as_ref()?.is_match(end).then_some(end)
+    MARKER.is_match(end).then_some(end)
 }
 
 /// The query's terms, where it has enough of them and a substantial result holds none.

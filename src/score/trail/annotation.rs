@@ -4,9 +4,6 @@
 //! brackets, numbers as text. Out: [`Annotations`], and the same shape back as JSON. Read as the
 //! reference script reads (`load`): from the first `{` to the last `}`, stray commas left out.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -91,16 +88,17 @@ pub struct Annotations {
     pub ratings: Ratings,
 }
 
+// A comma before a closing bracket, which JSON does not allow and annotators write.
+regex!(STRAY, r",(\p{White_Space}*[}\]])");
+
 impl Annotations {
     /// Reads a file; `None` when there is no JSON object in it.
     pub fn read(bytes: &[u8]) -> Option<Annotations> {
-        static STRAY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r",(\s*[}\]])").ok());
         let text = String::from_utf8_lossy(bytes);
         let body = text.get(text.find('{')?..=text.rfind('}')?)?;
-        let object: Map<String, Value> = serde_json::from_str(body).ok().or_else(|| {
-            let mended = STRAY.as_ref()?.replace_all(body, "$1");
-            serde_json::from_str(&mended).ok()
-        })?;
+        let object: Map<String, Value> = serde_json::from_str(body)
+            .ok()
+            .or_else(|| serde_json::from_str(&STRAY.replace_all(body, "$1")).ok())?;
         let errors = object.get("errors").and_then(Value::as_array).into_iter().flatten();
         Some(Annotations {
             trace: object.get("trace_id").and_then(Value::as_str).map(|id| id.trim().to_owned()),
