@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
+};
 use prost::Message as _;
 
 use super::auth::Guard;
 use super::body::{BodyError, Hold, Room};
+use super::rpc;
 use super::{Accepted, Intake, Offer, Refused, Signal, Transport};
 use crate::telemetry::{RequestOutcome, Telemetry};
-use crate::wire::messages::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
-use crate::wire::messages::rpc;
 
 /// When to come again after the room for requests in flight was full: it empties as fast as
 /// acknowledgements go out.

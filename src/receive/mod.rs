@@ -31,6 +31,7 @@ mod cors;
 mod doors;
 mod grpc;
 mod http;
+mod rpc;
 pub(crate) mod listen;
 mod tls;
 

@@ -4,15 +4,13 @@
 //! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] look into what
 //! passes through; in between [`fields`] and [`value`] read where asked; on the way out [`mod@write`]
 //! appends fields and joins spans into requests. [`json`] turns OTLP/JSON into the same bytes and
-//! back; [`messages`] are the generated structs, for what is not on the data path. Everything here
-//! borrows where it can, is bounded by its input, and panics on no bytes.
+//! back. Everything here borrows where it can, is bounded by its input, and panics on no bytes.
 
 mod check;
 pub mod fields;
 mod intern;
 pub mod json;
 pub mod logs;
-pub mod messages;
 pub mod metrics;
 pub mod request;
 pub mod stated;

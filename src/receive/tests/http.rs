@@ -1,13 +1,14 @@
 //! OTLP/HTTP: protobuf and JSON in, the same out; every refusal in the request's type.
 
 use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::wire::messages::{otlp, rpc};
+use crate::receive::rpc;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -113,7 +114,7 @@ async fn json_in_json_out_and_the_intake_sees_protobuf() {
     let reply = post(&server, "/v1/traces", &headers, body.to_string().into_bytes()).await;
     assert_eq!((reply.status, reply.json()), (StatusCode::OK, json!({})));
     let offer = server.offers().pop().unwrap();
-    let seen = otlp::ExportTraceServiceRequest::decode(offer.body).unwrap();
+    let seen = ExportTraceServiceRequest::decode(offer.body).unwrap();
     let span = &seen.resource_spans[0].scope_spans[0].spans[0];
     assert_eq!((span.name.as_str(), &span.span_id[..2]), ("chat", &[0xee, 0xe1][..]));
 }
@@ -132,7 +133,7 @@ async fn large_json_is_taken_as_well_as_small() {
     let reply = post(&server, "/v1/traces", &[("content-type", JSON)], body.into_bytes()).await;
     assert_eq!(reply.status, StatusCode::OK);
     let offer = server.offers().pop().unwrap();
-    let seen = otlp::ExportTraceServiceRequest::decode(offer.body).unwrap();
+    let seen = ExportTraceServiceRequest::decode(offer.body).unwrap();
     assert_eq!(seen.resource_spans[0].scope_spans[0].spans.len(), 3999);
 }
 
@@ -141,7 +142,7 @@ async fn a_partial_success_is_told_in_the_request_type_and_by_the_signals_own_na
     let server = Server::start().await;
     server.answers(Ok(Accepted { rejected: 2, message: "two without ids".to_owned() }));
     let reply = post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await;
-    let partial = otlp::ExportTraceServiceResponse::decode(reply.body).unwrap().partial_success.unwrap();
+    let partial = ExportTraceServiceResponse::decode(reply.body).unwrap().partial_success.unwrap();
     assert_eq!((partial.rejected_spans, partial.error_message.as_str()), (2, "two without ids"));
     for (path, name) in [
         ("/v1/traces", "rejectedSpans"),

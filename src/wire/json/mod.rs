@@ -20,6 +20,8 @@ use crate::receive::Signal;
 
 mod decode;
 mod encode;
+#[rustfmt::skip]
+mod messages;
 mod scalar;
 mod table;
 
@@ -41,9 +43,9 @@ impl fmt::Display for JsonError {
 
 fn request_of(signal: Signal) -> &'static table::Message {
     match signal {
-        Signal::Traces => &table::EXPORT_TRACE_SERVICE_REQUEST,
-        Signal::Logs => &table::EXPORT_LOGS_SERVICE_REQUEST,
-        Signal::Metrics => &table::EXPORT_METRICS_SERVICE_REQUEST,
+        Signal::Traces => &messages::EXPORT_TRACE_SERVICE_REQUEST,
+        Signal::Logs => &messages::EXPORT_LOGS_SERVICE_REQUEST,
+        Signal::Metrics => &messages::EXPORT_METRICS_SERVICE_REQUEST,
     }
 }
 
@@ -71,5 +73,7 @@ pub fn encode(signal: Signal, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
     encode::encode(request_of(signal), encoded)
 }
 
+#[cfg(test)]
+mod generate;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! OTLP's messages as data, generated from `proto/otlp.proto` by `proto/build.rs`.
+//! The types by which `messages` describes OTLP's messages.
 
 /// A message.
 #[derive(Debug)]
@@ -61,13 +61,3 @@ impl Kind {
         }
     }
 }
-
-// Responses are in the table, though only requests are looked up in it.
-#[allow(dead_code)]
-mod generated {
-    use super::{Field, Kind, Message};
-    include!(concat!(env!("OUT_DIR"), "/table.rs"));
-}
-pub(super) use generated::{
-    EXPORT_LOGS_SERVICE_REQUEST, EXPORT_METRICS_SERVICE_REQUEST, EXPORT_TRACE_SERVICE_REQUEST,
-};

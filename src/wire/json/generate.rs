@@ -1,25 +1,34 @@
-//! The binary's build script.
+//! Generates `messages.rs` from `proto/otlp.proto`, and holds the checked-in file to it.
 //!
-//! In: the `.proto` files beside it. Out, into `OUT_DIR`: `otlp.rs` and `rpc.rs`, the messages as
-//! prost structs, and `table.rs`, the same messages as data for the JSON transcoder
-//! (`src/wire/json`). The compiler is protox, so no protoc is needed.
+//! After a change of `proto/otlp.proto`:
+//! `UPDATE_GENERATED=1 cargo test --lib wire::json::generate`. The compiler is protox, so no protoc
+//! is needed.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::{env, error, fs};
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 
-fn main() -> Result<(), Box<dyn error::Error>> {
-    let files = ["proto/otlp.proto", "proto/rpc.proto"];
-    for file in files.iter().chain(&["proto/build.rs"]) {
-        println!("cargo::rerun-if-changed={file}");
+const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.proto; generate.rs says how.
+
+use super::table::{Field, Kind, Message};
+";
+
+#[test]
+fn the_checked_in_messages_are_those_of_proto() -> Result<(), Box<dyn error::Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let descriptors = protox::compile(["otlp.proto"], [root.join("proto")])?;
+    let generated = format!("{HEADER}{}", table(&descriptors)?);
+    let file = root.join("src/wire/json/messages.rs");
+    if env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&file, &generated)?;
     }
-    let descriptors = protox::compile(files, ["proto"])?;
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("table.rs"), table(&descriptors)?)?;
-    prost_build::Config::new().bytes(["."]).compile_fds(descriptors)?;
+    assert!(
+        fs::read_to_string(&file)? == generated,
+        "src/wire/json/messages.rs is not what proto/otlp.proto generates; set UPDATE_GENERATED=1 to update it"
+    );
     Ok(())
 }
 
@@ -38,8 +47,7 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
             messages.push((name, message));
         }
         for (name, message) in &messages {
-            writeln!(out, "/// `{}`", name.trim_start_matches(".otlp."))?;
-            writeln!(out, "pub(in super::super) static {}: Message = Message {{", ident(name))?;
+            writeln!(out, "\npub(super) static {}: Message = Message {{", ident(name))?;
             writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
             for field in &message.field {
                 let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);
