@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Failure;
 use crate::config::Config;
-use crate::judge::{Judges, Whose};
+use crate::judge::Judges;
 use crate::measure::ask::Asker;
 use crate::measure::rounds::Ask;
 use crate::measure::{Answer, Question};
@@ -61,11 +61,14 @@ impl Bench {
     /// Answers in the order of the questions, asked side by side.
     pub(super) fn ask(&self, metric: &'static str, questions: Vec<Question>) -> Vec<Answer> {
         // All that one command asks is one account.
-        let whose = Whose { trace: TraceId([0; 16]), service: None };
+        let trace = TraceId([0; 16]);
         let asks: Vec<Ask> = questions
             .into_iter()
-            .map(|question| Ask { ticket: 0, at: 0, metric, question, judges: self.names.clone() })
+            .map(|question| {
+                let (judges, services) = (self.names.clone(), Arc::default());
+                Ask { ticket: 0, at: 0, metric, question, judges, services }
+            })
             .collect();
-        self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(&whose, ask))))
+        self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))))
     }
 }

@@ -39,7 +39,7 @@ pub struct JudgeConfig {
     /// Default: true unless the endpoint is a loopback address. Content of services under
     /// `judging.keep_internal` never goes to an external judge.
     pub external: Option<bool>,
-    /// Default none. Services this judge is not asked about; `*` at the end matches any rest.
+    /// Default none. Services whose content this judge is not shown; `*` at the end matches any rest.
     pub exclude_services: Vec<String>,
     /// Default 32768. The model's window, for prompt and answer together. Longer prompts are not
     /// sent: some servers would cut them silently.

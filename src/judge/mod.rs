@@ -1,6 +1,6 @@
 //! Who answers: LLM judges behind HTTP endpoints, dependable and affordable.
 //!
-//! In: an [`Ask`] of a metric, and whose trace it is about. Out: an [`Answer`] whose opinions fit
+//! In: an [`Ask`] of a metric, and the trace that it is about. Out: an [`Answer`] whose opinions fit
 //! the question's form, or the reason why there is none. Nothing here knows what is asked, and no
 //! metric knows who answers.
 //!
@@ -89,15 +89,6 @@ pub enum JudgeError {
     Cache(#[from] FolderError),
 }
 
-/// Whose trace a question is about.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Whose {
-    /// What is spent is counted by trace.
-    pub trace: TraceId,
-    /// `service.name`, where there is one: services can be kept from judges.
-    pub service: Option<Arc<str>>,
-}
-
 /// A judge, and the files it answers from or into.
 #[derive(Debug)]
 struct Judge {
@@ -177,9 +168,9 @@ impl Judges {
         Ok(Judges { inner: Arc::new(inner), run: 0 })
     }
 
-    /// Answers a question. Never fails: what goes wrong is the answer's [`Reason`]. Dropping the
+    /// Answers a question about a trace, by which spending is counted. Never fails: what goes wrong is the answer's [`Reason`]. Dropping the
     /// future gives back what it holds; what others wait for as well they then ask themselves.
-    pub async fn ask(&self, whose: &Whose, ask: &Ask) -> Answer {
+    pub async fn ask(&self, trace: TraceId, ask: &Ask) -> Answer {
         let question = &ask.question;
         let answer = |opinions, usage| Answer { key: question.key.clone(), opinions, usage };
         let mould = match Mould::new(&question.form) {
@@ -189,13 +180,8 @@ impl Judges {
                 return answer(Err(Reason::JudgeError), Usage::default());
             }
         };
-        let posed = Posed {
-            question,
-            mould,
-            rubric: named::rubric(question),
-            trace: whose.trace,
-            service: whose.service.as_deref(),
-        };
+        let posed =
+            Posed { question, mould, rubric: named::rubric(question), trace, services: &ask.services };
         let asked = ask.judges.iter().filter_map(|name| self.inner.judges.get(name));
         let each = asked.flat_map(|judge| {
             let samples = judge.seat.config.samples.max(1);
@@ -212,7 +198,7 @@ impl Judges {
     /// One judge, one sample.
     async fn one(&self, judge: &Judge, posed: &Posed<'_>, sample: u32) -> Outcome {
         let Judge { seat, replay, record } = judge;
-        let outcome = if !seat.may_see(posed.service, &self.inner.judging) {
+        let outcome = if !seat.may_see(posed.services, &self.inner.judging) {
             // The operator has said that the question does not arise there.
             Outcome { said: Err(Reason::NotApplicable), fate: Fate::Withheld, usage: Usage::default() }
         } else if let Some(recording) = replay {

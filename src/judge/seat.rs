@@ -27,6 +27,7 @@ use crate::config::matches;
 use crate::export::StartError;
 use crate::export::http::is_loopback;
 use crate::measure::{Form, Prompt, Question, Reason, Usage};
+use crate::recognise::Text;
 use crate::telemetry::JudgeCells;
 use crate::trace::TraceId;
 
@@ -66,7 +67,8 @@ pub(super) struct Posed<'a> {
     /// Hash of rubric and form.
     pub rubric: String,
     pub trace: TraceId,
-    pub service: Option<&'a str>,
+    /// The services whose content the question shows.
+    pub services: &'a [Text],
 }
 
 /// Why there is no reply.
@@ -101,9 +103,9 @@ impl Seat {
         self.transport.url().as_str()
     }
 
-    /// Whether it may be shown what `service` wrote.
-    pub fn may_see(&self, service: Option<&str>, judging: &JudgingConfig) -> bool {
-        let listed = |list: &[String]| service.is_some_and(|name| list.iter().any(|p| matches(p, name)));
+    /// Whether it may be shown content of all these services.
+    pub fn may_see(&self, services: &[Text], judging: &JudgingConfig) -> bool {
+        let listed = |list: &[String]| services.iter().any(|name| list.iter().any(|p| matches(p, name)));
         let withheld =
             listed(&self.config.exclude_services) || (self.external && listed(&judging.keep_internal));
         !withheld

@@ -25,6 +25,6 @@ pub(super) fn form() -> Form {
 
 /// With that form.
 pub(super) fn question(key: &str, system: &str, user: &str) -> Question {
-    let prompt = Prompt { system: system.into(), user: user.into() };
+    let prompt = Prompt::new(system, user);
     Question { key: key.to_owned(), prompt, form: Arc::new(form()), judges: Vec::new() }
 }

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
+use super::Judges;
 use super::config::{Dialect, JudgeConfig, JudgeConfigs, JudgingConfig};
 use super::testing::question;
-use super::{Judges, Whose};
 use crate::config::Period;
 use crate::measure::rounds::Ask;
 use crate::measure::{Answer, Reason};
+use crate::recognise::Text;
 use crate::telemetry::Telemetry;
 use crate::trace::TraceId;
 
@@ -90,7 +91,7 @@ impl Bench {
     }
 
     async fn ask(&self, user: &str) -> Answer {
-        self.judges.ask(&whose(1), &ask(user, &["main"])).await
+        self.judges.ask(trace(1), &ask(user, &["main"])).await
     }
 
     /// The value of a self-metric whose line begins so; 0 where there is none.
@@ -101,8 +102,8 @@ impl Bench {
     }
 }
 
-fn whose(n: u8) -> Whose {
-    Whose { trace: TraceId([n; 16]), service: Some("shop".into()) }
+fn trace(n: u8) -> TraceId {
+    TraceId([n; 16])
 }
 
 fn ask(user: &str, judges: &[&str]) -> Ask {
@@ -112,6 +113,7 @@ fn ask(user: &str, judges: &[&str]) -> Ask {
         metric: "instruction_following",
         question: question("key", "You rate.", user),
         judges: judges.iter().map(|name| (*name).to_owned()).collect(),
+        services: [Text::from("shop")].into(),
     }
 }
 

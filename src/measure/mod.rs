@@ -336,7 +336,7 @@ pub mod tool_completeness;
 pub mod turns;
 pub mod whereabouts;
 pub use memo::Memo;
-pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
 pub use settings::Settings;
 
 #[cfg(test)]

@@ -4,11 +4,14 @@
 //! neither who answers nor how: `judge` sends it, holds the answer against the form, repairs, asks
 //! again, caches and pays. What comes back are [`Opinion`]s that fit the form, or a [`Reason`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::Reason;
+use crate::recognise::{Scene, Text};
+use crate::trace::Idx;
 
 /// What a judge reads. Redacted and fenced before it stands here.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,6 +21,62 @@ pub struct Prompt {
     pub system: Arc<str>,
     /// What is judged: content of the trace, fenced as data.
     pub user: Arc<str>,
+    shows: Shows,
+}
+
+impl Prompt {
+    /// Shows any span of the trace, as far as is known.
+    pub fn new(system: impl Into<Arc<str>>, user: impl Into<Arc<str>>) -> Prompt {
+        Prompt { system: system.into(), user: user.into(), shows: Shows::default() }
+    }
+
+    /// Shows these spans and no other.
+    pub(super) fn showing(self, shows: Shows) -> Prompt {
+        Prompt { shows, ..self }
+    }
+
+    /// The spans whose content it shows.
+    pub(super) fn shows(&self) -> &Shows {
+        &self.shows
+    }
+}
+
+/// The spans whose content a text shows. By default any span of the trace, so that text of unknown
+/// origin counts as content of every service.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Shows(Option<BTreeSet<Idx>>);
+
+impl Shows {
+    /// Our words alone.
+    pub(super) fn nothing() -> Shows {
+        Shows(Some(BTreeSet::new()))
+    }
+
+    /// Content of the span `at`, and its title, in which the name of its agent may stand.
+    pub(super) fn span(scene: &Scene, at: Idx) -> Shows {
+        let agent = scene.owner.get(at).copied().flatten().and_then(|i| scene.agents.get(i));
+        let titled = agent.filter(|_| scene.agents.len() > 1).map(|agent| agent.at);
+        Shows(Some(titled.into_iter().chain([at]).collect()))
+    }
+
+    /// What either shows.
+    pub(super) fn and(self, other: &Shows) -> Shows {
+        Shows(self.0.zip(other.0.as_ref()).map(|(own, other)| &own | other))
+    }
+
+    /// The services that recorded it; of spans without a service, every one of `all`.
+    pub(super) fn services(&self, scene: &Scene, all: &Arc<[Text]>) -> Arc<[Text]> {
+        let service = |at: &Idx| scene.readings.get(*at)?.service.clone();
+        let named = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
+        named.map_or_else(|| Arc::clone(all), |named: BTreeSet<Text>| named.into_iter().collect())
+    }
+}
+
+/// Every service of a trace, once. Spans without `service.name` are of the service `""`, which only
+/// the pattern `*` matches.
+pub(super) fn services(scene: &Scene) -> Arc<[Text]> {
+    let all = scene.readings.iter().map(|reading| reading.service.clone().unwrap_or_else(|| Text::from("")));
+    all.collect::<BTreeSet<Text>>().into_iter().collect()
 }
 
 /// The shape of an answer.

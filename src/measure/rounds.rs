@@ -5,12 +5,13 @@
 //! another. Pure: `pipeline` brings time and network.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use super::ask::filter::{Doubt, Gate};
 use super::ask::topic::topic;
-use super::question::{Answer, Question};
+use super::question::{Answer, Question, services};
 use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
-use crate::recognise::Scene;
+use crate::recognise::{Scene, Text};
 use crate::trace::Idx;
 
 /// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes all of
@@ -31,6 +32,8 @@ pub struct Ask {
     pub question: Question,
     /// Who is to answer, by the names of the configuration.
     pub judges: Vec<String>,
+    /// The services whose content the prompt shows.
+    pub services: Arc<[Text]>,
 }
 
 /// One metric on one span.
@@ -53,6 +56,8 @@ pub struct Rounds {
     open: HashMap<usize, Open>,
     tickets: usize,
     done: Vec<Measurement>,
+    /// Every service of the trace.
+    services: Arc<[Text]>,
     /// The trace is still open: what the rules find is not settled.
     early: bool,
 }
@@ -113,7 +118,16 @@ impl Rounds {
                 }
             }
         }
-        Rounds { metrics, todo, ready: VecDeque::new(), open: HashMap::new(), tickets: 0, done, early: false }
+        Rounds {
+            metrics,
+            todo,
+            ready: VecDeque::new(),
+            open: HashMap::new(),
+            tickets: 0,
+            done,
+            services: services(sight.scene),
+            early: false,
+        }
     }
 
     /// The next question to carry; `None` while there is none, or none any more.
@@ -155,7 +169,8 @@ impl Rounds {
                 self.ready.extend(questions.into_iter().map(|mut question| {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
-                    Ask { ticket, at, metric, question, judges }
+                    let services = question.prompt.shows().services(scene, &self.services);
+                    Ask { ticket, at, metric, question, judges, services }
                 }));
                 self.open.insert(ticket, open);
             }

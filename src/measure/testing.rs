@@ -112,6 +112,7 @@ impl Script {
             name: Some(name.into()),
             parent: above,
             task: Some(task.clone()),
+            task_at: Some(at),
             answer: None,
             answer_at: None,
             answer_content: Content::Present,

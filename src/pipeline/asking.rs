@@ -12,11 +12,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::engine::{Engine, Weighed};
-use super::select;
-use crate::assemble::Closing;
-use crate::judge::{Judges, Whose};
+use crate::judge::Judges;
 use crate::measure::rounds::{Ask, Rounds};
 use crate::measure::{Answer, Measurement, Reason, Usage};
+use crate::trace::TraceId;
 
 /// Questions of one trace on their way at once. More than any judge's default concurrency, so that
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.
@@ -25,19 +24,13 @@ const IN_FLIGHT: usize = 64;
 /// Who answers: the configured judges, or a test's.
 pub(super) trait Panel: Send + Sync + std::fmt::Debug {
     /// Answers one question. Never fails: what goes wrong is the answer's reason.
-    fn ask(self: Arc<Self>, whose: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 }
 
 impl Panel for Judges {
-    fn ask(self: Arc<Self>, whose: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        Box::pin(async move { Judges::ask(&self, &whose, &ask).await })
+    fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        Box::pin(async move { Judges::ask(&self, trace, &ask).await })
     }
-}
-
-/// Whose trace it is that closes.
-pub(super) fn whose(closing: &Closing) -> Whose {
-    let service = closing.spans.first().and_then(|span| select::service(&span.envelope));
-    Whose { trace: closing.trace, service: service.map(Arc::from) }
 }
 
 /// What judges measured in a trace.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::asking::{Panel, Said, ask_all, guarded, whose};
+use super::asking::{Panel, Said, ask_all, guarded};
 use super::durable;
 use super::engine::{Judged, Weighed};
 use super::live::Live;
@@ -180,10 +180,10 @@ impl Waiting {
         let weighed = if large { tokio::task::spawn_blocking(weigh).await.ok().flatten() } else { weigh() };
         let case = match weighed {
             Some(weighed) => {
-                let whose = whose(&closing);
+                let trace = closing.trace;
                 let ask = |ask: Ask| {
                     let held = shared.budget.hold(of_question(&ask));
-                    let answer = Arc::clone(&panel).ask(whose.clone(), ask);
+                    let answer = Arc::clone(&panel).ask(trace, ask);
                     async move {
                         let _held = held;
                         answer.await

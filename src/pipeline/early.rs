@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::asking::{Panel, ask_early, guarded, whose};
+use super::asking::{Panel, ask_early, guarded};
 use super::live::Live;
 use crate::assemble::{Assembler, Closing};
 use crate::measure::Usage;
@@ -64,12 +64,12 @@ impl Early {
 }
 
 async fn ask(glimpse: Closing, live: Arc<Live>, panel: Arc<dyn Panel>) -> (TraceId, Usage) {
-    let (trace, whose) = (glimpse.trace, whose(&glimpse));
+    let trace = glimpse.trace;
     let reader = Arc::clone(&live);
     let weigh = move || guarded(|| reader.engine.weigh(glimpse, &mut |_, _| ()));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };
-    let usage = ask_early(&live.engine, &weighed, |ask| Arc::clone(&panel).ask(whose.clone(), ask)).await;
+    let usage = ask_early(&live.engine, &weighed, |ask| Arc::clone(&panel).ask(trace, ask)).await;
     (trace, usage)
 }

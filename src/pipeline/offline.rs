@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::runtime::Runtime;
 
-use super::asking::{Panel, ask_all, whose};
+use super::asking::{Panel, ask_all};
 use super::engine::{Engine, Judged};
 use super::select;
 use crate::annotate::Annotated;
@@ -146,10 +146,10 @@ impl Evaluation {
     /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
     /// whatever time their own limits give them.
     fn hear(&self, closing: Closing, asking: &Asking, run: u32) -> Judged {
-        let whose = whose(&closing);
+        let trace = closing.trace;
         let weighed = self.engine.weigh(closing, &mut |_, _| ());
         let panel: Arc<dyn Panel> = Arc::new(asking.judges.of_run(run));
-        let ask = |ask| Arc::clone(&panel).ask(whose.clone(), ask);
+        let ask = |ask| Arc::clone(&panel).ask(trace, ask);
         let all = ask_all(&self.engine, &weighed, ask, std::future::pending());
         let said = asking.runtime.block_on(all);
         self.engine.conclude(weighed, said.measurements, Some(said.usage), self.unix_nanos)

@@ -136,6 +136,7 @@ fn retried() -> Scene {
         name: None,
         parent: None,
         task: None,
+        task_at: None,
         answer: None,
         answer_at: Some(5),
         answer_content: Content::Present,

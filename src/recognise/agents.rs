@@ -43,6 +43,7 @@ fn agent(at: Idx, parent: Option<usize>, reading: &Reading) -> Agent {
         name: reading.agent.clone().or_else(|| named_by_span(reading)),
         parent,
         task: None,
+        task_at: None,
         answer: None,
         answer_at: None,
         answer_content: Content::Absent,
@@ -127,7 +128,7 @@ pub(crate) fn describe(
         let is_call = |at: &Idx| readings[*at].kind == Kind::Llm && !readings[*at].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = shown(readings, agent);
-        agent.task = task(tree, readings, agent, texts);
+        (agent.task, agent.task_at) = task(tree, readings, agent, texts).unzip();
         answer(readings, agent, handed, texts);
         agent.plans = planned(table, texts, tree, readings, spans, agent);
     }
@@ -156,14 +157,14 @@ fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
 /// What was asked: by the agent's own input, else by its first model call that shows one, else by
 /// what is above. An input that is an object (the settings of agent and task, CrewAI and
 /// LlamaIndex) is asked last: somewhere the question stands in its own words.
-fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<Text> {
+fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
     let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
     let mut settings = None;
     for at in spans {
         match asked(&readings[at].input, texts) {
-            Some(text) if is_object(&text) => settings = settings.or(Some(text)),
-            Some(text) => return Some(text),
+            Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
+            Some(text) => return Some((text, at)),
             None => {}
         }
     }

@@ -48,6 +48,8 @@ pub struct Agent {
     pub parent: Option<usize>,
     /// What it was asked to do.
     pub task: Option<Text>,
+    /// The span whose input the task is.
+    pub task_at: Option<Idx>,
     /// What it finally answered. `None` when content is absent or the run did not get there;
     /// `answer_content` tells which.
     pub answer: Option<Text>,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use corpus::Corpus;
 use otel_verdict::config::{Config, Source, from_sources};
-use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig, Whose};
+use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig};
 use otel_verdict::measure::rounds::Ask;
 use otel_verdict::measure::{Form, Prompt, Question, ScoreField};
 use otel_verdict::pipeline::service::Service;
@@ -132,13 +132,13 @@ async fn ask(mock: &Mock) -> Duration {
     let mut asked = JoinSet::new();
     let began = Instant::now();
     for n in 0..QUESTIONS {
-        let prompt =
-            Prompt { system: "Rate it.".into(), user: format!("question {n} {}", "x".repeat(PROMPT)).into() };
+        let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT)));
         let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
-        let ask = Ask { ticket: 0, at: 0, metric: "completeness", question, judges: vec!["main".to_owned()] };
-        let whose = Whose { trace: TraceId(u128::from(n).to_be_bytes()), service: None };
+        let (judges_of, services) = (vec!["main".to_owned()], Arc::default());
+        let ask = Ask { ticket: 0, at: 0, metric: "completeness", question, judges: judges_of, services };
+        let trace = TraceId(u128::from(n).to_be_bytes());
         let judges = judges.clone();
-        asked.spawn(async move { judges.ask(&whose, &ask).await.opinions.is_ok() });
+        asked.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });
     }
     assert!(asked.join_all().await.into_iter().all(|answered| answered), "every question is answered");
     began.elapsed()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use otel_verdict::config::Period;
 use otel_verdict::judge::config::Format;
-use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig, Whose};
+use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig};
 use otel_verdict::measure::rounds::Ask;
 use otel_verdict::measure::{Answer, Form, Prompt, Question, Reason, ScoreField};
 use otel_verdict::telemetry::Telemetry;
@@ -69,13 +69,13 @@ fn question(n: usize, user: &str) -> Question {
     let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
     let system = "You rate whether an answer follows its instruction, from 1 to 5. Give a rationale of \
                   one short sentence, then the score.";
-    let prompt = Prompt { system: system.into(), user: user.into() };
+    let prompt = Prompt::new(system, user);
     let form = Arc::new(Form { name: "verdict", schema, score });
     Question { key: n.to_string(), prompt, form, judges: Vec::new() }
 }
 
 async fn ask(judges: &Judges, judge: &str, n: usize, user: &str) -> Answer {
-    let whose = Whose { trace: TraceId([7; 16]), service: None };
+    let trace = TraceId([7; 16]);
     let judges_of = vec![judge.to_owned()];
     let ask = Ask {
         ticket: n,
@@ -83,8 +83,9 @@ async fn ask(judges: &Judges, judge: &str, n: usize, user: &str) -> Answer {
         metric: "instruction_following",
         question: question(n, user),
         judges: judges_of,
+        services: Arc::default(),
     };
-    judges.ask(&whose, &ask).await
+    judges.ask(trace, &ask).await
 }
 
 fn assert_fits(answer: &Answer) {

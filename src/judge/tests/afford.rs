@@ -32,7 +32,7 @@ async fn over_the_budget_of_a_trace_nothing_is_sent() {
     }
     // Each takes 120; for a question and its answer some 190 are set aside.
     assert_eq!((answered, requests(&server).await), (4, 4));
-    let other = bench.judges.ask(&whose(2), &ask("Q", &["main"])).await;
+    let other = bench.judges.ask(trace(2), &ask("Q", &["main"])).await;
     assert_eq!(scores(&other), Ok(vec![4]), "another trace has its own");
     assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"budget\"}"), 6.0);
 }
@@ -86,7 +86,7 @@ async fn a_question_is_paid_for_once_and_runs_are_independent() {
     assert_eq!(bench.ask("Same.").await.usage.tokens, 0);
     assert_eq!(requests(&server).await, 1);
     for run in 1..3 {
-        let answer = bench.judges.of_run(run).ask(&whose(1), &ask("Same.", &["main"])).await;
+        let answer = bench.judges.of_run(run).ask(trace(1), &ask("Same.", &["main"])).await;
         assert_eq!(answer.usage.tokens, 120, "run {run} asks for itself");
     }
     bench.ask("Other.").await;
@@ -125,7 +125,7 @@ async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
     form.schema["properties"]["score"]["enum"] = json!([0, 1, 2, 3]);
     other.question.form = Arc::new(form);
     assert_eq!(
-        scores(&bench.judges.ask(&whose(1), &other).await),
+        scores(&bench.judges.ask(trace(1), &other).await),
         Err(Reason::JudgeError),
         "4 is none of them"
     );
@@ -168,11 +168,17 @@ async fn a_service_is_kept_from_external_judges_or_from_one() {
     ];
     let bench = Bench::of(&configs, &judging);
     let all = &["near", "far", "picky"];
-    assert_eq!(scores(&bench.judges.ask(&whose(1), &ask("Q", all)).await).unwrap().len(), 1);
-    let withheld = bench.judges.ask(&whose(1), &ask("Q", &["far", "picky"])).await;
+    assert_eq!(scores(&bench.judges.ask(trace(1), &ask("Q", all)).await).unwrap().len(), 1);
+    let withheld = bench.judges.ask(trace(1), &ask("Q", &["far", "picky"])).await;
     assert_eq!(scores(&withheld), Err(Reason::NotApplicable));
-    let other = Whose { service: Some("billing".into()), ..whose(1) };
-    assert_eq!(scores(&bench.judges.ask(&other, &ask("Q", all)).await).unwrap().len(), 3);
+    let of = |services: &[&str]| Ask {
+        services: services.iter().map(|name| Text::from(*name)).collect(),
+        ..ask("Q", all)
+    };
+    assert_eq!(scores(&bench.judges.ask(trace(1), &of(&["billing"])).await).unwrap().len(), 3);
+    for mixed in [["billing", "shop"], ["shop", "billing"], ["", "shop"]] {
+        assert_eq!(scores(&bench.judges.ask(trace(1), &of(&mixed)).await).unwrap().len(), 1, "{mixed:?}");
+    }
 }
 
 #[tokio::test]
@@ -191,11 +197,11 @@ async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
     };
     let (under_way, renewed) = tokio::join!(under_way, renewed);
     assert_eq!(scores(&under_way), Ok(vec![4]), "what is under way ends");
-    let of = async |user: &str| scores(&renewed.ask(&whose(9), &ask(user, &["main"])).await);
+    let of = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
     assert_eq!(of("B").await, Ok(vec![4]));
     assert_eq!(of("C").await, Err(Reason::Budget), "the hour's tokens are spent");
     let again = renewed.renewed(&configs, &judging).unwrap();
-    let known = again.ask(&whose(9), &ask("B", &["main"])).await;
+    let known = again.ask(trace(9), &ask("B", &["main"])).await;
     assert_eq!((scores(&known), known.usage.tokens), (Ok(vec![4]), 0));
 }
 

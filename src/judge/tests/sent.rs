@@ -135,10 +135,10 @@ async fn several_judges_and_samples_answer_in_their_order() {
     let slow = JudgeConfig { samples: 3, model: "slow".into(), ..config(&two.uri()) };
     let configs = [("b", config(&one.uri())), ("a", slow), ("down", config(&down.uri()))];
     let bench = Bench::of(&configs, &JudgingConfig::default());
-    let answer = bench.judges.ask(&whose(1), &ask("Rate this.", &["a", "down", "b"])).await;
+    let answer = bench.judges.ask(trace(1), &ask("Rate this.", &["a", "down", "b"])).await;
     assert_eq!(scores(&answer), Ok(vec![2, 2, 2, 1]), "as asked for, the failing one left out");
     assert_eq!(two.received_requests().await.unwrap().len(), 3, "each sample is asked for");
-    let none = bench.judges.ask(&whose(1), &ask("Rate this.", &["down"])).await;
+    let none = bench.judges.ask(trace(1), &ask("Rate this.", &["down"])).await;
     assert_eq!(scores(&none), Err(Reason::JudgeError));
     assert_eq!(bodies(&two).await[0]["temperature"], 0.7);
 }

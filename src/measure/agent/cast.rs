@@ -102,12 +102,18 @@ const MAX_DEPTH: usize = 16;
 /// What agent `i` was asked: as recognised, else the last thing a user said to its first model
 /// call.
 pub fn task(scene: &Scene, i: usize) -> Option<&Text> {
+    task_at(scene, i).map(|(task, _)| task)
+}
+
+/// The same, with the span whose input it is.
+pub fn task_at(scene: &Scene, i: usize) -> Option<(&Text, Idx)> {
     let agent = scene.agents.get(i)?;
-    if agent.task.as_ref().is_some_and(|t| !t.trim().is_empty()) {
-        return agent.task.as_ref();
+    if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
+        return Some((task, agent.task_at.unwrap_or(agent.at)));
     }
-    let first = scene.readings.get(*agent.llms.first()?)?;
-    first.input.iter().rev().filter(|m| m.role == Role::User).find_map(said)
+    let at = *agent.llms.first()?;
+    let users = scene.readings.get(at)?.input.iter().rev().filter(|m| m.role == Role::User);
+    Some((users.into_iter().find_map(said)?, at))
 }
 
 /// The system prompt of agent `i`, where it is recorded.

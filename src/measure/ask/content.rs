@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::Asker;
 use super::sheet::Block;
+use crate::measure::Shows;
 use crate::measure::anchors::{clip, clip_end};
 use crate::recognise::{Message, Part, Reading, Role, Scene, ToolDefinition, ToolRequest};
 use crate::trace::{Idx, Kind};
@@ -193,11 +194,13 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 }
 
 impl Asker {
-    /// A piece as a block of the span `at`, at most `max` bytes of it.
+    /// A piece as a block of the span `at`, at most `max` bytes of it; in `label` nothing of another span
+    /// may stand but its agent's name.
     pub fn block(&self, scene: &Scene, at: Idx, piece: &Piece<'_>, label: String, max: usize) -> Block {
         let shown = self.shown(scene, at, &piece.text, max);
         let id = scene.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        Block { of: Some((at, id)), label, text: shown, binds: piece.what.binds(), plan: false }
+        let of = Some((at, id));
+        Block { of, ..Block::about(label, shown, piece.what.binds()).showing(Shows::span(scene, at)) }
     }
 
     /// A text of the span `at`, cleaned, unless its service withholds it.

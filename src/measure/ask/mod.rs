@@ -30,9 +30,9 @@ use std::sync::Arc;
 use super::anchors::unmeasured;
 use super::{Answer, Metric, Need, Reason, Settings, Step, View};
 use crate::config::{admits, matches};
-use crate::recognise::Scene;
+use crate::recognise::{Agent, Scene};
 use crate::redact::{Redact, Redactor};
-use crate::trace::Idx;
+use crate::trace::{Idx, Kind};
 
 pub mod config;
 pub mod content;
@@ -104,10 +104,36 @@ impl Asker {
         harmless::name(&self.redactor.redact(super::anchors::clip(text, 4 * harmless::MOST_NAME)))
     }
 
-    /// Whether the service of the span keeps its content from judges.
+    /// Whether the service of the span keeps its content from judges, or that of a span beneath a plan
+    /// span, whose text may be the plan.
     pub fn withholds(&self, scene: &Scene, at: Idx) -> bool {
-        let service = scene.readings.get(at).and_then(|reading| reading.service.as_deref());
-        service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
+        if self.ask.withhold.is_empty() {
+            return false;
+        }
+        let listed = |at: Idx| {
+            let service = scene.readings.get(at).and_then(|reading| reading.service.as_deref());
+            service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
+        };
+        let plans = scene.readings.get(at).is_some_and(|reading| reading.kind == Kind::Plan);
+        listed(at) || plans && scene.tree.subtree(at).any(listed)
+    }
+
+    /// Whether it withholds content of any span.
+    pub fn withholds_any(&self, scene: &Scene) -> bool {
+        !self.ask.withhold.is_empty() && (0..scene.readings.len()).any(|at| self.withholds(scene, at))
+    }
+
+    /// Whether content of an agent's own span or model calls is withheld, of which its tools are.
+    pub fn withholds_of(&self, scene: &Scene, agent: &Agent) -> bool {
+        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(scene, at))
+    }
+
+    /// Whether an agent's final answer is withheld. One that stands on a tool's span may be made of the
+    /// arguments that a model's span holds.
+    pub fn withholds_answer(&self, scene: &Scene, agent: &Agent) -> bool {
+        let at = agent.answer_at.unwrap_or(agent.at);
+        let handed = at != agent.at && !agent.llms.contains(&at);
+        self.withholds(scene, at) || handed && self.withholds_of(scene, agent)
     }
 
     /// The first half of the prompts of a topic about the span `at`.

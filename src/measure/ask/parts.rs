@@ -127,6 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::measure::Shows;
     use crate::trace::SpanId;
 
     fn block(at: usize, text: String) -> Block {
@@ -136,6 +137,7 @@ mod tests {
             text,
             binds: false,
             plan: false,
+            shows: Shows::default(),
         }
     }
 

@@ -7,7 +7,7 @@
 //! in force.
 
 use super::Asker;
-use super::content::{Piece, What, given, made, title};
+use super::content::{Piece, WITHHELD, What, given, made, title, tools};
 use super::parts::{cut, size};
 use super::sheet::Block;
 use super::story::Scope;
@@ -40,11 +40,14 @@ pub fn with_triggers(asker: &Asker, scene: &Scene, scope: Scope, most: usize) ->
     for agent in planners(scene, scope) {
         let who = agent.name.as_ref().map_or_else(|| "the agent".to_owned(), |n| asker.name(n));
         if let Some(task) = &agent.task {
-            let text = asker.shown(scene, agent.at, task, most);
+            let text = asker.shown(scene, agent.task_at.unwrap_or(agent.at), task, most);
             out.push(Block::about(format!("what {who} was asked"), text, true));
         }
         if !agent.tools.is_empty() {
-            let text = asker.shown(scene, agent.at, &super::content::tools(&agent.tools), most);
+            let text = match asker.withholds_of(scene, agent) {
+                true => WITHHELD.to_owned(),
+                false => asker.shown(scene, agent.at, &tools(&agent.tools), most),
+            };
             out.push(Block::about(format!("tools that {who} has"), text, true));
         }
         for (n, (at, plan)) in agent.plans.iter().enumerate() {

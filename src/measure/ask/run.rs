@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::content::{What, title};
+use super::content::{WITHHELD, What, title};
 use super::form;
 use super::opinion::{self, Found, Grade, Said, Shown};
 use super::parts::{HEADING, cut, size};
@@ -18,7 +18,7 @@ use super::verdict::{Heard, conclude};
 use super::{asker, plans, topology};
 use crate::measure::anchors::unmeasured;
 use crate::measure::settings::Per;
-use crate::measure::{Answer, Prompt, Question, Reason, Settings, Step, Value, View};
+use crate::measure::{Answer, Question, Reason, Settings, Step, Value, View};
 use crate::recognise::{Agent, Content, Scene};
 use crate::trace::Idx;
 
@@ -42,7 +42,9 @@ pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step 
     let sheets = inquiry.sheets();
     if answers.is_empty() {
         let keyed = sheets.iter().enumerate();
-        return Step::Ask(keyed.map(|(i, sheet)| ask(topic, &key(i), system.clone(), sheet)).collect());
+        return Step::Ask(
+            keyed.map(|(i, sheet)| ask(topic, &key(i), sheet.prompt(system.clone()), sheet)).collect(),
+        );
     }
     match read(topic, &sheets, answers) {
         Err(reason) => missing(reason),
@@ -152,16 +154,20 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             out.push(Block::about("how the agents are built, as observed", text, false));
         }
         if let Some(task) = agent.task.as_ref().filter(|_| !of_plans) {
-            let text = asker.shown(scene, agent.at, task, self.room / 8);
+            let at = agent.task_at.unwrap_or(agent.at);
+            let text = asker.shown(scene, at, task, self.room / 8);
             out.push(Block::about("the task", text, true));
         }
         if let Some(answer) = agent.answer.as_ref().filter(|_| self.topic.about != About::Plans) {
             let at = agent.answer_at.unwrap_or(agent.at);
-            let text = asker.shown(scene, at, answer, self.room / 8);
+            let text = match asker.withholds_answer(scene, agent) {
+                true => WITHHELD.to_owned(),
+                false => asker.shown(scene, at, answer, self.room / 8),
+            };
             out.push(Block::about("the final answer", text, false));
         }
         // The rules quote whatever they read, also what is withheld.
-        if !of_plans && !self.withholds() {
+        if !of_plans && !asker.withholds_any(scene) {
             out.extend(evidence(self.view, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());
@@ -182,11 +188,6 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         let text = asker(self.view.settings).clean(&text);
         let text = super::content::excerpt(&text, self.room / 12).into_owned();
         Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
-    }
-
-    fn withholds(&self) -> bool {
-        let scene = self.view.scene;
-        (0..scene.readings.len()).any(|at| asker(self.view.settings).withholds(scene, at))
     }
 
     /// Spans beneath in which the rules found a failure: a judge finds the rest more easily.
@@ -369,7 +370,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         };
         Question {
             key: SCORE.to_owned(),
-            prompt: Prompt { system, user: sheet.render().into() },
+            prompt: sheet.prompt(system),
             form: form::grade_only(self.topic),
             judges: Vec::new(),
         }

@@ -8,8 +8,10 @@
 //! [`Prompt`]: crate::measure::Prompt
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use super::digest::{digest, mixed};
+use crate::measure::{Prompt, Shows};
 use crate::trace::{Idx, SpanId};
 
 /// Content of a span, cleaned: redacted and harmless.
@@ -26,12 +28,21 @@ pub struct Block {
     pub binds: bool,
     /// It is a plan, the first or one that replaces another.
     pub plan: bool,
+    /// The spans whose content label and text hold.
+    pub shows: Shows,
 }
 
 impl Block {
-    /// Content that is about the whole.
+    /// Content that is about the whole; it may be of any span.
     pub fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
-        Block { of: None, label: label.into(), text: text.into(), binds, plan: false }
+        let (label, text) = (label.into(), text.into());
+        Block { of: None, label, text, binds, plan: false, shows: Shows::default() }
+    }
+
+    /// The same of these spans and no other.
+    #[must_use]
+    pub fn showing(self, shows: Shows) -> Block {
+        Block { shows, ..self }
     }
 }
 
@@ -51,6 +62,18 @@ pub struct Sheet {
 const MARK: usize = 8;
 
 impl Sheet {
+    /// The page as a prompt, which may show any span of the trace.
+    pub fn prompt(&self, system: impl Into<Arc<str>>) -> Prompt {
+        Prompt::new(system, self.render())
+    }
+
+    /// The page as a prompt, which shows what its blocks show; only for a page whose intro and question
+    /// hold nothing of the trace.
+    pub fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
+        let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.and(&block.shows));
+        self.prompt(system).showing(shows)
+    }
+
     /// The page.
     pub fn render(&self) -> String {
         let mark = self.mark();
@@ -126,6 +149,7 @@ mod tests {
                     text: text.into(),
                     binds: false,
                     plan: false,
+                    shows: Shows::default(),
                 },
                 Block::about("task", "", true),
             ],

@@ -4,8 +4,6 @@
 //! is the same whatever has arrived since), and what the rules found in it. Out: one question; from
 //! its answer, one measurement.
 
-use std::sync::Arc;
-
 use super::asker;
 use super::content::{Piece, What, given, made, title, tools};
 use super::form;
@@ -15,7 +13,7 @@ use super::sheet::{Block, Sheet};
 use super::topic::{About, Topic};
 use super::verdict::{Heard, conclude};
 use crate::measure::anchors::unmeasured;
-use crate::measure::{Answer, Measurement, Prompt, Question, Reason, Step, Value, View};
+use crate::measure::{Answer, Measurement, Prompt, Question, Reason, Shows, Step, Value, View};
 use crate::recognise::{Content, Part, Reading, Role};
 use crate::trace::{Idx, Kind};
 
@@ -32,7 +30,7 @@ pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step 
     let system = asker(view.settings).system(topic, view.scene, view.at);
     let sheet = sheet(topic, view, reading, asker(view.settings).room(&system));
     match answers.first() {
-        None => Step::Ask(vec![ask(topic, "span", system, &sheet)]),
+        None => Step::Ask(vec![ask(topic, "span", sheet.prompt_of_blocks(system), &sheet)]),
         Some(answer) => Step::Done(vec![measured(topic, view, &sheet, answer)]),
     }
 }
@@ -47,14 +45,9 @@ pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason
 }
 
 /// The question that a page asks.
-pub(super) fn ask(topic: &Topic, key: &str, system: Arc<str>, sheet: &Sheet) -> Question {
+pub(super) fn ask(topic: &Topic, key: &str, prompt: Prompt, sheet: &Sheet) -> Question {
     let ids: Vec<_> = sheet.spans().into_iter().map(|(_, id)| id).collect();
-    Question {
-        key: key.to_owned(),
-        prompt: Prompt { system, user: sheet.render().into() },
-        form: form::with_findings(topic, &ids),
-        judges: Vec::new(),
-    }
+    Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
 }
 
 fn measured(topic: &'static Topic, view: &View<'_>, sheet: &Sheet, answer: &Answer) -> Measurement {
@@ -101,15 +94,17 @@ fn sheet(topic: &Topic, view: &View<'_>, reading: &Reading, room: usize) -> Shee
         blocks.extend(goal(view, room / 8));
         blocks.extend(siblings(view, room / 4));
     }
-    if let Some(offered) = offered(view, reading) {
-        let text = asker.shown(view.scene, view.at, &offered, room / 6);
-        blocks.push(Block::about("tools offered", text, true));
+    if let Some((at, offered)) = offered(view, reading) {
+        let text = asker.shown(view.scene, at, &offered, room / 6);
+        blocks.push(Block::about("tools offered", text, true).showing(Shows::span(view.scene, at)));
     }
-    let evidence = evidence(view, room / 10);
+    // The rules quote whatever they read, also what is withheld.
+    let evidence = evidence(view, room / 10).filter(|_| !asker.withholds_any(view.scene));
     let made = output(view, reading, room / 3);
     let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
     let heading = title(asker, view.scene, view.at);
-    blocks.push(Block::about(format!("the span to be judged: {heading}"), "its content follows", false));
+    let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
+    blocks.push(heading.showing(Shows::span(view.scene, view.at)));
     blocks.extend(conversation(view, reading, room.saturating_sub(used)));
     if made.is_empty() {
         let nothing = Piece { what: What::Output, text: "".into() };
@@ -144,7 +139,8 @@ fn output(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
         })
         .collect();
     if pieces.len() > most {
-        out.push(Block::about(format!("{} more pieces of output", pieces.len() - most), "(left out)", false));
+        let label = format!("{} more pieces of output", pieces.len() - most);
+        out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
     }
     out
 }
@@ -161,7 +157,7 @@ fn goal(view: &View<'_>, max: usize) -> Option<Block> {
     })?;
     let shown = asker(view.settings).shown(view.scene, parent, text, max);
     let label = format!("what the {} above it was asked", title(asker(view.settings), view.scene, parent));
-    Some(Block::about(label, shown, true))
+    Some(Block::about(label, shown, true).showing(Shows::span(view.scene, parent)))
 }
 
 /// What was done before it beneath the same parent.
@@ -201,17 +197,19 @@ fn before<'a>(view: &View<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
     children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
 }
 
-/// Definitions of the tools: those offered to a model, the one that a tool call is of.
-fn offered(view: &View<'_>, reading: &Reading) -> Option<String> {
+/// Definitions of the tools, and the span that holds them: those offered to a model, the one that a
+/// tool call is of.
+fn offered(view: &View<'_>, reading: &Reading) -> Option<(Idx, String)> {
     if reading.kind == Kind::Llm {
-        return (!reading.tools.is_empty()).then(|| tools(&reading.tools));
+        return (!reading.tools.is_empty()).then(|| (view.at, tools(&reading.tools)));
     }
     let called = &reading.call.as_ref()?.name;
     let parent = view.scene.tree.parent(view.at)?;
     let near = before(view, parent).chain([parent]);
-    let mut definitions = near.filter_map(|at| view.scene.readings.get(at)).flat_map(|r| &r.tools);
-    let definition = definitions.find(|tool| tool.name == *called)?;
-    Some(tools(std::slice::from_ref(definition)))
+    let known = near.filter_map(|at| Some((at, view.scene.readings.get(at)?)));
+    let mut definitions = known.flat_map(|(at, reading)| reading.tools.iter().map(move |tool| (at, tool)));
+    let (at, definition) = definitions.find(|(_, tool)| tool.name == *called)?;
+    Some((at, tools(std::slice::from_ref(definition))))
 }
 
 /// Its own input: instructions and task first, then as much of what was said last as there is room.
@@ -242,7 +240,8 @@ fn conversation(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
             continue;
         }
         if skipped > 0 {
-            out.push(Block::about(format!("{skipped} earlier messages left out"), "(left out)", false));
+            let label = format!("{skipped} earlier messages left out");
+            out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
             skipped = 0;
         }
         let label = piece.what.words().to_owned();

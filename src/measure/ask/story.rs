@@ -235,7 +235,7 @@ impl<'a> Teller<'a> {
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
         let id = self.scene.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        self.out.push(Block { of: Some((at, id)), label, text, binds, plan });
+        self.out.push(Block { of: Some((at, id)), plan, ..Block::about(label, text, binds) });
     }
 
     fn owner(&self, at: Idx) -> Option<usize> {

@@ -18,6 +18,7 @@ use super::settings::{Class, Item, Settings};
 use super::tools;
 use crate::measure::anchors::clip;
 use crate::measure::ask::Asker;
+use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::quote::Quotable;
 use crate::measure::ask::sheet::{Block, Sheet};
 use crate::measure::{Answer, Form, Prompt, Question, Reason};
@@ -44,8 +45,10 @@ pub struct Case<'a> {
     pub asker: &'a Asker,
     /// As a judge may read it.
     pub task: String,
-    /// Where proofs are looked for.
+    /// Where proofs are looked for: all that judges may read.
     pub log: Vec<Chunk>,
+    /// What the rules read, where judges may not read all of it.
+    pub record: Option<Vec<Chunk>>,
     /// Its words.
     pub index: Index,
     /// What judges have answered so far, by key.
@@ -108,7 +111,7 @@ impl<'a> Case<'a> {
 
     fn checked(&self, item: &Item, check: &check::Check) -> Answered {
         let path = |source: &str| vec![source.to_owned(), "logical".to_owned(), "rules".to_owned()];
-        match check.seen(self.scene, self.agent, &self.log) {
+        match check.seen(self.scene, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
             Some(seen) => Answered {
                 question: item.question.clone(),
                 proofs: vec![Proof { at: seen.at, text: seen.quote }],
@@ -143,10 +146,7 @@ impl<'a> Case<'a> {
             let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.log[i].text)).collect();
             return Err(Next::Ask(Question {
                 key: key.to_owned(),
-                prompt: Prompt {
-                    system: self.asker.clean(&item.question).into(),
-                    user: Value::from(texts).to_string().into(),
-                },
+                prompt: Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string()),
                 form: Arc::new(Form { name: "rerank", schema: scores_form(), score: None }),
                 judges: vec![judge.clone()],
             }));
@@ -205,13 +205,13 @@ impl<'a> Case<'a> {
             };
             let of = self.scene.tree.spans.get(chunk.at).map(|span| (chunk.at, span.id));
             let label = format!("piece {id}, {what}");
-            blocks.push(Block { of, label, text: self.asker.clean(&chunk.text), binds: false, plan: false });
+            blocks.push(Block { of, ..Block::about(label, self.asker.clean(&chunk.text), false) });
         }
         let question = format!("Prepare the check of this question: {}", self.asker.clean(&item.question));
         let sheet = Sheet { intro: "Prepare the check of a question.".to_owned(), blocks, question };
         Question {
             key: key.to_owned(),
-            prompt: Prompt { system: PERCEIVE.trim().into(), user: sheet.render().into() },
+            prompt: sheet.prompt(PERCEIVE.trim()),
             form: Arc::new(Form { name: "perceive", schema: perceive_form(&ids), score: None }),
             judges: Vec::new(),
         }
@@ -220,7 +220,10 @@ impl<'a> Case<'a> {
     /// Task, question and final answer.
     fn about(&self, item: &Item) -> Vec<Block> {
         let answer = check::answer(self.agent).map_or("", |(text, _)| text);
-        let answer = self.asker.clean(clip(answer, MOST_TEXT));
+        let answer = match self.asker.withholds_answer(self.scene, self.agent) {
+            true => WITHHELD.to_owned(),
+            false => self.asker.clean(clip(answer, MOST_TEXT)),
+        };
         vec![
             Block::about("the task", self.task.clone(), true),
             Block::about("the question", self.asker.clean(&item.question), true),
@@ -311,13 +314,7 @@ impl<'a> Case<'a> {
         let mut blocks = self.about(item);
         for proof in &seen.proofs {
             let of = self.scene.tree.spans.get(proof.at).map(|span| (proof.at, span.id));
-            blocks.push(Block {
-                of,
-                label: "passage".to_owned(),
-                text: self.asker.clean(&proof.text),
-                binds: false,
-                plan: false,
-            });
+            blocks.push(Block { of, ..Block::about("passage", self.asker.clean(&proof.text), false) });
         }
         for asset in assets {
             blocks.push(Block::about(format!("known beforehand: {}", asset.name), asset.text.clone(), true));
@@ -329,7 +326,7 @@ impl<'a> Case<'a> {
         let tools = if last { " Tools can be used no more." } else { "" };
         let question = format!("Answer this question: {}{tools}", self.asker.clean(&item.question));
         let sheet = Sheet { intro: "Answer a question about a run.".to_owned(), blocks, question };
-        Prompt { system: ANSWER.trim().into(), user: sheet.render().into() }
+        sheet.prompt(ANSWER.trim())
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::settings::Item;
 use crate::measure::anchors::clip;
 use crate::measure::ask::sheet::{Block, Sheet};
-use crate::measure::{Answer, Form, Prompt, Question, Reason};
+use crate::measure::{Answer, Form, Question, Reason};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
 const FILTER: &str = include_str!("prompts/filter.md");
@@ -75,7 +75,7 @@ fn ask(key: &str, system: &'static str, task: &str, listed: Option<String>, sche
     let sheet = Sheet { intro: intro.to_owned(), blocks, question: question.to_owned() };
     Next::Ask(Box::new(Question {
         key: key.to_owned(),
-        prompt: Prompt { system: system.trim().into(), user: sheet.render().into() },
+        prompt: sheet.prompt(system.trim()),
         form: Arc::new(Form { name: "checklist", schema, score: None }),
         judges: Vec::new(),
     }))

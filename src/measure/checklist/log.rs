@@ -8,6 +8,8 @@
 use std::collections::HashSet;
 
 use super::planned::Planned;
+use crate::measure::ask::Asker;
+use crate::measure::ask::content::WITHHELD;
 use crate::recognise::{Agent, Scene, Text};
 use crate::trace::{Idx, Kind};
 
@@ -77,6 +79,18 @@ pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     out.truncate(MAX_CHUNKS - 1);
     out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(scene, &beneath) });
     out
+}
+
+/// Leaves out of a log what services withhold. A result without a span of its own was read from the
+/// prompt of any later span of the agent.
+pub fn withhold(log: &mut [Chunk], asker: &Asker, scene: &Scene) {
+    let is_tool = |at: Idx| scene.readings.get(at).is_some_and(|reading| reading.kind == Kind::Tool);
+    for chunk in log {
+        let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);
+        if unplaced || asker.withholds(scene, chunk.at) {
+            chunk.text = WITHHELD.to_owned();
+        }
+    }
 }
 
 fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {

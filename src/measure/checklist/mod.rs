@@ -72,11 +72,11 @@ impl Metric for Checklist {
             return Step::Done(Vec::new());
         }
         let at = written_at(view.scene, agent, settings.of);
-        let Some(task) = cast::task(view.scene, i) else {
+        let Some((task, asked_at)) = cast::task_at(view.scene, i) else {
             return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
         };
         let asker = &view.settings.asker;
-        if asker.withholds(view.scene, view.at) {
+        if [view.at, asked_at].iter().any(|&at| asker.withholds(view.scene, at)) {
             return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
         }
         let task = asker.clean(super::anchors::clip(task, MOST_TASK));
@@ -89,9 +89,14 @@ impl Metric for Checklist {
                 Err(criteria::Next::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
             },
         };
-        let log = log::chunks(view.scene, agent, settings.chunk_tokens);
+        let mut log = log::chunks(view.scene, agent, settings.chunk_tokens);
+        let record = asker.withholds_any(view.scene).then(|| log.clone());
+        if record.is_some() {
+            log::withhold(&mut log, asker, view.scene);
+        }
         let index = Index::new(log.iter().map(|chunk| chunk.text.as_str()));
-        let case = Case { scene: view.scene, agent, settings, asker, task, log, index, answers: known };
+        let scene = view.scene;
+        let case = Case { scene, agent, settings, asker, task, log, record, index, answers: known };
         compose_all(&case, at, &questions, answers)
     }
 }

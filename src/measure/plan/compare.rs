@@ -107,7 +107,7 @@ pub fn question(query: &str, responses: &[String]) -> Option<Question> {
         "additionalProperties": false,
     });
     let form = Form { name: "compared_responses", schema, score: None };
-    let prompt = Prompt { system: format!("{RUBRIC}\n\n{DATA}").into(), user: user.into() };
+    let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), user);
     Some(Question { key: "compare".to_owned(), prompt, form: Arc::new(form), judges: Vec::new() })
 }
 

@@ -117,7 +117,7 @@ pub fn question(
         (false, _) => WORDS.to_owned(),
     };
     let system = format!("{rubric}{beside}\n\n{form_of}\n\n{DATA}");
-    let prompt = Prompt { system: system.into(), user: user.into() };
+    let prompt = Prompt::new(system, user);
     Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
 }
 

@@ -34,6 +34,7 @@ const NO_STEPS: &str = "no steps";
 
 /// A plan of the scene, and what its agent was asked.
 struct Read {
+    agent: usize,
     query: Option<String>,
     examined: Examined,
 }
@@ -59,7 +60,7 @@ fn examine(view: &View<'_>, agent: usize, plan: Plan) -> Read {
     let shown = view.scene.agents.get(agent).map_or(&[][..], |a| &a.tools);
     let tools = Toolbox::with_definitions(&settings.tools, shown);
     let reference = query.as_deref().and_then(|q| settings.reference(q));
-    Read { query, examined: Examined::new(plan, tools, reference) }
+    Read { agent, query, examined: Examined::new(plan, tools, reference) }
 }
 
 /// What rules can tell.
@@ -107,7 +108,7 @@ impl Metric for PlanJudged {
 
     fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
         let Some(read) = at_span(view) else { return Step::Done(Vec::new()) };
-        let Read { query, examined } = &*read;
+        let Read { query, examined, .. } = &*read;
         let Some(query) = query.as_deref().filter(|_| !examined.is_settled()) else {
             // A rejected plan has nothing left to ask about; without a query nothing can be held
             // against it.
@@ -115,7 +116,13 @@ impl Metric for PlanJudged {
         };
         if answers.is_empty() {
             let asker = &view.settings.asker;
-            if asker.withholds(view.scene, view.at) {
+            let agent = view.scene.agents.get(read.agent);
+            let task_at = cast::task_at(view.scene, read.agent).map(|(_, at)| at);
+            let held = |at: Option<Idx>| at.is_some_and(|at| asker.withholds(view.scene, at));
+            if held(Some(view.at))
+                || held(task_at)
+                || agent.is_some_and(|agent| asker.withholds_of(view.scene, agent))
+            {
                 return Step::Done(Vec::new());
             }
             let shown = examined.shown(|text| asker.clean(text));

@@ -14,7 +14,7 @@ struct Thrice;
 
 fn question(key: &str) -> Question {
     let form = Form { name: "any", schema: json!({"type": "object"}), score: None };
-    let prompt = Prompt { system: Arc::from("judge"), user: Arc::from(key) };
+    let prompt = Prompt::new("judge", key);
     Question { key: key.to_owned(), prompt, form: Arc::new(form), judges: Vec::new() }
 }
 

@@ -1,6 +1,7 @@
 //! A shard, its exporters behind it: what becomes of spans when judging goes wrong.
 
 mod judges;
+mod private;
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ fn question(key: String, metric: &str, value: &Value, rationale: &str) -> Questi
         Value::Number(number) => format!("{number}"),
     };
     let user = format!("Check: {metric}\nScore: {score}\n{}", fence("FINDING", rationale));
-    let prompt = Prompt { system: Arc::clone(&SYSTEM), user: user.into() };
+    let prompt = Prompt::new(Arc::clone(&SYSTEM), user);
     Question { key, prompt, form: Arc::clone(&FORM), judges: Vec::new() }
 }
 

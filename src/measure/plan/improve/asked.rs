@@ -91,12 +91,7 @@ static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
 });
 
 fn question(key: String, system: String, user: String, form: &Arc<Form>) -> Question {
-    Question {
-        key,
-        prompt: Prompt { system: system.into(), user: user.into() },
-        form: form.clone(),
-        judges: Vec::new(),
-    }
+    Question { key, prompt: Prompt::new(system, user), form: form.clone(), judges: Vec::new() }
 }
 
 fn written(step: &Step) -> String {

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicUsize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::judge::Whose;
 use crate::measure::rounds::Ask;
 use crate::measure::{self, Answer, Opinion, Usage};
 use crate::pipeline::asking::Panel;
@@ -38,7 +37,7 @@ enum Does {
 }
 
 impl Panel for Scripted {
-    fn ask(self: Arc<Self>, _: Whose, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    fn ask(self: Arc<Self>, _: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
         self.rubrics.fetch_add(ask.question.prompt.system.len(), Ordering::Relaxed);
         Box::pin(async move {
@@ -60,19 +59,20 @@ impl Panel for Scripted {
 
 /// The answer that fits the form and finds the most wrong.
 fn worst(ask: &Ask) -> Value {
-    fill(&ask.question.form.schema)
+    // What the span says, so that it can be a quotation.
+    fill(&ask.question.form.schema, "Four.")
 }
 
-fn fill(schema: &Value) -> Value {
+/// The first or smallest of what `schema` admits; every text is `text`.
+pub(super) fn fill(schema: &Value, text: &str) -> Value {
     match (schema.get("enum").and_then(Value::as_array), schema["type"].as_str()) {
         (Some(all), _) => all.iter().min_by_key(|v| v.as_u64()).cloned().unwrap(),
-        (None, Some("array")) => json!([fill(&schema["items"])]),
+        (None, Some("array")) => json!([fill(&schema["items"], text)]),
         (None, Some("object")) => {
             let fields = schema["properties"].as_object().unwrap();
-            Value::Object(fields.iter().map(|(key, schema)| (key.clone(), fill(schema))).collect())
+            Value::Object(fields.iter().map(|(key, schema)| (key.clone(), fill(schema, text))).collect())
         }
-        // Every text: what the span says, so that it can be a quotation.
-        _ => json!("Four."),
+        _ => json!(text),
     }
 }
 
@@ -121,6 +121,19 @@ async fn with_config<F: Future<Output = ()>>(
     does: Does,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>, Arc<Scripted>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
+    let panel = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
+    let of = Arc::clone(&panel);
+    let out =
+        with_panel(config, |_| of as Arc<dyn Panel>, |inbox, shared| play(inbox, shared, Arc::clone(&panel)));
+    (out.await, panel)
+}
+
+/// Runs a shard whose judges `panel` makes; what it writes.
+pub(super) async fn with_panel<F: Future<Output = ()>>(
+    config: &str,
+    panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
+    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let text = format!(
@@ -129,8 +142,7 @@ async fn with_config<F: Future<Output = ()>>(
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
-    let panel = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
-    let live = Live::new(&config.verdict, Some(Arc::clone(&panel) as Arc<dyn Panel>)).unwrap();
+    let live = Live::new(&config.verdict, Some(panel(&config))).unwrap();
     let shared = Arc::new(Shared {
         live: InForce::new(live),
         exporters: Arc::clone(&exporters),
@@ -144,14 +156,14 @@ async fn with_config<F: Future<Output = ()>>(
     });
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
-    play(inbox, Arc::clone(&shared), Arc::clone(&panel)).await;
+    play(inbox, Arc::clone(&shared)).await;
     shard.await.unwrap();
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let text = std::fs::read_to_string(path).unwrap();
-    (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), panel)
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &Bytes) {
+pub(super) async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &Bytes) {
     let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
     inbox.send(Work::Spans(groups, shared.budget.hold(0), None)).await.unwrap();
 }

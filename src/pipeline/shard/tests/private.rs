@@ -1,0 +1,245 @@
+//! Traces of several services, some of whose content no external judge may see: what judges are sent
+//! over real HTTP, whichever span arrives first.
+
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use wiremock::matchers::method;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::judges::{fill, send, with_panel};
+use super::*;
+use crate::judge::Judges;
+use crate::pipeline::asking::Panel;
+use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+use crate::wire::write::Plain;
+
+/// Stands in every text of the service `payroll`, names included.
+const SECRET: &str = "PAYROLL";
+/// Stands in every text of the service `shop`.
+const SHOP: &str = "Shop";
+/// Stands in every text of the spans without a service.
+const NAMELESS: &str = "Nameless";
+
+/// A judge that answers every question with the first value of each field, and every rerank request.
+/// Its texts quote what only `payroll` recorded.
+#[derive(Clone, Default)]
+struct Answers(Arc<Mutex<Vec<String>>>);
+
+impl Answers {
+    async fn server(&self) -> MockServer {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(self.clone()).mount(&server).await;
+        server
+    }
+
+    fn with(&self, text: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|body| body.contains(text)).count()
+    }
+}
+
+impl Respond for Answers {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        self.0.lock().unwrap().push(body.to_string());
+        let response = match body["documents"].as_array() {
+            Some(texts) => {
+                let of = |(i, _)| json!({ "index": i, "relevance_score": 1.0 });
+                json!({ "results": texts.iter().enumerate().map(of).collect::<Vec<Value>>() })
+            }
+            None => {
+                let said = fill(&body["response_format"]["json_schema"]["schema"], "PAYROLL pays 9000");
+                let message = json!({ "role": "assistant", "content": said.to_string() });
+                json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": message }] })
+            }
+        };
+        ResponseTemplate::new(200).set_body_json(response)
+    }
+}
+
+/// A span of a trace.
+struct Told {
+    service: Option<&'static str>,
+    id: u8,
+    parent: u8,
+    attributes: Vec<(&'static str, String)>,
+}
+
+impl Told {
+    fn new(service: Option<&'static str>, id: u8, parent: u8, operation: &str) -> Told {
+        let attributes = vec![("gen_ai.operation.name", operation.to_owned())];
+        Told { service, id, parent, attributes }
+    }
+
+    fn with(mut self, key: &'static str, value: &str) -> Told {
+        self.attributes.push((key, value.to_owned()));
+        self
+    }
+
+    /// What it was given and what it said.
+    fn says(self, given: &str, made: &str) -> Told {
+        let message = |role: &str, text: &str| {
+            json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
+        };
+        self.with("gen_ai.input.messages", &message("user", given))
+            .with("gen_ai.output.messages", &message("assistant", made))
+    }
+
+    fn tool(self, name: &str, result: &str) -> Told {
+        self.with("gen_ai.tool.name", name)
+            .with("gen_ai.tool.call.arguments", &format!(r#"{{"of":"{name}"}}"#))
+            .with("gen_ai.tool.call.result", result)
+    }
+
+    fn request(&self, trace: u8) -> Bytes {
+        let mut span = Vec::new();
+        write::bytes(&mut span, 1, &[trace; 16]);
+        write::bytes(&mut span, 2, &[self.id; 8]);
+        if self.parent > 0 {
+            write::bytes(&mut span, 4, &[self.parent; 8]);
+        }
+        // Each begins after the one before has ended, but within its parent.
+        write::fixed64(&mut span, 7, u64::from(self.id) * 10);
+        write::fixed64(&mut span, 8, u64::from(self.id) * 10 + 5);
+        for (key, value) in &self.attributes {
+            write::attribute(&mut span, SPAN_ATTRIBUTES, key, Plain::Str(value));
+        }
+        let (mut spans, mut resource) = (Vec::new(), Vec::new());
+        write::bytes(&mut spans, 2, &span);
+        if let Some(service) = self.service {
+            write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Plain::Str(service));
+        }
+        under(&resource, &spans)
+    }
+}
+
+/// An agent of `shop` that calls one of `payroll`.
+fn trace() -> Vec<Told> {
+    let (shop, payroll) = (Some("shop"), Some("payroll"));
+    vec![
+        Told::new(shop, 1, 0, "invoke_agent")
+            .with("gen_ai.agent.name", "Shop clerk")
+            .says("Shop: what does Ann earn?", "Shop: enough."),
+        Told::new(shop, 2, 1, "chat").says("Shop: what does Ann earn?", "Shop: I ask."),
+        Told::new(shop, 3, 1, "execute_tool").tool("Shop_lookup", "Shop: employee 7"),
+        Told::new(payroll, 4, 1, "invoke_agent")
+            .with("gen_ai.agent.name", "PAYROLL officer")
+            .says("PAYROLL: employee 7?", "PAYROLL pays 9000."),
+        Told::new(payroll, 5, 4, "chat")
+            .with("plan", "1. Read the PAYROLL ledger\n2. Name the PAYROLL sum")
+            .says("PAYROLL: employee 7?", "PAYROLL: I look it up."),
+        Told::new(payroll, 6, 4, "execute_tool").tool("PAYROLL_ledger", "PAYROLL pays 9000"),
+        Told::new(shop, 7, 1, "chat").says("Shop: what does Ann earn?", "Shop: enough."),
+    ]
+}
+
+/// What an internal and an external judge are sent about a trace, span by span in this order.
+async fn asked(extra: &str, spans: Vec<Told>) -> [Answers; 2] {
+    let (near, far) = (Answers::default(), Answers::default());
+    let (near_server, far_server) = (near.server().await, far.server().await);
+    let config = format!(
+        "verdict:
+  max_wait: 30s
+  close: {{ quiet: 0s }}
+  metrics:
+    judges: [rules, near, far]
+    plan: {{ enabled: true, judges: [rules, near, far] }}
+    checklist:
+      judges: [near, far]
+      fixed: [{{ match: {{}}, items: [{{ question: Was the PAY looked up? }}] }}]
+      assets: [{{ name: note, match: {{}}, text: Known. }}]
+      rerank: order
+{extra}
+judges:
+  near: {{ endpoint: '{near}/v1', model: near }}
+  far: {{ endpoint: '{far}/v1', model: far, external: true{excludes} }}
+  order: {{ endpoint: '{far}/v1', model: order, external: true, dialect: rerank }}",
+        near = near_server.uri(),
+        far = far_server.uri(),
+        excludes = if extra.is_empty() { ", exclude_services: [payroll]" } else { "" },
+    );
+    let panel = |config: &crate::config::Config| -> Arc<dyn Panel> {
+        Arc::new(Judges::new(&config.judges, &config.judging, &Telemetry::new().judge).unwrap())
+    };
+    let request: Vec<u8> = spans.iter().flat_map(|span| span.request(1)).collect();
+    with_panel(&config, panel, |inbox, shared| async move {
+        send(&inbox, &shared, &request.into()).await;
+    })
+    .await;
+    [near, far]
+}
+
+fn kept(services: &str) -> String {
+    format!("judging: {{ keep_internal: [{services}] }}")
+}
+
+/// The trace as told, payroll first, and from the last span to the first.
+fn arrivals() -> [Vec<Told>; 3] {
+    let mut payroll_first = trace();
+    payroll_first.sort_by_key(|span| span.service != Some("payroll"));
+    [trace(), payroll_first, trace().into_iter().rev().collect()]
+}
+
+#[tokio::test]
+async fn no_external_judge_is_sent_what_a_kept_service_recorded_whatever_arrives_first() {
+    for spans in arrivals() {
+        let [near, far] = asked(&kept("payroll"), spans).await;
+        assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
+        assert!(far.with(SHOP) >= 2, "the shop's own spans are asked about: {}", far.with(SHOP));
+        assert!(near.with(SECRET) > 10, "an internal judge sees it: {}", near.with(SECRET));
+    }
+}
+
+#[tokio::test]
+async fn a_judge_is_not_asked_about_services_that_it_excludes_whatever_arrives_first() {
+    for spans in arrivals() {
+        let [near, far] = asked("", spans).await;
+        let bodies = far.0.lock().unwrap().clone();
+        assert!(!bodies.iter().any(|body| body.contains("\"model\":\"far\"") && body.contains(SECRET)));
+        assert!(far.with(SHOP) >= 2 && near.with(SECRET) > 10);
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_is_kept_every_kind_of_question_goes_out() {
+    let [_, far] = asked(&kept("bank"), trace()).await;
+    let bodies = far.0.lock().unwrap().clone();
+    for kind in [
+        "error_detection",
+        "reasoning_integrity",
+        "tool_abuse",
+        "gpa_plan_quality",
+        "perceive",
+        "plan_adherence",
+    ] {
+        let form = format!("\"name\":\"{kind}\"");
+        assert!(bodies.iter().any(|body| body.contains(&form) && body.contains(SECRET)), "{kind}");
+    }
+    assert!(bodies.iter().any(|body| body.contains("\"documents\"") && body.contains(SECRET)));
+}
+
+#[tokio::test]
+async fn a_span_without_a_service_opens_no_trace_and_is_itself_of_any_service() {
+    let mut spans = trace();
+    spans.insert(0, Told::new(None, 9, 1, "chat").says("Nameless: hello", "Nameless: hello"));
+    let [near, far] = asked(&kept("payroll"), spans).await;
+    assert_eq!((far.with(SECRET), far.with(NAMELESS)), (0, 0));
+    assert!(far.with(SHOP) >= 2 && near.with(NAMELESS) > 0);
+    let nameless = || vec![Told::new(None, 9, 0, "chat").says("Nameless: hello", "Nameless: hello")];
+    let [_, far] = asked(&kept("payroll"), nameless()).await;
+    assert!(far.with(NAMELESS) > 0, "no service of this trace is kept");
+    let [near, far] = asked(&kept("'*'"), nameless()).await;
+    assert!(far.with(NAMELESS) == 0 && near.with(NAMELESS) > 0, "every service is");
+}
+
+#[tokio::test]
+async fn what_is_withheld_stands_in_no_question_to_any_judge() {
+    for spans in arrivals() {
+        let withhold = "  ask: { withhold: [payroll] }";
+        let [near, far] = asked(&format!("{withhold}\n{}", kept("bank")), spans).await;
+        for text in ["pays 9000", "employee 7?", "I look it up", "PAYROLL sum"] {
+            assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
+        }
+        assert!(near.with(SHOP) > 10 && near.with("(withheld)") > 0);
+    }
+}
