@@ -185,7 +185,16 @@ async fn no_external_judge_is_sent_what_a_kept_service_recorded_whatever_arrives
     for spans in arrivals() {
         let [near, far] = asked(&kept("payroll"), spans).await;
         assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
-        assert!(far.with(SHOP) >= 2, "the shop's own spans are asked about: {}", far.with(SHOP));
+        // Of the two model calls only the first has no span of payroll's before it.
+        for (form, spans) in [
+            ("error_detection", 3),
+            ("instruction_following", 2),
+            ("reasoning_integrity", 1),
+            ("tool_completeness", 1),
+            ("completeness", 0),
+        ] {
+            assert_eq!(far.with(&format!("\"name\":\"{form}\"")), spans, "{form}");
+        }
         assert!(near.with(SECRET) > 10, "an internal judge sees it: {}", near.with(SECRET));
     }
 }
