@@ -1,7 +1,7 @@
 //! Every self-metric, declared once: name, kind, unit, labels, meaning.
 //!
 //! In: nothing. Out: [`ALL`], from which the metrics are registered and against which the table
-//! in `README.md` beside this file is tested. Names follow the Prometheus conventions (base
+//! in `docs/self-metrics.md` is tested. Names follow the Prometheus conventions (base
 //! units, `_total` on counters) under the prefix [`PREFIX`].
 
 use prometheus_client::registry::{Metric, Registry, Unit};

@@ -1,8 +1,8 @@
 //! Metrics about ourselves, and where they are read: `/metrics`, `/livez`, `/readyz`, logs.
 //!
 //! In: the stages count into cells of [`Telemetry`]. Out: the OpenMetrics text of a scrape. Each
-//! self-metric is declared once, in [`declared`]; `README.md` beside this file lists them, and a
-//! test holds the two together.
+//! self-metric is declared once, in [`declared`]; `docs/self-metrics.md` lists them, and a test compares
+//! the two.
 //!
 //! Counting is cheap: cells are resolved when the process starts (or when an exporter or metric
 //! is set up), and then cost an atomic addition. Labels are hashed only on rare events.

@@ -10,6 +10,7 @@ mod bounds;
 mod checklists;
 mod commands;
 mod consistency;
+mod docs;
 mod durable;
 mod end_to_end;
 mod explanations;

@@ -213,7 +213,7 @@ fn a_run_is_drawn_with_what_was_harmful_on_it() {
     assert!(err(&output).contains("the task 'water-plant' is for no agent there"), "{}", err(&output));
 }
 
-/// The shipped runs, judged by the shipped tasks, from where the README is.
+/// The shipped runs evaluated with the shipped tasks, from the root of the repository.
 fn judged(run: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -1,6 +1,6 @@
 //! Tasks as people write them.
 //!
-//! In: a map with `task`, `match`, `alphabet` and either `states` or `policy`; the README and
+//! In: a map with `task`, `match`, `alphabet` and either `states` or `policy`; `docs/paths.md` and
 //! `config/tasks` show it. Out: a checked task. An alphabet's entry is a function's name, which
 //! then takes any arguments, or a map with `function` and `arguments`. What is asked of an argument
 //! is a value, or a map of conditions that must all hold.

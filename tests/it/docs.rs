@@ -1,0 +1,371 @@
+//! The documents against the program: configurations, commands, output, links, and the keys,
+//! attributes and self-metrics that they name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use otel_verdict::config::{Source, from_sources};
+use regex::Regex;
+use serde_json::Value;
+
+/// A fenced block of a document.
+struct Block {
+    place: String,
+    info: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every document, by its path from the root.
+fn documents() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for folder in ["", "docs", "deploy", "demo", "tests/bench"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "md") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                all.push((name, std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    all.sort();
+    assert!(all.len() >= 20, "{} documents", all.len());
+    all
+}
+
+/// The fenced blocks of a document, and the text outside of them.
+fn parts(name: &str, text: &str) -> (Vec<Block>, String) {
+    let (mut blocks, mut prose) = (Vec::new(), String::new());
+    let mut open: Option<Block> = None;
+    for (n, line) in text.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => {
+                let place = format!("{name}:{}", n + 1);
+                open = Some(Block { place, info: info.to_owned(), text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => block.text += &format!("{line}\n"),
+            (None, None) => prose += &format!("{line}\n"),
+        }
+    }
+    assert!(open.is_none(), "{name}: a block is not closed");
+    (blocks, prose)
+}
+
+fn blocks(info: &str) -> Vec<Block> {
+    let all = documents().into_iter().flat_map(|(name, text)| parts(&name, &text).0);
+    all.filter(|block| block.info == info).collect()
+}
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.env("NO_COLOR", "1").current_dir(root()).args(args).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What stands in backticks outside of blocks.
+fn code(text: &str) -> Vec<String> {
+    let quoted = Regex::new("`([^`\n]+)`").unwrap();
+    quoted.captures_iter(text).map(|found| found[1].to_owned()).collect()
+}
+
+#[test]
+fn every_configuration_can_be_used() {
+    let all = blocks("yaml");
+    assert!(all.len() >= 20, "{} configurations", all.len());
+    for Block { place, text, .. } in all {
+        let source = Source { name: place.clone(), text };
+        let read = from_sources(&[source], &|_| Some("1".to_owned()));
+        assert!(read.is_ok(), "{place}: {read:?}");
+    }
+}
+
+#[test]
+fn every_task_file_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, Block { place, text, .. }) in blocks("yaml,task").into_iter().enumerate() {
+        let file = folder.path().join(format!("{n}.yaml"));
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["path", "check", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{place}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Blocks whose first line is a command show lines of its output, in order.
+#[test]
+fn transcripts_are_output_of_the_program() {
+    let mut transcripts = 0;
+    for Block { place, text, .. } in blocks("text") {
+        let Some((command, shown)) = text.strip_prefix("$ otel-verdict ").and_then(|t| t.split_once('\n'))
+        else {
+            continue;
+        };
+        transcripts += 1;
+        let printed = stdout(&command.split_whitespace().collect::<Vec<_>>());
+        let mut lines = printed.lines().map(str::trim_end);
+        for line in shown.lines() {
+            assert!(lines.any(|printed| printed == line), "{place}: not printed: {line}\nin:\n{printed}");
+        }
+    }
+    assert!(transcripts >= 2, "{transcripts} transcripts");
+}
+
+/// The spans of `eval --output otlp`: id, name, attributes under our prefix as JSON and kind of value.
+type Annotated = Vec<(String, String, BTreeMap<String, (Value, String)>)>;
+
+fn annotated(args: &[&str]) -> Annotated {
+    let printed = stdout(&[&["eval", "--output", "otlp"], args].concat());
+    let requests = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let resources = requests.flat_map(|r| r["resourceSpans"].as_array().unwrap().clone());
+    let scopes = resources.flat_map(|r| r["scopeSpans"].as_array().unwrap().clone());
+    let spans = scopes.flat_map(|s| s["spans"].as_array().unwrap().clone());
+    spans.map(|span| (text(&span["spanId"]), text(&span["name"]), attributes(&span))).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn attributes(span: &Value) -> BTreeMap<String, (Value, String)> {
+    let all = span["attributes"].as_array().unwrap().iter();
+    let ours = all.map(|a| (text(&a["key"]), &a["value"])).filter(|(key, _)| key.starts_with("verdict."));
+    ours.map(|(key, value)| {
+        let (kind, plain) = value.as_object().unwrap().iter().next().unwrap();
+        let plain = match kind.as_str() {
+            "arrayValue" => {
+                let values = plain["values"].as_array().unwrap().iter();
+                values.map(|v| v["stringValue"].clone()).collect()
+            }
+            // OTLP/JSON writes 64-bit integers as strings.
+            "intValue" => text(plain).parse::<i64>().unwrap().into(),
+            _ => plain.clone(),
+        };
+        (key, (plain, kind.clone()))
+    })
+    .collect()
+}
+
+#[test]
+fn attributes_shown_are_written_by_the_program() {
+    let all = blocks("text,attributes");
+    assert!(!all.is_empty());
+    for Block { place, text, .. } in all {
+        let (head, shown) = text.split_once('\n').unwrap();
+        let head = head.strip_prefix("# otel-verdict eval ").unwrap();
+        let (args, span) = head.split_once(", span ").unwrap();
+        let spans = annotated(&args.split_whitespace().collect::<Vec<_>>());
+        let (_, _, written) = spans.iter().find(|(id, name, _)| id == span || name == span).unwrap();
+        for line in shown.lines() {
+            let (key, value) = line.split_once('=').unwrap();
+            let value: Value = serde_json::from_str(value.trim()).unwrap();
+            let found = written.get(key.trim()).map(|(value, _)| value);
+            assert_eq!(found, Some(&value), "{place}: {line}");
+        }
+    }
+}
+
+/// Commands of shell blocks: the subcommand exists and has the flags.
+#[test]
+fn commands_shown_exist() {
+    let mut commands = 0;
+    let at_start = Regex::new(r"(?m)^(?:.*\| |.*\$\(|target/release/)?otel-verdict ([^#|>\n]+)").unwrap();
+    for Block { place, text, .. } in blocks("sh") {
+        for found in at_start.captures_iter(&text) {
+            commands += 1;
+            let words: Vec<&str> = found[1].split_whitespace().collect();
+            let nested = run(&["help", words[0], words.get(1).copied().unwrap_or_default()]);
+            let help = match nested.status.success() && words[0] != "help" {
+                true => String::from_utf8(nested.stdout).unwrap(),
+                false => stdout(&["help", words[0]]),
+            };
+            for flag in words.iter().filter(|word| word.starts_with('-') && **word != "-") {
+                let known = help.split([' ', ',', '\n']).any(|word| word == *flag);
+                assert!(known, "{place}: {flag} is no option of otel-verdict {}", words[0]);
+            }
+        }
+    }
+    assert!(commands >= 20, "{commands} commands");
+}
+
+/// The anchor that a heading gets on GitHub and in mdBook.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
+    for (name, text) in documents() {
+        let (_, prose) = parts(&name, &text);
+        for found in link.captures_iter(&prose).filter(|found| !found[1].contains("://")) {
+            let (path, section) = found[1].split_once('#').unwrap_or((&found[1], ""));
+            let from = root().join(&name);
+            let target = if path.is_empty() { from } else { from.parent().unwrap().join(path) };
+            assert!(target.exists(), "{name}: {} is not there", &found[1]);
+            if !section.is_empty() {
+                let target = std::fs::read_to_string(&target).unwrap();
+                let (_, prose) = parts(&name, &target);
+                let found = prose.lines().filter(|l| l.starts_with('#')).any(|l| anchor(l) == section);
+                assert!(found, "{name}: no section {section} in {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_book_lists_its_chapters() {
+    let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (contents, summary) = (read("README.md"), read("SUMMARY.md"));
+    for (name, _) in documents().iter().filter(|(name, _)| name.starts_with("docs/")) {
+        let link = format!("({})", name.trim_start_matches("docs/"));
+        if !["(README.md)", "(SUMMARY.md)"].contains(&link.as_str()) {
+            assert!(contents.contains(&link) && summary.contains(&link), "{name} is in no table of contents");
+        }
+    }
+}
+
+/// Whether `path` leads somewhere in a JSON schema; `<name>` stands for any key.
+fn leads(schema: &Value, at: &Value, path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    if let Some(reference) = at["$ref"].as_str() {
+        return leads(schema, schema.pointer(reference.trim_start_matches('#')).unwrap(), path);
+    }
+    let mut choices = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| at[*key].as_array()).flatten();
+    let any = first.starts_with('<');
+    let mut named = at["properties"].as_object().into_iter().flatten();
+    // Keys of a map.
+    let other = &at["additionalProperties"];
+    choices.any(|choice| leads(schema, choice, path))
+        || named.any(|(key, value)| (any || key == first) && leads(schema, value, rest))
+        || (other.is_object() && leads(schema, other, rest))
+}
+
+/// The documented attributes with their types, as in the tables of docs/attributes.md.
+fn documented() -> BTreeMap<String, String> {
+    let page = std::fs::read_to_string(root().join("docs/attributes.md")).unwrap();
+    let mut out = BTreeMap::new();
+    for row in page.lines().filter(|line| line.starts_with("| `verdict.")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        out.extend(code(cells[1]).into_iter().map(|key| (key, cells[2].to_owned())));
+    }
+    assert!(out.len() >= 30, "{} attributes", out.len());
+    out
+}
+
+/// Names of metrics, from the first column of the tables.
+fn metrics() -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for page in ["metrics", "plans", "paths", "judges"] {
+        let page = std::fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+        for row in page.lines().filter(|line| line.starts_with("| ")) {
+            let cells: Vec<&str> = row.split('|').collect();
+            out.extend(code(cells[1]));
+            out.extend(code(cells[2]).into_iter().filter(|name| name.starts_with("gpa.")));
+        }
+    }
+    out
+}
+
+/// The row that documents an attribute.
+fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<String>) -> Option<String> {
+    if documented.contains_key(key) {
+        return Some(key.to_owned());
+    }
+    let (metric, field) = key.strip_prefix("verdict.")?.rsplit_once('.')?;
+    let general = format!("verdict.<metric>.{field}");
+    (metrics.contains(metric) && documented.contains_key(&general)).then_some(general)
+}
+
+/// Everything on that needs no judge, on recordings that make most attributes.
+const EVERYTHING: &str = r#"
+verdict:
+  explanations: all
+  metrics:
+    latency: { max_ms: { llm: 30000 } }
+    tokens: { max: 100 }
+    plan: { enabled: true }
+    path: { tasks: [config/tasks/rover.yaml, config/tasks/refund.yaml] }
+    checklist: { fixed: [{ items: [{ question: "Is it a number?", check: { answer: number } }] }] }
+"#;
+
+/// What needs judges, late spans, or a plan with dependencies and a reference.
+const ELSEWHERE: [&str; 7] = [
+    "verdict.late",
+    "verdict.trace.judge_tokens",
+    "verdict.trace.judge_cost_usd",
+    "verdict.path.undone",
+    "verdict.plan.hops",
+    "verdict.plan.width",
+    "verdict.plan.rating.f1",
+];
+
+#[test]
+fn the_contract_lists_what_is_written_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, EVERYTHING).unwrap();
+    let runs = ["config/tasks/rover-run.json", "config/tasks/refund-run.json"];
+    let args = [&["-c", config.to_str().unwrap(), "demo", "tests/data/frameworks"][..], &runs].concat();
+    let (documented, metrics) = (documented(), metrics());
+    let mut seen: BTreeSet<String> = ELSEWHERE.iter().map(|&key| key.to_owned()).collect();
+    for (key, (_, kind)) in annotated(&args).into_iter().flat_map(|(_, _, attributes)| attributes) {
+        let row = row(&key, &documented, &metrics).unwrap_or_else(|| panic!("{key} is not documented"));
+        let kind = match kind.as_str() {
+            "arrayValue" => "string[]",
+            kind => kind.trim_end_matches("Value"),
+        };
+        assert_eq!(documented[&row], kind, "type of {key}");
+        seen.insert(row);
+    }
+    let missing: Vec<_> = documented.keys().filter(|key| !seen.contains(*key)).collect();
+    assert!(missing.is_empty(), "documented and not written: {missing:?}");
+}
+
+#[test]
+fn keys_attributes_and_self_metrics_named_exist() {
+    let schema: Value = serde_json::from_str(&stdout(&["print-config", "--schema"])).unwrap();
+    let (documented, metrics) = (documented(), metrics());
+    let self_metrics = std::fs::read_to_string(root().join("docs/self-metrics.md")).unwrap();
+    let sections = "verdict|receivers|judges|judging|storage|memory|exporters|admin|service";
+    let key = Regex::new(&format!(r"^((?:{sections})(?:\.[a-z_0-9]+|\.<[a-z]+>)+)(?:: .*)?$")).unwrap();
+    let (mut named, mut missing) = (0, Vec::new());
+    for (name, text) in documents() {
+        let (_, prose) = parts(&name, &text);
+        for quoted in code(&prose) {
+            let metric = quoted.split('{').next().filter(|word| word.starts_with("otel_verdict_"));
+            if metric.is_some_and(|metric| !self_metrics.contains(&format!("| `{metric}` |"))) {
+                missing.push(format!("{name}: {quoted}"));
+            }
+            // Attributes of OpenTelemetry's.
+            let Some(found) = key.captures(&quoted).filter(|found| &found[1] != "service.name") else {
+                continue;
+            };
+            named += 1;
+            let path: Vec<&str> = found[1].split('.').collect();
+            let attribute =
+                found[1].starts_with("verdict.<metric>.") || row(&found[1], &documented, &metrics).is_some();
+            if !attribute && !leads(&schema, &schema, &path) {
+                missing.push(format!("{name}: {quoted}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+    assert!(named >= 100, "{named} keys");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    assert!(lines.lines().count() <= 200);
+}
