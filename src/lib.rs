@@ -66,31 +66,20 @@
 //! 1 and 2, section 3.1); categories are those of the TRAIL taxonomy; attributes and events follow
 //! OpenTelemetry's GenAI semantic conventions.
 
-// First, since a macro is known only after its definition.
-#[macro_use]
-mod pattern;
-
-// The data path, in order.
+// The data path, in order; between `assemble` and `export` the evaluator is `verdict-eval`.
 pub mod receive;
 pub mod assemble;
-pub mod recognise;
-pub mod measure;
-pub mod propagate;
-pub mod annotate;
 pub mod export;
 
-// What the stages share.
+// What joins the stages, and what they share.
 pub mod pipeline;
-pub mod journal;
-pub mod wire;
-pub mod trace;
-pub mod judge;
 pub mod outcome;
-pub mod redact;
 pub mod telemetry;
+pub mod admin;
+pub mod logging;
 pub mod config;
 
-// Beside the data path: how right it is.
+// How right the verdicts are.
 pub mod score;
 
 // The command line.

@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::journal::Stake;
-
 /// How spans left one exporter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Outcome {
@@ -55,6 +53,13 @@ impl Ledger {
     }
 }
 
+/// What is told when everything that a receipt and its parts stand for has been resolved: dropping
+/// the last clone acknowledges the record, unless [`Acknowledge::leave`] was called before.
+pub trait Acknowledge: Send + Sync + std::fmt::Debug {
+    /// A part of it was not delivered: the record stays where it is stored.
+    fn leave(&self);
+}
+
 /// Stands for `items` spans on their way through one exporter.
 #[derive(Debug)]
 #[must_use = "dropping a receipt loses its spans"]
@@ -62,7 +67,7 @@ pub struct Receipt {
     items: u64,
     ledger: Option<Arc<Ledger>>,
     /// What the exporter owes the log for them, where there is one.
-    stake: Option<Arc<Stake>>,
+    stake: Option<Arc<dyn Acknowledge>>,
 }
 
 impl Receipt {
@@ -72,7 +77,7 @@ impl Receipt {
     }
 
     /// With what the exporter owes the log for them.
-    pub fn with_stake(mut self, stake: Option<Arc<Stake>>) -> Receipt {
+    pub fn with_stake(mut self, stake: Option<Arc<dyn Acknowledge>>) -> Receipt {
         self.stake = stake;
         self
     }

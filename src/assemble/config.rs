@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Period, Size};
+use verdict_config::{Period, Size};
 
 /// `verdict.close`: a trace closes at the first of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

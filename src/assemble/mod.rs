@@ -1,7 +1,7 @@
 //! Spans are gathered by trace until the trace closes; then the trace goes on as one.
 //!
-//! In: spans and the log records that belong to them, and what time it is. Out: [`Closing`]s,
-//! each a whole trace (or what came of it) with the [`Reason`] why it closed. Nothing here sleeps
+//! In: spans and the log records that belong to them, and what time it is. Out: [`ClosedTrace`]s,
+//! each a whole trace (or what came of it) with the [`CloseReason`] why it closed. Nothing here sleeps
 //! or reads a clock: `now` is a parameter, and [`Assembler::next_deadline`] says when to call
 //! [`Assembler::poll`] next.
 //!
@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::trace::{Attached, ById, Span, TraceId};
+use verdict_otlp::trace::{Attached, ById, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
 mod config;
 mod open;
@@ -29,92 +29,6 @@ const BUSY: Duration = Duration::from_secs(1);
 /// SDKs send what ends together in one batch, or in few that follow closely; between them looking
 /// would be too soon.
 const LULL: Duration = Duration::from_millis(200);
-
-/// Why a trace closed; written on its root as `verdict.trace.close_reason`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Reason {
-    /// The root has ended, every parent is here, and it was quiet since.
-    Complete,
-    /// No root came, and nothing else either.
-    Idle,
-    /// A parent in another process did not come.
-    RemoteIdle,
-    /// It was open for too long.
-    MaxAge,
-    /// It had too many spans.
-    MaxSpans,
-    /// It had too many bytes.
-    MaxBytes,
-    /// Memory was needed.
-    Pressure,
-    /// The process is stopping.
-    Shutdown,
-    /// Offline: the input ended.
-    EndOfInput,
-    /// These spans came after their trace had closed.
-    Late,
-}
-
-impl Reason {
-    /// Every reason, for declaring metrics.
-    pub const ALL: [Reason; 10] = [
-        Reason::Complete,
-        Reason::Idle,
-        Reason::RemoteIdle,
-        Reason::MaxAge,
-        Reason::MaxSpans,
-        Reason::MaxBytes,
-        Reason::Pressure,
-        Reason::Shutdown,
-        Reason::EndOfInput,
-        Reason::Late,
-    ];
-
-    /// As written in the attribute.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::Complete => "complete",
-            Reason::Idle => "idle",
-            Reason::RemoteIdle => "remote_idle",
-            Reason::MaxAge => "max_age",
-            Reason::MaxSpans => "max_spans",
-            Reason::MaxBytes => "max_bytes",
-            Reason::Pressure => "memory_pressure",
-            Reason::Shutdown => "shutdown",
-            Reason::EndOfInput => "end_of_input",
-            Reason::Late => "late",
-        }
-    }
-}
-
-/// A trace that has closed (or spans that came too late for theirs). Cloning copies no span.
-#[derive(Clone, Debug)]
-pub struct Closing {
-    /// Its id.
-    pub trace: TraceId,
-    /// Its spans, in order of arrival.
-    pub spans: Vec<Span>,
-    /// Log records that belong to them.
-    pub logs: Vec<Attached>,
-    /// Bytes that it keeps in memory, as they were counted while it was open: the allocations that
-    /// its spans share, each whole, what stands around them, and its logs.
-    pub bytes: usize,
-    /// Why now.
-    pub reason: Reason,
-    /// The root, or a parent that some span names, has not come.
-    pub incomplete: bool,
-    /// What the trace's verdict was when it closed the first time; for late spans only.
-    pub before: Option<Remembered>,
-}
-
-/// What is kept of a closed trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Remembered {
-    /// Its verdict: `Some(true)` for pass, `None` for unmeasured.
-    pub passed: Option<bool>,
-    /// The revision of that verdict, from 1.
-    pub revision: u32,
-}
 
 /// What [`Assembler::add`] did with the spans it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,10 +49,10 @@ pub struct Assembler {
     /// Every open trace once, under a time not later than its deadline. A deadline that moves
     /// back leaves the entry: it is looked at again when that time comes.
     filed: BTreeSet<(Instant, TraceId)>,
-    closed: ById<TraceId, Remembered>,
+    closed: ById<TraceId, PriorVerdict>,
     /// Closed traces, oldest first: what is forgotten next.
     oldest: VecDeque<TraceId>,
-    ready: Vec<Closing>,
+    ready: Vec<ClosedTrace>,
     bytes: usize,
     spans: usize,
 }
@@ -217,7 +131,7 @@ impl Assembler {
     }
 
     /// Every trace whose time has come, or that a cap has closed. Call it after [`Assembler::add`] too.
-    pub fn poll(&mut self, now: Instant) -> Vec<Closing> {
+    pub fn poll(&mut self, now: Instant) -> Vec<ClosedTrace> {
         while let Some(&(at, trace)) = self.filed.first() {
             if at > now {
                 break;
@@ -237,7 +151,7 @@ impl Assembler {
 
     /// Open traces, at most `most`, that have grown by a quarter since they were last named here
     /// and had nothing new for a moment; each as if it closed now. They stay open.
-    pub fn grown(&mut self, now: Instant, most: usize) -> Vec<Closing> {
+    pub fn grown(&mut self, now: Instant, most: usize) -> Vec<ClosedTrace> {
         let quiet = |open: &Open| now.saturating_duration_since(open.last) >= LULL;
         let grown = |open: &Open| open.spans.len() > open.looked_at + open.looked_at / 4;
         let fresh = self.open.iter_mut().filter(|(_, open)| grown(open) && quiet(open)).take(most);
@@ -250,7 +164,7 @@ impl Assembler {
     }
 
     /// An open trace as if it closed now. It stays open.
-    pub fn glimpse(&self, trace: TraceId) -> Option<Closing> {
+    pub fn glimpse(&self, trace: TraceId) -> Option<ClosedTrace> {
         self.open.get(&trace).map(|open| as_if_closed(trace, open))
     }
 
@@ -260,7 +174,7 @@ impl Assembler {
     }
 
     /// What was kept of a closed trace.
-    pub fn remembered(&self, trace: TraceId) -> Option<Remembered> {
+    pub fn remembered(&self, trace: TraceId) -> Option<PriorVerdict> {
         self.closed.get(&trace).copied()
     }
 
@@ -270,7 +184,7 @@ impl Assembler {
     }
 
     /// Closes everything: at shutdown, or when offline input has ended.
-    pub fn close_all(&mut self, reason: Reason) -> Vec<Closing> {
+    pub fn close_all(&mut self, reason: CloseReason) -> Vec<ClosedTrace> {
         let mut traces: Vec<TraceId> = self.open.keys().copied().collect();
         traces.sort_by_key(|t| self.open.get(t).map(|o| (o.first, *t)));
         for trace in traces {
@@ -282,7 +196,7 @@ impl Assembler {
 
     /// Closes traces early to free about `bytes`, where each span takes `overhead` beside its own: the
     /// largest first, among those that had nothing new since `BUSY`.
-    pub fn relieve(&mut self, bytes: usize, overhead: usize, now: Instant) -> Vec<Closing> {
+    pub fn relieve(&mut self, bytes: usize, overhead: usize, now: Instant) -> Vec<ClosedTrace> {
         let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
         let size = |open: &Open| open.bytes + open.spans.len() * overhead;
         let mut largest: Vec<(usize, TraceId)> =
@@ -294,13 +208,13 @@ impl Assembler {
                 break;
             }
             freed += size;
-            self.shut(trace, Reason::Pressure);
+            self.shut(trace, CloseReason::Pressure);
         }
         std::mem::take(&mut self.ready)
     }
 
     /// Remembers a closed trace's verdict for spans that come late.
-    pub fn remember(&mut self, trace: TraceId, verdict: Remembered) {
+    pub fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
         if self.close.remember == 0 {
             return;
         }
@@ -334,15 +248,15 @@ impl Assembler {
         self.open.len()
     }
 
-    fn late(&mut self, trace: TraceId, spans: Vec<Span>, held: usize, before: Remembered) -> Tally {
+    fn late(&mut self, trace: TraceId, spans: Vec<Span>, held: usize, before: PriorVerdict) -> Tally {
         let kept = spans.len();
         let bytes = held + around(&spans);
-        self.ready.push(Closing {
+        self.ready.push(ClosedTrace {
             trace,
             spans,
             logs: Vec::new(),
             bytes,
-            reason: Reason::Late,
+            reason: CloseReason::Late,
             incomplete: true,
             before: Some(before),
         });
@@ -354,10 +268,10 @@ impl Assembler {
     fn refile(&mut self, trace: TraceId) {
         let Some(open) = self.open.get_mut(&trace) else { return };
         if open.spans.len() >= self.close.max_spans {
-            return self.shut(trace, Reason::MaxSpans);
+            return self.shut(trace, CloseReason::MaxSpans);
         }
         if open.bytes as u64 >= self.close.max_bytes.0 {
-            return self.shut(trace, Reason::MaxBytes);
+            return self.shut(trace, CloseReason::MaxBytes);
         }
         let (deadline, _) = open.deadline();
         if open.filed.is_some_and(|filed| filed <= deadline) {
@@ -369,7 +283,7 @@ impl Assembler {
         self.filed.insert((deadline, trace));
     }
 
-    fn shut(&mut self, trace: TraceId, reason: Reason) {
+    fn shut(&mut self, trace: TraceId, reason: CloseReason) {
         let Some(open) = self.open.remove(&trace) else { return };
         if let Some(filed) = open.filed {
             self.filed.remove(&(filed, trace));
@@ -381,8 +295,8 @@ impl Assembler {
             return;
         }
         let incomplete = open.incomplete();
-        self.remember(trace, Remembered::default());
-        self.ready.push(Closing {
+        self.remember(trace, PriorVerdict::default());
+        self.ready.push(ClosedTrace {
             trace,
             spans: open.spans,
             logs: open.logs,
@@ -394,8 +308,8 @@ impl Assembler {
     }
 }
 
-fn as_if_closed(trace: TraceId, open: &Open) -> Closing {
+fn as_if_closed(trace: TraceId, open: &Open) -> ClosedTrace {
     let (spans, logs) = (open.spans.clone(), open.logs.clone());
     let (_, reason) = open.deadline();
-    Closing { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }
+    ClosedTrace { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::Reason;
 use super::config::Times;
-use crate::trace::{Attached, ById, Envelope, Span, SpanId};
+use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::{Attached, ById, Envelope, Span, SpanId};
 
 /// Envelopes of a trace that are counted once. Few traces have more; what stands around their
 /// further spans is counted with each.
@@ -169,17 +169,17 @@ impl Open {
     }
 
     /// When it closes if nothing more comes, and why.
-    pub fn deadline(&self) -> (Instant, Reason) {
+    pub fn deadline(&self) -> (Instant, CloseReason) {
         let (wait, reason) = if self.ended_root && self.awaited == 0 {
-            (self.times.quiet, Reason::Complete)
+            (self.times.quiet, CloseReason::Complete)
         } else if self.awaited > 0 && self.awaited == self.awaited_remote {
-            (self.times.remote_idle, Reason::RemoteIdle)
+            (self.times.remote_idle, CloseReason::RemoteIdle)
         } else {
-            (self.times.idle, Reason::Idle)
+            (self.times.idle, CloseReason::Idle)
         };
         let by_age = after(self.first, self.times.max_age);
         let by_wait = after(self.last, wait);
-        if by_age < by_wait { (by_age, Reason::MaxAge) } else { (by_wait, reason) }
+        if by_age < by_wait { (by_age, CloseReason::MaxAge) } else { (by_wait, reason) }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::*;
-use crate::config::{Period, Size};
-use crate::trace::{Attached, Envelope, SpanId, Status};
+use verdict_config::{Period, Size};
+use verdict_otlp::trace::{Attached, Envelope, SpanId, Status};
 
 const T: TraceId = TraceId([7; 16]);
 
@@ -46,7 +46,7 @@ impl Bench {
         self.assembler.add(T, spans, held, |_| Some("shop".to_owned()), self.start + secs(at))
     }
 
-    fn poll(&mut self, at: u64) -> Vec<(Reason, usize, bool)> {
+    fn poll(&mut self, at: u64) -> Vec<(CloseReason, usize, bool)> {
         let closed = self.assembler.poll(self.start + secs(at));
         closed.iter().map(|c| (c.reason, c.spans.len(), c.incomplete)).collect()
     }
@@ -59,7 +59,7 @@ fn a_whole_trace_closes_when_quiet_after_its_root() {
     assert_eq!(bench.poll(60), []);
     bench.add(61, [span(1, 0)]);
     assert_eq!(bench.poll(70), []);
-    assert_eq!(bench.poll(71), [(Reason::Complete, 2, false)]);
+    assert_eq!(bench.poll(71), [(CloseReason::Complete, 2, false)]);
     assert_eq!((bench.assembler.bytes(), bench.assembler.spans(), bench.assembler.traces()), (0, 0, 0));
 }
 
@@ -69,7 +69,7 @@ fn a_second_batch_within_quiet_is_not_late() {
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.add(5, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 0 });
     assert_eq!(bench.poll(10), []);
-    assert_eq!(bench.poll(15), [(Reason::Complete, 2, false)]);
+    assert_eq!(bench.poll(15), [(CloseReason::Complete, 2, false)]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_log_also_counts_as_life() {
     let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
     bench.assembler.attach(T, log, bench.start + secs(9));
     assert_eq!(bench.poll(11), []);
-    assert_eq!(bench.poll(19), [(Reason::Complete, 1, false)]);
+    assert_eq!(bench.poll(19), [(CloseReason::Complete, 1, false)]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_killed_run_closes_when_idle_and_is_incomplete() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(3, 2), span(2, 1)]);
     assert_eq!(bench.poll(299), []);
-    assert_eq!(bench.poll(300), [(Reason::Idle, 2, true)]);
+    assert_eq!(bench.poll(300), [(CloseReason::Idle, 2, true)]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_parent_in_another_process_is_waited_for_less() {
     agent.remote_parent = true;
     bench.add(0, [agent, span(3, 2)]);
     assert_eq!(bench.poll(29), []);
-    assert_eq!(bench.poll(30), [(Reason::RemoteIdle, 2, true)]);
+    assert_eq!(bench.poll(30), [(CloseReason::RemoteIdle, 2, true)]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_root_that_has_not_ended_is_waited_for() {
     root.end = 0;
     bench.add(0, [root]);
     assert_eq!(bench.poll(299), []);
-    assert_eq!(bench.poll(300), [(Reason::Idle, 1, true)]);
+    assert_eq!(bench.poll(300), [(CloseReason::Idle, 1, true)]);
 }
 
 #[test]
@@ -117,17 +117,17 @@ fn age_ends_a_trace_that_never_rests() {
         bench.add(minute * 60, [span(minute as u8 + 2, 1)]);
         assert_eq!(bench.poll(minute * 60), []);
     }
-    assert_eq!(bench.poll(3600), [(Reason::MaxAge, 60, true)]);
+    assert_eq!(bench.poll(3600), [(CloseReason::MaxAge, 60, true)]);
 }
 
 #[test]
 fn caps_close_at_once() {
     let mut bench = Bench::new(Close { max_spans: 2, ..Close::default() });
     bench.add(0, [span(2, 1), span(3, 1)]);
-    assert_eq!(bench.poll(0), [(Reason::MaxSpans, 2, true)]);
+    assert_eq!(bench.poll(0), [(CloseReason::MaxSpans, 2, true)]);
     let mut bench = Bench::new(Close { max_bytes: Size(4), ..Close::default() });
     bench.add(0, [span(2, 1), span(3, 1)]);
-    assert_eq!(bench.poll(0), [(Reason::MaxBytes, 2, true)]);
+    assert_eq!(bench.poll(0), [(CloseReason::MaxBytes, 2, true)]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn resends_are_left_out_and_twins_are_kept() {
     assert_eq!(bench.add(0, [span(2, 1), span(2, 1)]), Tally { kept: 1, duplicates: 1, late: 0 });
     assert_eq!(bench.add(1, [twin.clone(), twin]), Tally { kept: 1, duplicates: 1, late: 0 });
     bench.add(2, [span(1, 0)]);
-    assert_eq!(bench.poll(12), [(Reason::Complete, 3, false)]);
+    assert_eq!(bench.poll(12), [(CloseReason::Complete, 3, false)]);
 }
 
 #[test]
@@ -146,18 +146,18 @@ fn late_spans_go_on_at_once_with_the_verdict_so_far() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.poll(10).len(), 1);
-    let verdict = Remembered { passed: Some(true), revision: 1 };
+    let verdict = PriorVerdict { passed: Some(true), revision: 1 };
     bench.assembler.remember(T, verdict);
     assert_eq!(bench.add(11, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 1 });
     let closed = bench.assembler.poll(bench.start + secs(11));
-    assert_eq!((closed[0].reason, closed[0].before), (Reason::Late, Some(verdict)));
+    assert_eq!((closed[0].reason, closed[0].before), (CloseReason::Late, Some(verdict)));
 }
 
 #[test]
 fn closed_traces_are_forgotten_oldest_first() {
     let mut assembler = Assembler::new(Close { remember: 2, ..Close::default() });
     for n in 1..=3 {
-        assembler.remember(TraceId([n; 16]), Remembered::default());
+        assembler.remember(TraceId([n; 16]), PriorVerdict::default());
     }
     assert_eq!((assembler.closed.len(), assembler.oldest.len()), (2, 2));
     assert!(!assembler.closed.contains_key(&TraceId([1; 16])));
@@ -169,7 +169,7 @@ fn a_service_may_have_its_own_times() {
     let close = Close { by_service: [("shop".to_owned(), over)].into(), ..Close::default() };
     let mut bench = Bench::new(close);
     bench.add(0, [span(1, 0)]);
-    assert_eq!(bench.poll(1), [(Reason::Complete, 1, false)]);
+    assert_eq!(bench.poll(1), [(CloseReason::Complete, 1, false)]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn shutdown_closes_all_in_order_of_age() {
     for n in [3u8, 1, 2] {
         assembler.add(TraceId([n; 16]), [span(1, 0)], 2, |_| None, now + secs(u64::from(n)));
     }
-    let ids: Vec<TraceId> = assembler.close_all(Reason::Shutdown).iter().map(|c| c.trace).collect();
+    let ids: Vec<TraceId> = assembler.close_all(CloseReason::Shutdown).iter().map(|c| c.trace).collect();
     assert_eq!(ids, [TraceId([1; 16]), TraceId([2; 16]), TraceId([3; 16])]);
     assert_eq!(assembler.next_deadline(), None);
 }
@@ -202,9 +202,9 @@ fn under_pressure_the_largest_idle_traces_go_first() {
         assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
     }
     let closed = assembler.relieve(550, 10, now + secs(60));
-    let ids: Vec<(TraceId, Reason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
+    let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
     // The fourth is by far the largest, but it is being written.
-    assert_eq!(ids, [(TraceId([2; 16]), Reason::Pressure), (TraceId([3; 16]), Reason::Pressure)]);
+    assert_eq!(ids, [(TraceId([2; 16]), CloseReason::Pressure), (TraceId([3; 16]), CloseReason::Pressure)]);
     assert_eq!((assembler.traces(), assembler.bytes()), (2, 9010));
 }
 
@@ -284,7 +284,7 @@ fn a_parent_that_one_child_calls_local_is_not_remote_whichever_came_first() {
         }
         bench.add(0, both);
         assert_eq!(bench.poll(31), []);
-        assert_eq!(bench.poll(300), [(Reason::Idle, 2, true)]);
+        assert_eq!(bench.poll(300), [(CloseReason::Idle, 2, true)]);
     }
 }
 
@@ -292,7 +292,7 @@ fn a_parent_that_one_child_calls_local_is_not_remote_whichever_came_first() {
 fn a_wait_without_end_is_no_panic() {
     let mut bench = Bench::new(Close { max_age: Period(Duration::MAX), ..Close::default() });
     bench.add(0, [span(1, 0)]);
-    assert_eq!(bench.poll(10), [(Reason::Complete, 1, false)]);
+    assert_eq!(bench.poll(10), [(CloseReason::Complete, 1, false)]);
 }
 
 #[test]
@@ -310,5 +310,5 @@ fn an_open_trace_is_shown_when_it_has_grown_and_pauses_and_stays_open() {
     assert_eq!(grown(&mut bench, 4), [] as [usize; 0], "two more of eight are not worth a look");
     bench.add(5, [span(1, 0)]);
     assert_eq!(grown(&mut bench, 6), [11]);
-    assert_eq!(bench.poll(60), [(Reason::Complete, 11, false)]);
+    assert_eq!(bench.poll(60), [(CloseReason::Complete, 11, false)]);
 }

@@ -1,7 +1,7 @@
 //! `compare`: two or three answers to one query, judged beside each other.
 //!
 //! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
-//! table 34 ([`crate::measure::plan::compare`]).
+//! table 34 ([`verdict_eval::measure::plan::compare`]).
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use clap::Args;
 use super::judge::Bench;
 use super::plan::{Output, files};
 use super::{ConfigFiles, Failure, put};
-use crate::measure::plan::compare::{self, Compared, NAMES};
+use verdict_eval::measure::plan::compare;
+use verdict_eval::measure::plan::compare::{Compared, NAMES};
 
 pub(super) const LONG: &str = "\
 Compare two or three answers to one query.

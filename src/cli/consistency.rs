@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::score::Output;
 use super::score::table::{Table, figure, maybe};
 use super::{ConfigFiles, Failure, eval, input, put};
-use crate::score::consistency::{self, Consistency, Place, Rating};
+use crate::score::consistency;
+use crate::score::consistency::{Consistency, Place, Rating};
 
 pub(super) const LONG: &str = "\
 Ask judges again and again, and tell how much they agree with themselves.
@@ -49,7 +50,7 @@ type Figures = BTreeMap<String, Option<Consistency>>;
 
 pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let config = args.config.load()?;
-    if config.verdict.metrics.named_judges().next().is_none() {
+    if config.verdict.evaluation.metrics.named_judges().next().is_none() {
         let why = "no metric names a judge (verdict.metrics.judges): rules answer the same every time";
         return Err(Failure::Usage(why.to_owned()));
     }

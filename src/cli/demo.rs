@@ -10,18 +10,24 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, put, run, tell};
-use crate::config::{Config, Period};
-use crate::export::config::{Color, ExporterConfig, OtlpGrpc, Tls};
-use crate::export::console::{self, Style};
+use crate::config::Config;
+use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
+use crate::export::console;
+use crate::export::console::Style;
 use crate::export::direct::Direct;
 use crate::pipeline::service::Service;
+use crate::receive;
 use crate::receive::config::Endpoint;
-use crate::receive::{self, Accepted, Answer, Intake, Offer, OtlpConfig, Signal};
-use crate::recognise::Recogniser;
+use crate::receive::{Accepted, Answer, Intake, Offer, OtlpConfig};
 use crate::telemetry::Telemetry;
-use crate::trace::{Envelope, TraceId};
-use crate::wire::request::{Group, Interner, split};
-use crate::wire::write::{self, Item};
+use verdict_client::Tls;
+use verdict_config::Period;
+use verdict_eval::recognise::Recogniser;
+use verdict_otlp::Signal;
+use verdict_otlp::request::{Group, Interner, split};
+use verdict_otlp::trace::{Envelope, TraceId};
+use verdict_otlp::write;
+use verdict_otlp::write::Item;
 
 pub(super) const LONG: &str = "\
 Show what otel-verdict does, in one process and a few seconds.
@@ -180,9 +186,10 @@ fn config(sink: String) -> Result<Config, Failure> {
 }
 
 fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
-    let recogniser = Recogniser::new(&config.verdict.recognise).map_err(|e| Failure::Run(e.to_string()))?;
+    let recogniser =
+        Recogniser::new(&config.verdict.evaluation.recognise).map_err(|e| Failure::Run(e.to_string()))?;
     let kind_of = |span: &[u8], envelope: &Envelope| recogniser.kind(span, envelope);
-    let style = Style::detect(Color::Auto, &config.verdict.prefix);
+    let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
     for run in &RUNS {
         out.push_str(&format!("== {}: {}\n\n", run.name, run.story));

@@ -14,17 +14,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::input::{self, Origin};
 use super::{ConfigFiles, Failure, report, tell};
-use crate::annotate::Emit;
 use crate::config::Config;
 use crate::export::config::Color;
-use crate::export::console::{self, Style};
+use crate::export::console;
+use crate::export::console::Style;
+use verdict_eval::annotate::Emit;
 
-use crate::pipeline::Judged;
 use crate::pipeline::offline::{Evaluated, Evaluation};
-use crate::receive::Signal;
-use crate::recognise::Recogniser;
-use crate::trace::Envelope;
-use crate::wire::json;
+use verdict_eval::evaluate::Judged;
+use verdict_eval::recognise::Recogniser;
+use verdict_otlp::Signal;
+use verdict_otlp::json;
+use verdict_otlp::trace::Envelope;
 
 pub(super) const LONG: &str = "\
 Judge recorded traces, without any network.
@@ -107,8 +108,8 @@ impl FailOn {
 pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let mut config = args.config.load()?;
     // What is printed here are the annotated spans, wherever `run` would write verdicts.
-    if !config.verdict.emit.contains(&Emit::Attributes) {
-        config.verdict.emit.push(Emit::Attributes);
+    if !config.verdict.evaluation.emit.contains(&Emit::Attributes) {
+        config.verdict.evaluation.emit.push(Emit::Attributes);
     }
     let mut printer = Printer::new(args.output, &config)?;
     let (mut seen, mut met, mut broken) = (0usize, false, None);
@@ -210,9 +211,9 @@ struct Printer {
 
 impl Printer {
     fn new(output: Output, config: &Config) -> Result<Printer, Failure> {
-        let recogniser =
-            Recogniser::new(&config.verdict.recognise).map_err(|e| Failure::Usage(e.to_string()))?;
-        let style = Style::detect(Color::Auto, &config.verdict.prefix);
+        let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
+            .map_err(|e| Failure::Usage(e.to_string()))?;
+        let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
         Ok(Printer { output, out: BufWriter::new(std::io::stdout().lock()), recogniser, style, first: true })
     }
 

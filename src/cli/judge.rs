@@ -11,12 +11,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Failure;
 use crate::config::Config;
-use crate::judge::Judges;
-use crate::measure::ask::Asker;
-use crate::measure::rounds::Ask;
-use crate::measure::{Answer, Question};
 use crate::telemetry::Telemetry;
-use crate::trace::TraceId;
+use verdict_eval::measure::ask::Asker;
+use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{Answer, Question};
+use verdict_judge::Judges;
+use verdict_otlp::trace::TraceId;
 
 /// Judges, and what drives their connections.
 pub(super) struct Bench {
@@ -47,7 +47,7 @@ impl Bench {
             .map_err(|e| Failure::Usage(e.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
-        let asker = config.verdict.settings().map_err(Failure::Usage)?.asker;
+        let asker = config.verdict.evaluation.settings().map_err(Failure::Usage)?.asker;
         Ok(Bench { runtime, judges, names: names.to_vec(), asker })
     }
 

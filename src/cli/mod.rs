@@ -25,7 +25,8 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::config::{Config, Invalid};
+use crate::config::Config;
+use verdict_config::Invalid;
 
 /// Did not go well.
 const FAILED: u8 = 1;

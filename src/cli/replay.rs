@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::input::{self, Recorded};
 use super::{Failure, run, tell};
-use crate::config::{Period, Secret};
-use crate::export::config::{OtlpGrpc, OtlpHttp, Tls};
+use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{Direct, NotTaken};
+use verdict_client::Tls;
+use verdict_config::{Period, Secret};
 
 pub(super) const LONG: &str = "\
 Send recorded requests to an OTLP endpoint, as they came.

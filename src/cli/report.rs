@@ -5,11 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::annotate::Note;
-use crate::measure::{self, Finding, Measurement};
-use crate::propagate::{Verdict, Verdicts};
-use crate::recognise::Scene;
-use crate::trace::Idx;
+use verdict_eval::annotate::Note;
+use verdict_eval::measure;
+use verdict_eval::measure::{Finding, Measurement};
+use verdict_eval::propagate::{Verdict, Verdicts};
+use verdict_eval::recognise::Scene;
+use verdict_otlp::trace::Idx;
 
 /// The shape, for `--help`.
 pub(super) const SHAPE: &str = r#"{

@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::watch::Watch;
 use super::{ConfigFiles, Failure};
 use crate::config::Config;
+use crate::logging as log;
 use crate::pipeline::service::Service;
-use crate::telemetry::log;
 
 pub(super) const LONG: &str = "\
 Receive OTLP, judge, and send on, until SIGINT or SIGTERM.

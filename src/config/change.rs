@@ -19,7 +19,7 @@ impl Config {
         let mut taken = self.clone();
         taken.verdict = new.verdict.clone();
         taken.verdict.mode = self.verdict.mode;
-        taken.verdict.prefix.clone_from(&self.verdict.prefix);
+        taken.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
         taken.judges.clone_from(&new.judges);
         taken.judging.clone_from(&new.judging);
         taken.service.log_level.clone_from(&new.service.log_level);
@@ -67,7 +67,8 @@ fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Source, from_sources};
+    use crate::config::from_sources;
+    use verdict_config::Source;
 
     fn config(text: &str) -> Config {
         let token = |name: &str| Some(name.to_owned());

@@ -6,17 +6,17 @@
 //! put variables in, lay the files over one another, read each section by itself, then check what
 //! spans sections.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-use super::env::{Known, Outside, substitute};
-use super::issue::{Invalid, Issue, dotted, nearest};
-use super::node::{Mark, Node, Step, Style, Value, parse};
-use super::units::REDACTED;
-use super::{Config, read};
+use verdict_config::env::{Known, Outside, substitute};
+use verdict_config::{
+    Invalid, Issue, Mark, Node, REDACTED, Source, Step, Style, Value, dotted, nearest, parse, read,
+    read_bounded, read_joined,
+};
+
+use super::{Config, Verdict};
 
 /// What the names of headers that hold a secret have in them; those that end in "key" hold one too.
 const SECRETS: [&str; 9] = [
@@ -30,15 +30,6 @@ const SECRETS: [&str; 9] = [
     "dsn",
     "x-honeycomb-team",
 ];
-
-/// One file's name (for messages) and text.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// As the user wrote it.
-    pub name: String,
-    /// Its content.
-    pub text: String,
-}
 
 /// Looks an environment variable up.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -90,16 +81,6 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> 
 
 fn read_text(file: &Path) -> Result<String, String> {
     read_bounded(file, MAX_FILE_BYTES).map_err(|e| e.to_string())
-}
-
-/// A file's text, if there is no more of it than `limit` bytes.
-pub(crate) fn read_bounded(file: &Path, limit: u64) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
-    match text.len() as u64 <= limit {
-        true => Ok(text),
-        false => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
-    }
 }
 
 /// As [`check`], from texts at hand.
@@ -173,6 +154,13 @@ impl Sections {
         self.entry(name).and_then(|node| self.value(&node, &[key(name)])).unwrap_or_default()
     }
 
+    /// `verdict`, whose keys belong to the pipeline and to the evaluator.
+    pub fn verdict(&mut self) -> Verdict {
+        let Some(node) = self.entry("verdict") else { return Verdict::default() };
+        let read = read_joined(&node, &[key("verdict")], &mut self.issues);
+        read.map(|(verdict, evaluation)| Verdict { evaluation, ..verdict }).unwrap_or_default()
+    }
+
     /// As [`Sections::section`], with another default.
     pub fn section_or<T: DeserializeOwned>(&mut self, name: &'static str, default: T) -> T {
         match self.entry(name) {
@@ -189,7 +177,7 @@ impl Sections {
 
     /// Reads `node`, which stands at `path`.
     pub fn value<T: DeserializeOwned>(&mut self, node: &Node, path: &[Step]) -> Option<T> {
-        read::read(node, path, &mut self.issues)
+        read(node, path, &mut self.issues)
     }
 
     /// Whether something at or beneath `path` has been found faulty already.

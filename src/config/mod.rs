@@ -5,50 +5,37 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `node` | YAML to a tree with places; merging |
-//! | `env` | `${env:NAME}`, `${file:PATH}` |
-//! | `read` | tree to structs, collecting faults |
 //! | `load` | the whole way, and what spans sections |
 //! | `change` | what of a new one can be taken while running |
 //! | `show` | `print-config`, secrets redacted; the JSON schema |
 //! | `verdict`, `service` | sections that have no other home |
-//! | `units` | durations, sizes, secrets |
+//!
+//! What configurations are read with (places, faults, durations, secrets) is `verdict-config`.
 
 mod change;
-mod env;
-mod issue;
 mod load;
-mod node;
-mod pattern;
-mod read;
 mod service;
 mod show;
-pub mod units;
 mod verdict;
 
 #[cfg(test)]
 mod tests;
 
-pub use issue::Invalid;
-pub(crate) use issue::{Issue, dotted, nearest};
-pub(crate) use load::read_bounded;
-pub use load::{Lookup, Source, check, from_sources, load};
-pub(crate) use node::{Mark, Node, Step, Value, parse_within};
-pub use pattern::{admits, matches};
-pub(crate) use read::{read, read_or_skip};
+pub use load::{Lookup, check, from_sources, load};
 pub use service::{Memory, Service};
-pub use units::{MemoryBudget, Period, Secret, Size};
-pub use verdict::{Emit, Existing, Explanations, Mode, Select, Verdict};
+pub use verdict::{Mode, Select, Verdict};
 
 use load::Sections;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc, Tls};
-use crate::journal::Storage;
-use crate::judge::{self, JudgeConfigs, JudgingConfig};
+use crate::admin::AdminConfig;
+use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
 use crate::receive::OtlpConfig;
-use crate::telemetry::admin::AdminConfig;
+use verdict_client::Tls;
+use verdict_config::{Step, nearest};
+use verdict_journal::Storage;
+use verdict_judge::{self as judge, JudgeConfigs, JudgingConfig};
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -114,7 +101,7 @@ impl Config {
         let default = Config::default();
         let mut config = Config {
             receivers: sections.section("receivers"),
-            verdict: sections.section("verdict"),
+            verdict: sections.verdict(),
             judges: sections.section("judges"),
             judging: sections.section("judging"),
             storage: sections.section("storage"),
@@ -155,13 +142,13 @@ impl Config {
     }
 
     fn judges_are_there(&self, sections: &mut Sections) {
-        for (below, name) in self.verdict.metrics.named_judges() {
+        for (below, name) in self.verdict.evaluation.metrics.named_judges() {
             let path = load::undotted(&format!("verdict.metrics.{below}"));
             if !self.judges.contains_key(name)
                 && !sections.is_broken(&[load::key("judges"), load::key(name)])
                 && !sections.is_broken(&path)
             {
-                let hint = issue::nearest(name, self.judges.keys().map(String::as_str));
+                let hint = nearest(name, self.judges.keys().map(String::as_str));
                 sections.fault(&path, format!("'{name}' is not defined under judges"), hint);
             }
         }
@@ -174,12 +161,12 @@ impl Config {
             sections.fault(&[load::key("exporters")], message, None);
         }
         for (i, id) in self.service.exporters.iter().enumerate() {
-            let path = [load::key("service"), load::key("exporters"), node::Step::Item(i)];
+            let path = [load::key("service"), load::key("exporters"), Step::Item(i)];
             if !self.exporters.0.contains_key(id)
                 && !sections.is_broken(&[load::key("exporters"), load::key(id)])
             {
                 let message = format!("'{id}' is not defined under exporters");
-                sections.fault(&path, message, issue::nearest(id, defined()));
+                sections.fault(&path, message, nearest(id, defined()));
             } else if self.service.exporters.iter().take(i).any(|before| before == id) {
                 sections.fault(&path, format!("'{id}' is named twice"), None);
             }

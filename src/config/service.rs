@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MemoryBudget, Period};
-use crate::telemetry::log::Format;
+use crate::logging::Format;
+use verdict_config::{MemoryBudget, Period};
 
 /// `service:`
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ impl Default for Service {
 impl Service {
     /// What is wrong with the values, as (key below `service`, message).
     pub fn problems(&self) -> Vec<(String, String)> {
-        let level = crate::telemetry::log::filter(&self.log_level).err();
+        let level = crate::logging::filter(&self.log_level).err();
         level.map(|e| ("log_level".to_owned(), e.to_string())).into_iter().collect()
     }
 }

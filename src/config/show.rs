@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Config;
-use super::units::REDACTED;
+use verdict_config::REDACTED;
 
 impl Config {
     /// The configuration in force as YAML. Secrets are `[redacted]`, and so is what stands before

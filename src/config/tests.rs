@@ -1,5 +1,7 @@
 //! Tests of the loader: faults told together, what files and variables come to.
 
+use verdict_config::{Invalid, MemoryBudget, Period, Size, Source};
+
 use super::*;
 
 fn load(text: &str) -> Result<Config, Invalid> {
@@ -274,7 +276,7 @@ fn the_reference_still_validates_with_its_optional_sections() {
     let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
     assert!(config.exporters.0.len() == 4, "the optional exporters were not uncommented");
     let judge = &config.judges["main"];
-    let plain = crate::judge::JudgeConfig {
+    let plain = verdict_judge::JudgeConfig {
         endpoint: judge.endpoint.clone(),
         model: judge.model.clone(),
         api_key: judge.api_key.clone(),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::receive::Signal;
-use crate::wire::{Fields, Payload};
+use verdict_otlp::Signal;
+use verdict_otlp::{Fields, Payload};
 
 /// No more of an answer is read than this: it holds a count and a sentence.
 pub(super) const MAX_ANSWER: usize = 64 << 10;

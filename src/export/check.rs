@@ -6,10 +6,11 @@ use std::path::Path;
 
 use super::config::{
     Compression, CompressionParams, ExporterConfig, ExporterConfigs, OtlpGrpc, OtlpHttp, RetryOnFailure,
-    SendingQueue, Tls,
+    SendingQueue,
 };
 use super::{grpc, http};
-use crate::config::{Period, Secret, Size};
+use verdict_client::Tls;
+use verdict_config::{Period, Secret, Size};
 
 /// One thing wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ fn shared(
         found.add("tls", "cert_file and key_file need each other");
     }
     for (name, value) in headers {
-        if super::header(name, value).is_err() {
+        if verdict_client::header(name, value).is_err() {
             found.add(&format!("headers.{name}"), "not a header that can be sent");
         }
     }

@@ -11,8 +11,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::config::{Period, Secret, Size};
-use crate::receive::Signal;
+use verdict_client::Tls;
+use verdict_config::{Period, Secret, Size};
+use verdict_otlp::Signal;
 
 /// One exporter's settings, by the type that its id names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -180,25 +181,6 @@ pub enum Color {
     Always,
     /// Never.
     Never,
-}
-
-/// How a client does TLS.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Tls {
-    /// No TLS, unless the endpoint says `https://`. Default false. Spans then travel in the clear.
-    /// For HTTP the URL alone decides.
-    pub insecure: bool,
-    /// PEM file of authorities to trust. Default: the system's. With it, only these are trusted.
-    pub ca_file: Option<PathBuf>,
-    /// PEM file of the client's certificate chain. Default: none; needs `key_file`.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file of the client's private key. Default: none; needs `cert_file`.
-    pub key_file: Option<PathBuf>,
-    /// The name that the server's certificate must carry. Default: the endpoint's host.
-    pub server_name_override: Option<String>,
-    /// Accept any certificate. Default false. Anybody on the path can then read and change spans.
-    pub insecure_skip_verify: bool,
 }
 
 /// How requests are compressed.

@@ -15,7 +15,7 @@ use super::config::Color;
 use super::exporter::{Dropped, Exporter};
 use super::queue::Job;
 use crate::outcome::Outcome;
-use crate::trace::{Envelope, Kind};
+use verdict_otlp::trace::{Envelope, Kind};
 
 mod draw;
 mod paint;

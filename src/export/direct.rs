@@ -14,7 +14,7 @@ use super::grpc::GrpcClient;
 use super::http::HttpClient;
 use super::otlp::Client;
 use super::pack::Packing;
-use crate::receive::Signal;
+use verdict_otlp::Signal;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]

@@ -10,10 +10,16 @@ use tokio::time::Instant;
 
 use super::queue::{Job, NoRoom, Queue};
 use super::{Parcel, Watch, slot};
-use crate::journal::{Letters, Stake};
-use crate::outcome::{Ledger, Outcome, Receipt};
-use crate::receive::Signal;
-use crate::telemetry::Quiet;
+use crate::outcome::{Acknowledge, Ledger, Outcome, Receipt};
+use verdict_journal::{Letters, Stake};
+use verdict_otlp::Signal;
+use verdict_telemetry::LogThrottle;
+
+impl Acknowledge for Stake {
+    fn leave(&self) {
+        Stake::leave(self);
+    }
+}
 
 /// Why items were dropped; what [`Ledger`] counts as dropped, told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -83,7 +89,7 @@ pub struct Exporter {
     retries: AtomicU64,
     watch: OnceLock<Arc<dyn Watch>>,
     letters: OnceLock<Arc<Letters>>,
-    pub(super) quiet: Quiet,
+    pub(super) quiet: LogThrottle,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -108,7 +114,7 @@ impl Exporter {
             retries: AtomicU64::new(0),
             watch: OnceLock::new(),
             letters: OnceLock::new(),
-            quiet: Quiet::default(),
+            quiet: LogThrottle::default(),
         })
     }
 
@@ -189,7 +195,7 @@ impl Exporter {
         self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
         if items > 0
-            && let Some(held_back) = self.quiet.speak(why.as_str())
+            && let Some(held_back) = self.quiet.allow(why.as_str())
         {
             let (exporter, why) = (self.id(), why.as_str());
             tracing::error!(exporter, items, why, reason, held_back, "dropped");
@@ -228,7 +234,7 @@ impl Exporter {
             Buried::Without => self.drop_items(receipt, why, reason),
             Buried::Letter => {
                 receipt.resolve(Outcome::DeadLettered);
-                if let Some(held_back) = self.quiet.speak("dead_letter") {
+                if let Some(held_back) = self.quiet.allow("dead_letter") {
                     tracing::error!(
                         exporter,
                         items,
@@ -242,7 +248,7 @@ impl Exporter {
             // The log has it as long as a required exporter needs it: the next start sends it again.
             Buried::Failed(error) if self.required && receipt.is_stored() => {
                 receipt.resolve(Outcome::Stored);
-                if let Some(held_back) = self.quiet.speak("no_dead_letter") {
+                if let Some(held_back) = self.quiet.allow("no_dead_letter") {
                     tracing::error!(
                         exporter,
                         items,
@@ -278,7 +284,8 @@ impl Exporter {
     /// Takes a parcel in at once, or gives it back because the queue is full.
     /// `stake` is what the exporter owes the log for it, where there is one.
     pub(super) fn offer(&self, parcel: Parcel, stake: Option<Arc<Stake>>) -> Result<(), (Parcel, Receipt)> {
-        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger)).with_stake(stake);
+        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger))
+            .with_stake(stake.map(|stake| stake as Arc<dyn Acknowledge>));
         if self.unsupported(parcel.signal) {
             self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
             return Ok(());

@@ -20,7 +20,7 @@ use super::exporter::{Dropped, Exporter};
 use super::queue::Job;
 use super::retry::Backoff;
 use crate::outcome::{Outcome, Receipt};
-use crate::wire::json;
+use verdict_otlp::json;
 
 /// Parcels are gathered up to this size for one write.
 const WRITE: usize = 1 << 20;
@@ -172,7 +172,7 @@ async fn write(
         exporter.count_request(if written.is_ok() { "ok" } else { "io_error" }, started);
         let Err(error) = written else { return Ok(faults) };
         let Some(wait) = backoff.next(None) else { return Err(ended(error.to_string())) };
-        if let Some(held_back) = exporter.quiet.speak("retry") {
+        if let Some(held_back) = exporter.quiet.allow("retry") {
             tracing::warn!(exporter = exporter.id(), %error, ?wait, held_back, "cannot write, trying again");
         }
         tokio::time::sleep(wait).await;

@@ -25,9 +25,9 @@ use super::StartError;
 use super::answer::{Answer, MAX_ANSWER, Reply, method, words};
 use super::config::OtlpGrpc;
 use super::pack::Packed;
-use super::tls;
-use crate::receive::Signal;
-use crate::wire::{Fields, Payload};
+use verdict_client::{ClientError, tls};
+use verdict_otlp::Signal;
+use verdict_otlp::{Fields, Payload};
 
 /// After so many requests in a row without any answer the connection is given up: it may lead to
 /// nothing, and the kernel would go on trying for a quarter of an hour.
@@ -76,13 +76,15 @@ pub(super) struct GrpcClient {
 impl GrpcClient {
     /// Reads files (TLS); connects with the first request.
     pub fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
-        let target = Target::read(&config.endpoint, config.tls.insecure).map_err(StartError::Endpoint)?;
+        let target = Target::read(&config.endpoint, config.tls.insecure).map_err(ClientError::Endpoint)?;
         let tls = match target.tls {
             true => Some(Secured {
-                connector: Arc::new(tls::client_config(&config.tls, &[b"h2"])?).into(),
+                connector: Arc::new(tls::client_config(&config.tls, &[b"h2"]).map_err(ClientError::from)?)
+                    .into(),
                 name: tls::server_name(
                     config.tls.server_name_override.as_deref().or(target.uri.host()).unwrap_or_default(),
-                )?,
+                )
+                .map_err(ClientError::from)?,
             }),
             false => None,
         };
@@ -90,12 +92,12 @@ impl GrpcClient {
         // The channel is told "http" and handed connections that are already secured; `origin`
         // makes requests name what the endpoint really is.
         let endpoint = Endpoint::from_shared(format!("http://{authority}"))
-            .map_err(|e| StartError::Endpoint(e.to_string()))?
+            .map_err(|e| ClientError::Endpoint(e.to_string()))?
             .origin(target.uri)
-            .user_agent(super::USER_AGENT)
-            .map_err(|e| StartError::Endpoint(e.to_string()))?
+            .user_agent(verdict_client::USER_AGENT)
+            .map_err(|e| ClientError::Endpoint(e.to_string()))?
             .connect_timeout(*config.timeout);
-        let mut headers = super::headers(&config.headers)?;
+        let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
         // The protocol allows eight digits.
@@ -146,21 +148,9 @@ impl GrpcClient {
         };
         match answered {
             Ok(response) => read(response).await,
-            Err(error) => Reply::none("connection", reasons(&error)),
+            Err(error) => Reply::none("connection", words(&verdict_client::reasons(&error))),
         }
     }
-}
-
-/// An error with the causes that say what happened.
-pub(super) fn reasons(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(Some(error), |e| e.source()).take(8);
-    let mut said: Vec<String> = Vec::new();
-    for text in chain.map(ToString::to_string) {
-        if said.iter().all(|s| !s.contains(&text)) {
-            said.push(text);
-        }
-    }
-    words(&said.join(": "))
 }
 
 /// Reads a response to its end: message, then trailers (or headers alone, where it failed early).
@@ -181,7 +171,7 @@ where
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Reply::none("connection", reasons(&error)),
+            Err(error) => return Reply::none("connection", words(&verdict_client::reasons(&error))),
         };
         match frame.into_data() {
             Ok(mut data) => {

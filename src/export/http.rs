@@ -8,15 +8,15 @@ use std::time::{Duration, SystemTime};
 use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::BytesMut;
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Response, Url};
+use verdict_client::{ClientError, retry_after};
 
 use super::answer::{Answer, MAX_ANSWER, Reply, words};
-use super::config::{OtlpHttp, Tls};
-use super::grpc::reasons;
+use super::config::OtlpHttp;
 use super::pack::Packed;
-use super::{StartError, slot, tls};
-use crate::receive::Signal;
-use crate::wire::{Fields, Payload};
+use super::{StartError, slot};
+use verdict_otlp::Signal;
+use verdict_otlp::{Fields, Payload};
 
 /// The URL that takes a signal, or the key that is at fault and why.
 pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, (&'static str, String)> {
@@ -54,12 +54,12 @@ impl HttpClient {
     pub fn new(config: &OtlpHttp) -> Result<HttpClient, StartError> {
         let mut urls = [None, None, None];
         for &signal in &config.signals {
-            urls[slot(signal)] = Some(url(config, signal).map_err(|(_, why)| StartError::Endpoint(why))?);
+            urls[slot(signal)] = Some(url(config, signal).map_err(|(_, why)| ClientError::Endpoint(why))?);
         }
         let named: Vec<&Url> = urls.iter().flatten().collect();
         let idle = config.sending_queue.num_consumers;
-        let client = client(&named, &config.tls, *config.timeout, idle)?;
-        let mut headers = super::headers(&config.headers)?;
+        let client = verdict_client::client(&named, &config.tls, *config.timeout, idle)?;
+        let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         Ok(HttpClient { client, urls, headers })
     }
@@ -80,51 +80,9 @@ impl HttpClient {
             // Nothing says what became of it: refused connection, reset, timeout.
             Err(error) => {
                 let status = if error.is_timeout() { "timeout" } else { "connection" };
-                Reply::none(status, reasons(&error.without_url()))
+                Reply::none(status, words(&verdict_client::reasons(&error.without_url())))
             }
         }
-    }
-}
-
-/// A client of `urls` that follows no redirect, tries nothing again by itself, and takes at most
-/// `timeout` from sending to the last byte.
-pub(crate) fn client(
-    urls: &[&Url],
-    settings: &Tls,
-    timeout: Duration,
-    idle: usize,
-) -> Result<Client, StartError> {
-    let secured = urls.iter().any(|url| url.scheme() == "https");
-    let loopback = urls.iter().all(|url| is_loopback(url));
-    let tls = match (secured, loopback) {
-        (true, _) => tls::client_config(settings, &[b"h2", b"http/1.1"])?,
-        (false, true) => tls::trusting_nobody()?,
-        (false, false) => tls::for_proxy()?,
-    };
-    let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .user_agent(super::USER_AGENT)
-        .connect_timeout(timeout)
-        .timeout(timeout)
-        .tcp_nodelay(true)
-        .pool_max_idle_per_host(idle);
-    if loopback {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|e| StartError::Endpoint(reasons(&e)))
-}
-
-/// Whether a URL names this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => {
-            let bare = host.trim_start_matches('[').trim_end_matches(']');
-            bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-        }
-        None => false,
     }
 }
 
@@ -202,16 +160,6 @@ fn explanation(body: &[u8]) -> String {
     message.map_or_else(|| words(&String::from_utf8_lossy(body)), words)
 }
 
-/// `Retry-After`: seconds, or a date.
-pub(crate) fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
-    let text = value.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,16 +185,6 @@ mod tests {
             let later = matches!(judge(status, None, b"", false), Answer::Later { .. });
             assert_eq!(later, [429, 502, 503, 504].contains(&status.as_u16()), "{status}");
         }
-    }
-
-    #[test]
-    fn retry_after_is_read_in_both_forms() {
-        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 04:00:00 GMT").unwrap();
-        let read = |text| retry_after(&HeaderValue::from_static(text), now);
-        assert_eq!(read("7"), Some(Duration::from_secs(7)));
-        assert_eq!(read("Sat, 21 Nov 2026 04:01:30 GMT"), Some(Duration::from_secs(90)));
-        assert_eq!(read("Sat, 21 Nov 2026 03:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(read("soon"), None);
     }
 
     #[test]

@@ -4,20 +4,19 @@
 //! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
 //! outcome per span and exporter.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Secret;
-use crate::journal::{Letters, Ticket};
-use crate::receive::Signal;
-use crate::trace::{Envelope, Kind, TraceId};
+use verdict_client::ClientError;
+use verdict_journal::{Letters, Ticket};
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
+use verdict_otlp::trace::{Envelope, Kind, TraceId};
 
 mod answer;
 mod check;
@@ -27,7 +26,7 @@ pub mod direct;
 mod exporter;
 mod file;
 mod grpc;
-pub(crate) mod http;
+mod http;
 mod otlp;
 mod pack;
 mod queue;
@@ -35,11 +34,9 @@ mod retry;
 mod split;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 pub use check::Problem;
 pub use exporter::{Dropped, Exporter};
-pub use tls::TlsError;
 
 use config::{ExporterConfig, ExporterConfigs};
 
@@ -57,15 +54,6 @@ pub struct Parcel {
     pub pieces: Vec<Piece>,
     /// The trace, where it is one (console and file exporters keep it together).
     pub trace: Option<TraceId>,
-}
-
-/// A legal request, and how many items it holds.
-#[derive(Clone, Debug)]
-pub struct Piece {
-    /// The encoded message.
-    pub bytes: Bytes,
-    /// Spans (or log records, or data points) in it.
-    pub items: u64,
 }
 
 impl Parcel {
@@ -110,15 +98,9 @@ pub trait Watch: Send + Sync {
 /// An exporter that cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The endpoint (or URL) is not one.
-    #[error("endpoint: {0}")]
-    Endpoint(String),
-    /// A header that cannot be sent.
-    #[error("headers.{0}: not a header that can be sent")]
-    Header(String),
-    /// TLS cannot be set up.
-    #[error("tls: {0}")]
-    Tls(#[from] TlsError),
+    /// Its endpoint, a header or TLS.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// The file cannot be opened for appending.
     #[error("path: cannot open {path}: {why}")]
     File {
@@ -134,9 +116,6 @@ pub enum StartError {
 
 /// How long a sender is told to wait while a required exporter is full.
 const PRESSURE_WAIT: Duration = Duration::from_secs(1);
-
-/// How we name ourselves to destinations.
-const USER_AGENT: &str = concat!("otel-verdict/", env!("CARGO_PKG_VERSION"));
 
 /// Every exporter in use.
 #[derive(Debug)]
@@ -329,17 +308,4 @@ fn slot(signal: Signal) -> usize {
         Signal::Logs => 1,
         Signal::Metrics => 2,
     }
-}
-
-fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), StartError> {
-    let bad = || StartError::Header(name.to_owned());
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| bad())?;
-    value.set_sensitive(true);
-    Ok((header, value))
-}
-
-/// The configured headers, marked so that nothing prints their values.
-pub(crate) fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, StartError> {
-    all.iter().map(|(name, value)| header(name, value)).collect()
 }

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Piece;
 use super::answer::{Answer, Reply};
 use super::config::RetryOnFailure;
 use super::exporter::{Dropped, Exporter};
@@ -22,7 +21,8 @@ use super::queue::{Load, Turn};
 use super::retry::Backoff;
 use super::split::split;
 use crate::outcome::{Outcome, Receipt};
-use crate::receive::Signal;
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
 
 /// A request that is too large is halved so often, no more: from 4 MiB to 64 KiB. A destination
 /// that refuses even that means something else by it (a quota), and must not be flooded.
@@ -213,7 +213,7 @@ impl Otlp {
             match answer {
                 Answer::Taken { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
-                        && let Some(held_back) = self.exporter.quiet.speak("partial_success")
+                        && let Some(held_back) = self.exporter.quiet.allow("partial_success")
                     {
                         tracing::warn!(exporter, rejected, message, held_back, "partly taken");
                     }
@@ -233,7 +233,7 @@ impl Otlp {
                     let Some(wait) = backoff.next(after) else {
                         return Err(Failed::Final(Dropped::RetriesEnded, why));
                     };
-                    if let Some(held_back) = self.exporter.quiet.speak("retry") {
+                    if let Some(held_back) = self.exporter.quiet.allow("retry") {
                         tracing::warn!(exporter, why, ?wait, held_back, "not taken now, trying again");
                     }
                     // While this one waits, others are not to gather behind it.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{Parcel, slot};
 use crate::outcome::Receipt;
-use crate::receive::Signal;
+use verdict_otlp::Signal;
 
 /// Room is handed out in units of this many bytes: the semaphore counts in `u32`, and so this
 /// lets one parcel be as large as 256 GiB.
@@ -284,8 +284,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::Piece;
     use crate::outcome::{Ledger, Outcome};
+    use verdict_otlp::Piece;
 
     fn parcel(signal: Signal, size: usize) -> Parcel {
         let bytes = vec![0u8; size].into();

@@ -47,7 +47,7 @@ impl<'a> Backoff<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Period;
+    use verdict_config::Period;
 
     fn policy() -> RetryOnFailure {
         RetryOnFailure {

@@ -7,9 +7,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::Piece;
-use crate::receive::Signal;
-use crate::wire::{Fields, Payload};
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
+use verdict_otlp::{Fields, Payload};
 
 /// Field of a request that holds resource groups.
 const GROUPS: u32 = 1;

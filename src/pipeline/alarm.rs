@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 
 use super::live::Live;
 use super::meter::Meter;
-use crate::assemble::{Assembler, Closing};
-use crate::trace::{SpanId, TraceId};
+use crate::assemble::Assembler;
+use verdict_otlp::trace::ClosedTrace;
+use verdict_otlp::trace::{SpanId, TraceId};
 
 /// How often open traces are looked at: soon enough to stop an agent, seldom enough that a batch
 /// of spans is looked at once.
@@ -106,7 +107,7 @@ impl Alarm {
 }
 
 /// The content is a stranger's: a look that panics says nothing, and closing will say why.
-fn harmful(live: &Live, glimpse: Closing) -> Vec<Harmful> {
+fn harmful(live: &Live, glimpse: ClosedTrace) -> Vec<Harmful> {
     let look = std::panic::AssertUnwindSafe(|| live.engine.harmful(glimpse));
     std::panic::catch_unwind(look).unwrap_or_default()
 }

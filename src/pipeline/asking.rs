@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::engine::{Engine, Weighed};
-use crate::judge::Judges;
-use crate::measure::rounds::{Ask, Rounds};
-use crate::measure::{Answer, Measurement, Reason, Usage};
-use crate::trace::TraceId;
+use verdict_eval::evaluate::{Engine, Weighed};
+use verdict_eval::measure::rounds::{Ask, Rounds};
+use verdict_eval::measure::{Answer, Measurement, Reason, Usage};
+use verdict_judge::Judges;
+use verdict_otlp::trace::TraceId;
 
 /// Questions of one trace on their way at once. More than any judge's default concurrency, so that
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.

@@ -11,17 +11,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::asking::{Panel, Said, ask_all, guarded};
 use super::durable;
-use super::engine::{Judged, Weighed};
 use super::live::Live;
 use super::memory::SPAN_OVERHEAD;
 use super::shard::Shared;
-use crate::annotate::Annotated;
-use crate::assemble::{Closing, Reason, Remembered};
-use crate::export::{Parcel, Piece};
-use crate::journal::{Sealed, Seq};
-use crate::measure::Usage;
-use crate::measure::rounds::Ask;
-use crate::receive::Signal;
+use crate::export::Parcel;
+use verdict_eval::annotate::Annotated;
+use verdict_eval::evaluate::{Judged, Weighed};
+use verdict_eval::measure::Usage;
+use verdict_eval::measure::rounds::Ask;
+use verdict_journal::{Sealed, Seq};
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
+use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
 
 /// A trace with more spans, or more bytes, is judged on a thread of its own, so that it delays
 /// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
@@ -32,13 +33,13 @@ const LARGE_BYTES: usize = 2 << 20;
 /// How a trace comes to its verdict.
 pub(super) enum Case {
     /// By rules alone.
-    Closed(Closing),
+    Closed(ClosedTrace),
     /// With what judges said of it.
     Heard(Box<Heard>),
 }
 
 pub(super) struct Heard {
-    closing: Closing,
+    closing: ClosedTrace,
     weighed: Weighed,
     said: Said,
 }
@@ -54,7 +55,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    pub fn verdict(&self) -> Remembered {
+    pub fn verdict(&self) -> PriorVerdict {
         self.sealed.remembered()
     }
 
@@ -67,16 +68,16 @@ impl Leaving {
 }
 
 /// What a closed trace is charged: as much as while it was open.
-pub(super) fn weight(closing: &Closing) -> usize {
+pub(super) fn weight(closing: &ClosedTrace) -> usize {
     closing.bytes + closing.spans.len() * SPAN_OVERHEAD
 }
 
-pub(super) fn is_large(closing: &Closing) -> bool {
+pub(super) fn is_large(closing: &ClosedTrace) -> bool {
     closing.spans.len() > LARGE_SPANS || closing.bytes > LARGE_BYTES
 }
 
 /// Judges, annotates and sends one trace on.
-pub(super) async fn conclude(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> Remembered {
+pub(super) async fn conclude(shared: &Shared, live: &Arc<Live>, case: Case, of: Vec<Seq>) -> PriorVerdict {
     let Some(journal) = &shared.journal else {
         let began = Instant::now();
         let verdict = send(shared, live, case).await;
@@ -89,7 +90,7 @@ pub(super) async fn conclude(shared: &Shared, live: &Arc<Live>, case: Case, of: 
     verdict
 }
 
-async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
+async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> PriorVerdict {
     let (trace, verdict, Annotated { spans, events, .. }) = judged(shared, live, case, |judged| {
         let annotated = live.engine.annotate(&judged);
         shared.meter.judged(&judged, annotated.existing);
@@ -97,7 +98,7 @@ async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> Remembered {
         debug_assert!(
             shared.shadow || annotated.spans.iter().map(|p| p.items).sum::<u64>() == tree.len() as u64
         );
-        (tree.id, Remembered { passed: judged.note.passed, revision: judged.note.revision }, annotated)
+        (tree.id, PriorVerdict { passed: judged.note.passed, revision: judged.note.revision }, annotated)
     });
     if !shared.shadow {
         shared.exporters.send(Parcel { signal: Signal::Traces, pieces: spans, trace: Some(trace) }).await;
@@ -132,7 +133,7 @@ fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) ->
         Case::Heard(heard) => heard.closing.clone(),
     };
     if !shared.hurried.load(Ordering::Relaxed) || matches!(case, Case::Heard(_)) {
-        let took = &mut |metric, time| shared.meter.took(metric, time);
+        let took = &mut shared.meter.stopwatch();
         let judge = || match case {
             Case::Closed(closing) => live.engine.judge(closing, now, took),
             Case::Heard(heard) => {
@@ -169,12 +170,12 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Judges by rules, asks, and sends on when all is answered or `max_wait` is over. `None` if the
     /// process stops before that and the journal keeps the trace for its next start.
-    pub async fn conclude(self, closing: Closing) -> Option<Remembered> {
+    pub async fn conclude(self, closing: ClosedTrace) -> Option<PriorVerdict> {
         let Waiting { shared, live, panel, spent, of } = self;
         let large = is_large(&closing);
         let (live_too, shared_too, spare) = (Arc::clone(&live), Arc::clone(&shared), closing.clone());
         let weigh = move || {
-            let took = &mut |metric, time| shared_too.meter.took(metric, time);
+            let took = &mut shared_too.meter.stopwatch();
             guarded(|| live_too.engine.weigh(spare, took))
         };
         let weighed = if large { tokio::task::spawn_blocking(weigh).await.ok().flatten() } else { weigh() };
@@ -190,7 +191,7 @@ impl Waiting {
                     }
                 };
                 // Waiting would hold more where less must be held.
-                let waits = closing.reason != Reason::Pressure && !shared.budget.is_full(0);
+                let waits = closing.reason != CloseReason::Pressure && !shared.budget.is_full(0);
                 let until = async {
                     if waits {
                         shared.time_is_up(live.max_wait).await;

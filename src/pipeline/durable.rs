@@ -14,16 +14,21 @@ use bytes::Bytes;
 use super::conclude::Leaving;
 use super::shard::{Shared, Work};
 use super::{MAX_REQUEST, Pipeline, RETRY, items};
-use crate::annotate::Marks;
-use crate::assemble::{Assembler, Close, Reason};
-use crate::config::Size;
-use crate::export::{Parcel, Piece};
-use crate::journal::{Admitted, Claim, Journal, Record, Recovered, Sealed, Seq, Ticket};
-use crate::receive::{Refused, Signal};
-use crate::trace::{Span, TraceId, Tree};
-use crate::wire::logs::{self, Logs};
-use crate::wire::request::{self, Group};
-use crate::wire::write;
+use crate::assemble::{Assembler, Close};
+use crate::export::Parcel;
+use crate::receive::Refused;
+use verdict_config::Size;
+use verdict_eval::annotate::Marks;
+use verdict_journal::{Admitted, Claim, Journal, Record, Recovered, Sealed, Seq, Ticket};
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
+use verdict_otlp::logs;
+use verdict_otlp::logs::Logs;
+use verdict_otlp::request;
+use verdict_otlp::request::Group;
+use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::{Span, TraceId, Tree};
+use verdict_otlp::write;
 
 /// Not kept, so not taken: the sender has it still.
 const NOT_KEPT: Refused = Refused::Overloaded { retry: RETRY };
@@ -253,7 +258,7 @@ impl Spans {
     }
 
     fn all(mut self) -> Vec<Span> {
-        self.assembler.close_all(Reason::Shutdown).pop().map(|closing| closing.spans).unwrap_or_default()
+        self.assembler.close_all(CloseReason::Shutdown).pop().map(|closing| closing.spans).unwrap_or_default()
     }
 }
 

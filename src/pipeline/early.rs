@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 
 use super::asking::{Panel, ask_early, guarded};
 use super::live::Live;
-use crate::assemble::{Assembler, Closing};
-use crate::measure::Usage;
-use crate::trace::TraceId;
+use crate::assemble::Assembler;
+use verdict_eval::measure::Usage;
+use verdict_otlp::trace::ClosedTrace;
+use verdict_otlp::trace::TraceId;
 
 /// How often open traces are looked at: short beside the time that a trace stays quiet before it
 /// closes, long beside the time that looking takes.
@@ -63,10 +64,10 @@ impl Early {
     }
 }
 
-async fn ask(glimpse: Closing, live: Arc<Live>, panel: Arc<dyn Panel>) -> (TraceId, Usage) {
+async fn ask(glimpse: ClosedTrace, live: Arc<Live>, panel: Arc<dyn Panel>) -> (TraceId, Usage) {
     let trace = glimpse.trace;
     let reader = Arc::clone(&live);
-    let weigh = move || guarded(|| reader.engine.weigh(glimpse, &mut |_, _| ()));
+    let weigh = move || guarded(|| reader.engine.weigh(glimpse, &mut |_| ()));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };

@@ -8,10 +8,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::Engine;
 use super::asking::Panel;
-use crate::assemble::{Close, Reason};
+use crate::assemble::Close;
 use crate::config::{Mode, Select, Verdict};
+use verdict_eval::evaluate::Engine;
+use verdict_otlp::trace::CloseReason;
 
 /// One configuration in force.
 #[derive(Debug)]
@@ -28,7 +29,11 @@ pub(super) struct Live {
 impl Live {
     pub fn new(verdict: &Verdict, panel: Option<Arc<dyn Panel>>) -> Result<Live, String> {
         Ok(Live {
-            engine: Engine::new(verdict, verdict.mode != Mode::Shadow)?,
+            engine: Engine::new(
+                &verdict.evaluation,
+                super::tasks::read(&verdict.evaluation.metrics.path)?,
+                verdict.mode != Mode::Shadow,
+            )?,
             close: verdict.close.clone(),
             panel,
             max_wait: *verdict.max_wait,
@@ -38,7 +43,7 @@ impl Live {
 
     /// Whether judges are asked of traces as they close.
     pub fn asks(&self) -> bool {
-        self.panel.is_some() && self.engine.asks(Reason::Complete)
+        self.panel.is_some() && self.engine.asks(CloseReason::Complete)
     }
 }
 

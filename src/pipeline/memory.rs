@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::MemoryBudget;
+use verdict_config::MemoryBudget;
 
 /// Bytes that a buffered span costs beside its own: its place in the trace and in the index of ids.
 /// Rounded up from what `tests/bench` measures.
@@ -156,7 +156,7 @@ fn mem_total(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Size;
+    use verdict_config::Size;
 
     #[test]
     fn what_is_held_is_let_go_and_excess_leads_below_the_mark() {

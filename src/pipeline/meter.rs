@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::engine::Judged;
-use crate::assemble::{Reason, Tally};
-use crate::measure;
+use crate::assemble::Tally;
 use crate::receive::Refused;
-use crate::telemetry::{self, MetricCells, Telemetry};
+use crate::telemetry::{self as telemetry, MetricCells, Telemetry};
+use verdict_eval::evaluate::{Judged, Progress};
+use verdict_eval::measure;
+use verdict_otlp::trace::CloseReason;
 
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -62,9 +63,17 @@ impl Meter {
         }
     }
 
-    pub fn took(&self, metric: &'static str, time: Duration) {
-        if let Some(cells) = self.metrics.get(metric) {
-            cells.took(time);
+    /// Measures how long each metric runs over one trace.
+    pub fn stopwatch(&self) -> impl FnMut(Progress) {
+        let mut since = Instant::now();
+        move |progress| {
+            let now = Instant::now();
+            if let Progress::Ran(metric) = progress
+                && let Some(cells) = self.metrics.get(metric)
+            {
+                cells.took(now - since);
+            }
+            since = now;
         }
     }
 
@@ -74,7 +83,7 @@ impl Meter {
                 cells.count(result(m.outcome.as_ref().ok().map(|o| o.passed)));
             }
         }
-        if judged.note.reason != Reason::Late {
+        if judged.note.reason != CloseReason::Late {
             self.telemetry.verdicts.trace(result(judged.note.passed));
         }
         self.telemetry.traces.closed(judged.note.reason);

@@ -17,23 +17,27 @@ use tokio_util::task::TaskTracker;
 
 use crate::assemble;
 use crate::config::{Config, Mode, Select, Verdict};
-use crate::export::{Exporters, Parcel, Piece};
-use crate::journal::{Journal, Seq};
-use crate::judge::Judges;
-use crate::receive::{Accepted, Answer, Intake, Offer, Refused, Signal};
+use crate::export::{Exporters, Parcel};
+use crate::receive::{Accepted, Answer, Intake, Offer, Refused};
 use crate::telemetry::Telemetry;
-use crate::trace::TraceId;
-use crate::wire::logs::{self, GenAiRecord};
-use crate::wire::metrics;
-use crate::wire::request::{self, Group, Interner};
-use crate::wire::write::{self, Item};
+use verdict_journal::{Journal, Seq};
+use verdict_judge::Judges;
+use verdict_otlp::Piece;
+use verdict_otlp::Signal;
+use verdict_otlp::logs;
+use verdict_otlp::logs::GenAiRecord;
+use verdict_otlp::metrics;
+use verdict_otlp::request;
+use verdict_otlp::request::{Group, Interner};
+use verdict_otlp::trace::TraceId;
+use verdict_otlp::write;
+use verdict_otlp::write::Item;
 
 mod alarm;
 mod asking;
 mod conclude;
 mod durable;
 mod early;
-mod engine;
 mod live;
 mod memory;
 mod meter;
@@ -45,7 +49,6 @@ mod shard;
 mod underway;
 
 use asking::Panel;
-pub use engine::{Engine, Judged};
 use live::{InForce, Live};
 use memory::{Budget, SPAN_OVERHEAD};
 use shard::{Shard, Shared, Work};
@@ -109,7 +112,7 @@ impl Pipeline {
             shared,
             hasher: RandomState::new(),
             envelopes: Interner::default(),
-            prefix: verdict.prefix.clone(),
+            prefix: verdict.evaluation.prefix.clone(),
             tasks,
         }))
     }

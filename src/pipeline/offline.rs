@@ -6,17 +6,20 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 
 use super::asking::{Panel, ask_all};
-use super::engine::{Engine, Judged};
 use super::select;
-use crate::annotate::Annotated;
-use crate::assemble::{Assembler, Close, Closing, Reason};
+use crate::assemble::{Assembler, Close};
 use crate::config::Config;
-use crate::judge::{JudgeError, Judges};
-use crate::receive::{Offer, Refused, Signal};
-use crate::telemetry;
-use crate::trace::{Attached, Span};
-use crate::wire::logs::{self, GenAiRecord};
-use crate::wire::request::{self, Interner, Rejected};
+use crate::receive::{Offer, Refused};
+use verdict_eval::annotate::Annotated;
+use verdict_eval::evaluate::{Engine, Judged};
+use verdict_judge::{JudgeError, Judges};
+use verdict_otlp::Signal;
+use verdict_otlp::logs;
+use verdict_otlp::logs::GenAiRecord;
+use verdict_otlp::request;
+use verdict_otlp::request::{Interner, Rejected};
+use verdict_otlp::trace::{Attached, Span};
+use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
 /// Gathers recorded requests; [`Evaluation::finish`] judges what came together.
 pub struct Evaluation {
@@ -37,10 +40,11 @@ struct Asking {
 
 impl Asking {
     fn new(config: &Config) -> Result<Option<Asking>, String> {
-        if config.verdict.metrics.named_judges().next().is_none() {
+        if config.verdict.evaluation.metrics.named_judges().next().is_none() {
             return Ok(None);
         }
-        let judges = Judges::new(&config.judges, &config.judging, &telemetry::Asking::default());
+        let judges =
+            Judges::new(&config.judges, &config.judging, &verdict_telemetry::JudgeMetrics::default());
         let judges = judges.map_err(|error: JudgeError| error.to_string())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
@@ -66,15 +70,19 @@ impl Evaluation {
         // Recordings end by themselves: neither time nor late spans have a meaning here.
         let close = Close {
             max_spans: usize::MAX,
-            max_bytes: crate::config::Size(u64::MAX),
+            max_bytes: verdict_config::Size(u64::MAX),
             remember: 0,
             ..Close::default()
         };
         Ok(Evaluation {
-            engine: Engine::new(&config.verdict, true)?,
+            engine: Engine::new(
+                &config.verdict.evaluation,
+                super::tasks::read(&config.verdict.evaluation.metrics.path)?,
+                true,
+            )?,
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
-            prefix: config.verdict.prefix.clone(),
+            prefix: config.verdict.evaluation.prefix.clone(),
             now: Instant::now(),
             unix_nanos,
             judges: Asking::new(config)?,
@@ -91,7 +99,7 @@ impl Evaluation {
     /// # Errors
     /// The bytes are no such request. Spans that are bad by themselves are left out and returned.
     pub fn add(&mut self, offer: &Offer) -> Result<Rejected, Refused> {
-        let malformed = |error: crate::wire::Malformed| Refused::Malformed(error.to_string());
+        let malformed = |error: verdict_otlp::Malformed| Refused::Malformed(error.to_string());
         match offer.signal {
             Signal::Traces => {
                 let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
@@ -119,11 +127,11 @@ impl Evaluation {
     /// Judges every trace, in order of arrival and then id; `each` hears of one at a time, so that
     /// only one is held in memory beyond its bytes.
     pub fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
-        let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
+        let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
         for closing in closed {
             let judged = match &self.judges {
                 Some(asking) if self.engine.asks(closing.reason) => self.hear(closing, asking, 0),
-                _ => self.engine.judge(closing, self.unix_nanos, &mut |_, _| ()),
+                _ => self.engine.judge(closing, self.unix_nanos, &mut |_| ()),
             };
             let annotated = self.engine.annotate(&judged);
             each(Evaluated { judged, annotated });
@@ -134,8 +142,8 @@ impl Evaluation {
     /// independent of those of other runs. `each` hears the run too, from 0. Does nothing where no
     /// judge would be asked: rules answer the same every time.
     pub fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, Judged)) {
-        let closed: Vec<Closing> = self.assembler.close_all(Reason::EndOfInput);
-        let Some(asking) = self.judges.as_ref().filter(|_| self.engine.asks(Reason::EndOfInput)) else {
+        let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
+        let Some(asking) = self.judges.as_ref().filter(|_| self.engine.asks(CloseReason::EndOfInput)) else {
             return;
         };
         for closing in closed {
@@ -145,9 +153,9 @@ impl Evaluation {
 
     /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
     /// whatever time their own limits give them.
-    fn hear(&self, closing: Closing, asking: &Asking, run: u32) -> Judged {
+    fn hear(&self, closing: ClosedTrace, asking: &Asking, run: u32) -> Judged {
         let trace = closing.trace;
-        let weighed = self.engine.weigh(closing, &mut |_, _| ());
+        let weighed = self.engine.weigh(closing, &mut |_| ());
         let panel: Arc<dyn Panel> = Arc::new(asking.judges.of_run(run));
         let ask = |ask| Arc::clone(&panel).ask(trace, ask);
         let all = ask_all(&self.engine, &weighed, ask, std::future::pending());

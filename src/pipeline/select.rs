@@ -1,9 +1,10 @@
 //! Which spans are judged: `verdict.select`.
 
-use crate::config::{Select, matches};
-use crate::trace::{Envelope, Span};
-use crate::wire::stated::{inner, resource_attributes, stated};
-use crate::wire::{Fields, Payload};
+use crate::config::Select;
+use verdict_config::matches;
+use verdict_otlp::stated::{inner, resource_attributes, stated};
+use verdict_otlp::trace::{Envelope, Span};
+use verdict_otlp::{Fields, Payload};
 
 /// `service.name` of the resource that a span came under.
 pub fn service(envelope: &Envelope) -> Option<&str> {
@@ -36,9 +37,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::trace::{SpanId, Status};
-    use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-    use crate::wire::write::{self, Plain};
+    use verdict_otlp::trace::{SpanId, Status};
+    use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+    use verdict_otlp::write;
+    use verdict_otlp::write::Plain;
 
     fn span() -> Span {
         let mut resource = Vec::new();

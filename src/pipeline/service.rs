@@ -11,15 +11,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pipeline;
 use super::memory::Budget;
+use crate::admin;
+use crate::admin::Readiness;
 use crate::config::Config;
 use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
-use crate::journal::{self, Journal, Letters, Recovered};
-use crate::judge::{JudgeError, Judges};
 use crate::outcome::Outcome;
-use crate::receive::{self, BindError, Intake, Signal};
-use crate::recognise::Recogniser;
+use crate::receive;
+use crate::receive::{BindError, Intake};
 use crate::telemetry::Telemetry;
-use crate::telemetry::admin::{self, Readiness};
+use verdict_eval::recognise::Recogniser;
+use verdict_journal::{self as journal, Journal, Letters, Recovered};
+use verdict_judge::{JudgeError, Judges};
+use verdict_otlp::Signal;
 
 /// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
 /// sender that dawdles must not use up the time of what was taken from others.
@@ -269,7 +272,7 @@ fn judges(
     before: Option<&Judges>,
     telemetry: &Telemetry,
 ) -> Result<Option<Judges>, JudgeError> {
-    if config.verdict.metrics.named_judges().next().is_none() {
+    if config.verdict.evaluation.metrics.named_judges().next().is_none() {
         return Ok(None);
     }
     match before {
@@ -308,11 +311,11 @@ fn open_letters(
 }
 
 fn exporters(config: &Config, budget: &Budget) -> Result<Exporters, Error> {
-    let recogniser =
-        Recogniser::new(&config.verdict.recognise).map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
+    let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
+        .map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
     let look = Look {
         kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
-        prefix: config.verdict.prefix.clone(),
+        prefix: config.verdict.evaluation.prefix.clone(),
     };
     let configs = config.exporters.with_best_effort_within(budget.for_best_effort());
     let exporters = Exporters::start(&configs, &config.service.exporters, &look)

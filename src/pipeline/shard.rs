@@ -19,12 +19,13 @@ use super::memory::{Budget, Held, SPAN_OVERHEAD};
 use super::meter::Meter;
 use super::select;
 use super::underway::{Behind, Underway};
-use crate::assemble::{Assembler, Closing, Reason, Remembered};
+use crate::assemble::Assembler;
 use crate::export::Exporters;
-use crate::journal::{Claim, Journal, Seq};
-use crate::trace::{Attached, Span, TraceId};
-use crate::wire::logs::GenAiRecord;
-use crate::wire::request::Group;
+use verdict_journal::{Claim, Journal, Seq};
+use verdict_otlp::logs::GenAiRecord;
+use verdict_otlp::request::Group;
+use verdict_otlp::trace::{Attached, Span, TraceId};
+use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
 
 /// Large traces judged at once by one shard; the next waits. Bounds threads and memory.
 const LARGE_AT_ONCE: usize = 2;
@@ -52,7 +53,7 @@ pub(super) enum Work {
     /// Log records that belong to such spans.
     Logs(Vec<GenAiRecord>, Held, Option<Seq>),
     /// Traces that closed before the process started, oldest first.
-    Closed(Vec<(TraceId, Remembered)>),
+    Closed(Vec<(TraceId, PriorVerdict)>),
     /// Close everything, export it, and say when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -237,7 +238,7 @@ impl Shard {
 
     async fn flush(&mut self) {
         self.close_due().await;
-        for closing in self.assembler.close_all(Reason::Shutdown) {
+        for closing in self.assembler.close_all(CloseReason::Shutdown) {
             self.conclude(closing).await;
         }
         self.settle().await;
@@ -282,15 +283,15 @@ impl Shard {
     }
 
     /// Concludes what has just closed, of all records that hold something of it so far.
-    async fn conclude(&mut self, closing: Closing) {
+    async fn conclude(&mut self, closing: ClosedTrace) {
         let of = self.kept.remove(&closing.trace).unwrap_or_default();
         self.conclude_of(closing, of).await;
     }
 
-    async fn conclude_of(&mut self, mut closing: Closing, of: Vec<Seq>) {
+    async fn conclude_of(&mut self, mut closing: ClosedTrace, of: Vec<Seq>) {
         let trace = closing.trace;
         let weight = weight(&closing);
-        if closing.reason == Reason::Late {
+        if closing.reason == CloseReason::Late {
             if self.underway.is_of(trace) {
                 let held = self.shared.budget.hold(weight);
                 return self.underway.keep_behind(Behind { closing, of, held });
@@ -338,7 +339,7 @@ impl Shard {
     }
 
     /// A trace's verdict is there: late spans that stayed behind follow.
-    async fn through(&mut self, trace: TraceId, verdict: Option<Remembered>) {
+    async fn through(&mut self, trace: TraceId, verdict: Option<PriorVerdict>) {
         if let Some(verdict) = verdict {
             self.assembler.remember(trace, verdict);
         }

@@ -2,9 +2,9 @@
 //!
 //! In: their names. Out: tasks that are ready, or every fault of every file.
 
-use crate::config::{Source, read_bounded};
-use crate::measure::path::load::load;
-use crate::measure::path::settings::{Ready, Settings};
+use verdict_config::{Source, read_bounded};
+use verdict_eval::measure::path::load::load;
+use verdict_eval::measure::path::settings::{Ready, Settings};
 
 /// Largest task file: thousands of tasks.
 const MAX_BYTES: u64 = 64 << 20;

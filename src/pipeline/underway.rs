@@ -8,15 +8,15 @@ use std::future::Future;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::memory::Held;
-use crate::assemble::{Closing, Remembered};
-use crate::journal::Seq;
-use crate::trace::TraceId;
+use verdict_journal::Seq;
+use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace::{ClosedTrace, PriorVerdict};
 
 /// Such traces of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Underway {
-    large: JoinSet<Option<Remembered>>,
-    waiting: JoinSet<Option<Remembered>>,
+    large: JoinSet<Option<PriorVerdict>>,
+    waiting: JoinSet<Option<PriorVerdict>>,
     traces: HashMap<Id, TraceId>,
     behind: HashMap<TraceId, Vec<Behind>>,
     done: VecDeque<Done>,
@@ -25,7 +25,7 @@ pub(super) struct Underway {
 /// Late spans that stay behind.
 #[derive(Debug)]
 pub(super) struct Behind {
-    pub closing: Closing,
+    pub closing: ClosedTrace,
     /// The journal's records that hold them, and no others.
     pub of: Vec<Seq>,
     /// What they are charged.
@@ -33,11 +33,11 @@ pub(super) struct Behind {
 }
 
 /// A trace that is through; `None` if it is not judged, because the process stops or went wrong.
-pub(super) type Done = (TraceId, Option<Remembered>);
+pub(super) type Done = (TraceId, Option<PriorVerdict>);
 
 impl Underway {
     /// Judges a large trace elsewhere.
-    pub fn large(&mut self, trace: TraceId, work: impl FnOnce() -> Option<Remembered> + Send + 'static) {
+    pub fn large(&mut self, trace: TraceId, work: impl FnOnce() -> Option<PriorVerdict> + Send + 'static) {
         let id = self.large.spawn_blocking(work).id();
         self.begun(id, trace);
     }
@@ -46,7 +46,7 @@ impl Underway {
     pub fn waiting(
         &mut self,
         trace: TraceId,
-        work: impl Future<Output = Option<Remembered>> + Send + 'static,
+        work: impl Future<Output = Option<PriorVerdict>> + Send + 'static,
     ) {
         let id = self.waiting.spawn(work).id();
         self.begun(id, trace);
@@ -99,7 +99,7 @@ impl Underway {
         }
     }
 
-    fn joined(&mut self, joined: Result<(Id, Option<Remembered>), JoinError>) -> Option<Done> {
+    fn joined(&mut self, joined: Result<(Id, Option<PriorVerdict>), JoinError>) -> Option<Done> {
         let (id, verdict) = match joined {
             Ok(done) => done,
             Err(error) => {

@@ -17,8 +17,9 @@ use prost::Message as _;
 use super::auth::Guard;
 use super::body::{BodyError, Hold, Room};
 use super::rpc;
-use super::{Accepted, Intake, Offer, Refused, Signal, Transport};
+use super::{Accepted, Intake, Offer, Refused};
 use crate::telemetry::{RequestOutcome, Telemetry};
+use verdict_otlp::{Signal, Transport};
 
 /// When to come again after the room for requests in flight was full: it empties as fast as
 /// acknowledgements go out.

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::config::Secret;
+use verdict_config::Secret;
 
 /// How often a file of tokens is looked at: a token that was withdrawn holds no longer than that.
 pub(crate) const TOKENS_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
@@ -162,7 +162,7 @@ fn same(known: &Secret, given: &[u8]) -> bool {
 
 fn tokens(path: &std::path::Path) -> Result<Vec<Secret>, String> {
     let name = path.display();
-    let text = crate::config::read_bounded(path, MAX_FILE)
+    let text = verdict_config::read_bounded(path, MAX_FILE)
         .map_err(|why| format!("auth.bearer_token_file: cannot read {name}: {why}"))?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {

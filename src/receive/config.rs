@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::auth::Auth;
 use super::cors::Cors;
 use super::tls::ServerTls;
-use crate::config::{Period, Size};
+use verdict_config::{Period, Size};
 
 /// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

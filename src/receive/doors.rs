@@ -141,7 +141,7 @@ mod tests {
         for loud in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1"] {
             assert!(open(loud).is_some_and(|why| why.contains("anybody")), "{loud}");
         }
-        let auth = Auth { bearer_token: Some(crate::config::Secret::new("x")), ..Auth::default() };
+        let auth = Auth { bearer_token: Some(verdict_config::Secret::new("x")), ..Auth::default() };
         let guarded = Door { guard: Some(Arc::new(Guard::open(&auth).unwrap())), ..Door::default() };
         let why = guarded.openness("0.0.0.0:1".parse().unwrap()).unwrap();
         assert!(why.contains("unencrypted") && !why.contains("anybody"), "{why}");

@@ -21,9 +21,10 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use tokio::time::timeout;
 
+use super::Accepted;
 use super::answer::{Desk, Rejection, STALL, code, response, status};
 use super::body::{BodyError, Coding, Hold, Unpack};
-use super::{Accepted, Signal};
+use verdict_otlp::Signal;
 
 /// Flag and length before a message.
 const PREFIX: usize = 5;

@@ -24,8 +24,9 @@ use super::answer::{self, Desk, Rejection, STALL, response};
 use super::body::{BodyError, Coding, Hold, Unpack};
 use super::config::HttpConfig;
 use super::cors::Cors;
-use super::{Accepted, Refused, Signal};
-use crate::wire::json;
+use super::{Accepted, Refused};
+use verdict_otlp::Signal;
+use verdict_otlp::json;
 
 /// JSON above this is decoded off the threads that serve connections: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
+use verdict_otlp::{Signal, Transport};
 
 use crate::telemetry::Telemetry;
 
@@ -42,56 +43,6 @@ use doors::Door;
 pub use listen::BindError;
 use listen::{Cells, Limits, Listener};
 pub use tls::{ServerTls, TlsVersion};
-
-/// Which of OTLP's services.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Signal {
-    /// `TraceService`, `/v1/traces`.
-    Traces,
-    /// `LogsService`, `/v1/logs`.
-    Logs,
-    /// `MetricsService`, `/v1/metrics`.
-    Metrics,
-}
-
-impl Signal {
-    /// All of them; the position is `signal as usize`.
-    pub const ALL: [Signal; 3] = [Signal::Traces, Signal::Logs, Signal::Metrics];
-
-    /// The word for it in labels and configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Signal::Traces => "traces",
-            Signal::Logs => "logs",
-            Signal::Metrics => "metrics",
-        }
-    }
-}
-
-/// How a request came in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Transport {
-    /// OTLP/gRPC.
-    Grpc,
-    /// OTLP/HTTP.
-    Http,
-}
-
-impl Transport {
-    /// Both; the position is `transport as usize`.
-    pub const ALL: [Transport; 2] = [Transport::Grpc, Transport::Http];
-
-    /// The word for it in labels and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Transport::Grpc => "grpc",
-            Transport::Http => "http",
-        }
-    }
-}
 
 /// One request, unpacked: the encoded `Export*ServiceRequest` message.
 #[derive(Clone, Debug)]

@@ -58,7 +58,7 @@ fn config() -> OtlpConfig {
         GrpcConfig { endpoint: Endpoint::loopback(0), max_recv_msg_size_mib: 1, ..GrpcConfig::default() };
     let http = HttpConfig {
         endpoint: Endpoint::loopback(0),
-        max_request_body_size: crate::config::Size(LIMIT as u64),
+        max_request_body_size: verdict_config::Size(LIMIT as u64),
         ..HttpConfig::default()
     };
     OtlpConfig { protocols: Protocols { grpc: Some(grpc), http: Some(http) }, ..OtlpConfig::default() }

@@ -20,7 +20,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Period;
+use verdict_config::Period;
 
 /// Chains are some KiB, bundles of authorities some hundred; more is a wrong file.
 const MAX_FILE: u64 = 4 << 20;

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
 use super::similarity::{cosine, vectors};
-use crate::measure::anchors::RULES;
-use crate::measure::{Measurement, Value, scale};
-use crate::recognise::Scene;
-use crate::trace::{SpanId, TraceId};
+use verdict_eval::measure::anchors::RULES;
+use verdict_eval::measure::{Measurement, Value, scale};
+use verdict_eval::recognise::Scene;
+use verdict_otlp::trace::{SpanId, TraceId};
 
 /// One run's answer about one place.
 #[derive(Clone, PartialEq, Debug)]

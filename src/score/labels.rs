@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label};
-use crate::measure::Category;
+use verdict_eval::measure::Category;
 
 /// The shape, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{

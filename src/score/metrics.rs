@@ -15,9 +15,9 @@ use super::bootstrap::{self, Interval};
 use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
-use crate::measure::{Measurement, Value, scale};
-use crate::recognise::{Reading, Scene};
-use crate::trace::{Idx, Kind};
+use verdict_eval::measure::{Measurement, Value, scale};
+use verdict_eval::recognise::{Reading, Scene};
+use verdict_otlp::trace::{Idx, Kind};
 
 /// One measurement, away from its scene.
 #[derive(Clone, PartialEq, Debug)]

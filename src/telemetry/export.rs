@@ -15,10 +15,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::declared::{self as d, Declared};
-use super::traces::{Buckets, latency_family};
 use crate::export::{Dropped, Exporter, Exporters, Watch};
 use crate::outcome::Outcome;
+use verdict_telemetry::declared::{self as d, Declared};
+use verdict_telemetry::histogram::{Buckets, latency_family};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 

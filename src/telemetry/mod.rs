@@ -1,7 +1,7 @@
 //! Metrics about ourselves, and where they are read: `/metrics`, `/livez`, `/readyz`, logs.
 //!
 //! In: the stages count into cells of [`Telemetry`]. Out: the OpenMetrics text of a scrape. Each
-//! self-metric is declared once, in [`declared`]; `docs/self-metrics.md` lists them, and a test compares
+//! self-metric is declared once, in [`verdict_telemetry::declared`]; `docs/self-metrics.md` lists them, and a test compares
 //! the two.
 //!
 //! Counting is cheap: cells are resolved when the process starts (or when an exporter or metric
@@ -15,21 +15,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use verdict_telemetry::{JournalMetrics, JudgeMetrics, declared};
 
-pub mod admin;
-pub mod declared;
 mod export;
-mod journal;
-mod judge;
-pub mod log;
-mod quiet;
 mod receive;
 mod traces;
 
 pub use export::Exporting;
-pub use journal::Journaling;
-pub use judge::{Asking, Fate, JudgeCells};
-pub use quiet::Quiet;
 pub use receive::{Receiving, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
@@ -42,13 +34,13 @@ pub struct Telemetry {
     /// Requests, connections, spans in.
     pub receive: Receiving,
     /// What is held on disk.
-    pub journal: Journaling,
+    pub journal: JournalMetrics,
     /// Open and closed traces.
     pub traces: Traces,
     /// Results of metrics, verdicts.
     pub verdicts: Verdicts,
     /// Questions to judges, what they cost.
-    pub judge: Asking,
+    pub judge: JudgeMetrics,
     /// Requests and outcomes out, by exporter.
     pub export: Exporting,
     reloads: [Counter; 2],
@@ -62,10 +54,10 @@ impl Telemetry {
         let reloads = register_process(&mut registry);
         Arc::new(Telemetry {
             receive: Receiving::register(&mut registry),
-            journal: Journaling::register(&mut registry),
+            journal: JournalMetrics::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
-            judge: Asking::register(&mut registry),
+            judge: JudgeMetrics::register(&mut registry),
             export: Exporting::register(&mut registry),
             reloads,
             registry,

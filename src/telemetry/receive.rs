@@ -6,8 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::declared as d;
-use crate::receive::{Signal, Transport};
+use verdict_otlp::{Signal, Transport};
+use verdict_telemetry::declared as d;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::assemble::Reason;
 use crate::export::config::ExporterConfigs;
-use crate::export::{Exporters, Look, Parcel, Piece};
-use crate::receive::{Signal, Transport};
-use crate::trace::Kind;
+use crate::export::{Exporters, Look, Parcel};
+use verdict_otlp::Piece;
+use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::Kind;
+use verdict_otlp::{Signal, Transport};
 
 fn line(page: &str, start: &str) -> String {
     page.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("no {start} in\n{page}")).to_owned()
@@ -105,7 +106,7 @@ async fn what_became_of_items_is_read_from_the_exporters_themselves() {
 #[test]
 fn closings_are_counted_under_the_word_that_the_root_carries() {
     let telemetry = Telemetry::new();
-    for reason in Reason::ALL {
+    for reason in CloseReason::ALL {
         telemetry.traces.closed(reason);
         let start = format!("otel_verdict_traces_closed_total{{reason=\"{}\"}}", reason.as_str());
         assert_eq!(line(&telemetry.render(), &start), format!("{start} 1"));

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::declared as d;
-use crate::assemble::Reason;
-use crate::measure::Measurement;
+use verdict_otlp::trace::CloseReason;
+use verdict_telemetry::declared as d;
+use verdict_telemetry::histogram::{Buckets, latency_buckets};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
@@ -35,7 +35,7 @@ pub struct Traces {
     pub unjudged: Counter,
     /// Harmful calls told of open traces.
     pub harmful_calls: Counter,
-    closed: [Counter; Reason::ALL.len()],
+    closed: [Counter; CloseReason::ALL.len()],
 }
 
 impl Traces {
@@ -51,7 +51,7 @@ impl Traces {
             attributes_replaced: Counter::default(),
             unjudged: Counter::default(),
             harmful_calls: Counter::default(),
-            closed: Reason::ALL
+            closed: CloseReason::ALL
                 .map(|reason| closed.get_or_create_owned(&d::TRACES_CLOSED.with([reason.as_str()]))),
         };
         d::TRACES_OPEN.register(registry, cells.open.clone());
@@ -68,7 +68,7 @@ impl Traces {
     }
 
     /// A trace closed, or spans of a closed one were sent on as late.
-    pub fn closed(&self, reason: Reason) {
+    pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
     }
 }
@@ -86,11 +86,6 @@ pub enum Judged {
 
 impl Judged {
     const ALL: [Judged; 3] = [Judged::Pass, Judged::Fail, Judged::Unmeasured];
-
-    /// Of one measurement.
-    pub fn of(measurement: &Measurement) -> Judged {
-        Judged::from(measurement.outcome.as_ref().ok().map(|measured| measured.passed))
-    }
 
     /// The value of the label.
     pub fn as_str(self) -> &'static str {
@@ -137,25 +132,6 @@ impl MetricCells {
 /// Rules cost microseconds, LLM judges seconds: factors of 4 from 1 µs to 67 s.
 fn metric_buckets() -> Histogram {
     Histogram::new(std::iter::successors(Some(1e-6), |edge| Some(edge * 4.0)).take(14))
-}
-
-/// From under the millisecond that closing should cost to the longest wait for judges.
-pub(super) fn latency_buckets() -> Histogram {
-    Histogram::new([0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Buckets(fn() -> Histogram);
-
-impl MetricConstructor<Histogram> for Buckets {
-    fn new_metric(&self) -> Histogram {
-        (self.0)()
-    }
-}
-
-/// A histogram family with buckets for network latencies.
-pub(super) fn latency_family<S: Clone + std::hash::Hash + Eq>() -> Family<S, Histogram, Buckets> {
-    Family::new_with_constructor(Buckets(latency_buckets))
 }
 
 /// Counters of measurements and verdicts.

@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corpus::{Corpus, MARK};
-use otel_verdict::config::Size;
-use otel_verdict::journal::{Claim, Durability, Journal, Storage};
-use otel_verdict::receive::Signal;
 use otel_verdict::telemetry::Telemetry;
-use otel_verdict::trace::TraceId;
 use relay::Client;
 use tempfile::TempDir;
+use verdict_config::Size;
+use verdict_journal::{Claim, Durability, Journal, Storage};
+use verdict_otlp::Signal;
+use verdict_otlp::trace::TraceId;
 
 /// The binary's.
 #[global_allocator]

@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use corpus::Corpus;
-use otel_verdict::config::{Config, Source, from_sources};
-use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig};
-use otel_verdict::measure::rounds::Ask;
-use otel_verdict::measure::{Form, Prompt, Question, ScoreField};
+use otel_verdict::config::{Config, from_sources};
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::telemetry::Telemetry;
-use otel_verdict::trace::TraceId;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use verdict_config::Source;
+use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{Form, Prompt, Question, ScoreField};
+use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
+use verdict_otlp::trace::TraceId;
 
 /// Questions, as the issue of judges asks for.
 const QUESTIONS: u64 = 20_000;

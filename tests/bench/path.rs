@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use otel_verdict::measure::path::{Automaton, Draft, Parameters, Scores, Token, Walk, check};
 use regex::Regex;
+use verdict_eval::measure::path::{Automaton, Draft, Parameters, Scores, Token, Walk, check};
 
 /// A pattern as task files have them.
 const PATTERN: &str = r"(?i)water plant (?P<plant>[A-C]) with (?P<litres>[0-9.]+) lit(re|er)s";

@@ -14,16 +14,22 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
-use otel_verdict::annotate::{self, Emission, Emit, Note};
-use otel_verdict::assemble::{Assembler, Close, Closing};
-use otel_verdict::config::{Period, Verdict};
-use otel_verdict::measure::{Measured, Measurement, Value as Measure};
-use otel_verdict::pipeline::Engine;
-use otel_verdict::propagate::{self, TraceVerdict, Verdicts};
-use otel_verdict::recognise::Scene;
-use otel_verdict::trace::Tree;
-use otel_verdict::wire::request::{self, Interner};
+use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
+use verdict_config::Period;
+use verdict_eval::Config;
+use verdict_eval::annotate;
+use verdict_eval::annotate::{Emission, Emit, Note};
+use verdict_eval::evaluate::Engine;
+use verdict_eval::measure::path::settings::Ready;
+use verdict_eval::measure::{Measured, Measurement, Value as Measure};
+use verdict_eval::propagate;
+use verdict_eval::propagate::{TraceVerdict, Verdicts};
+use verdict_eval::recognise::Scene;
+use verdict_otlp::request;
+use verdict_otlp::request::Interner;
+use verdict_otlp::trace::ClosedTrace;
+use verdict_otlp::trace::Tree;
 
 /// What a path made.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -167,9 +173,9 @@ pub fn ours(requests: &[Bytes]) -> Done {
 /// The same with every rule: recognised, measured, propagated, annotated, log events and all.
 pub fn rules(requests: &[Bytes]) -> Done {
     static ENGINE: LazyLock<Engine> =
-        LazyLock::new(|| Engine::new(&Verdict::default(), true).expect("the defaults hold"));
+        LazyLock::new(|| Engine::new(&Config::default(), Ready::default(), true).expect("the defaults hold"));
     assemble(requests, |closing| {
-        let judged = ENGINE.judge(closing, NOW, &mut |_, _| ());
+        let judged = ENGINE.judge(closing, NOW, &mut |_| ());
         ENGINE.annotate(&judged)
     })
 }
@@ -194,7 +200,7 @@ const MAX_REQUEST: usize = 4 << 20;
 /// Any time will do.
 const NOW: u64 = 1_800_000_000_000_000_000;
 
-fn note(closing: &Closing) -> Note {
+fn note(closing: &ClosedTrace) -> Note {
     Note {
         reason: closing.reason,
         revision: 1,
@@ -207,7 +213,7 @@ fn note(closing: &Closing) -> Note {
 }
 
 /// Takes requests apart, puts traces together, and has each closed one annotated.
-fn assemble(requests: &[Bytes], mut conclude: impl FnMut(Closing) -> annotate::Annotated) -> Done {
+fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> annotate::Annotated) -> Done {
     let envelopes = Interner::default();
     // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.
     let mut assembler = Assembler::new(Close { quiet: Period(Duration::ZERO), ..Close::default() });

@@ -4,15 +4,16 @@
 
 use std::path::Path;
 
-use otel_verdict::config::{Config, Size, Source, from_sources};
-use otel_verdict::journal::{Journal, Recovered, Storage};
-use otel_verdict::judge::Mould;
-use otel_verdict::measure::{Form, ScoreField};
-use otel_verdict::receive::Signal;
+use otel_verdict::config::{Config, from_sources};
 use otel_verdict::telemetry::Telemetry;
-use otel_verdict::trace::Span;
-use otel_verdict::wire::write::{Item, requests, strip_attributes};
-use otel_verdict::wire::{Interner, json, logs, metrics, split};
+use verdict_config::{Size, Source};
+use verdict_eval::measure::{Form, ScoreField};
+use verdict_journal::{Journal, Recovered, Storage};
+use verdict_judge::Mould;
+use verdict_otlp::Signal;
+use verdict_otlp::trace::Span;
+use verdict_otlp::write::{Item, requests, strip_attributes};
+use verdict_otlp::{Interner, json, logs, metrics, split};
 
 /// As a trace request: no panic; what is accepted is written again byte for byte, and splitting
 /// what was written gives the same spans.

@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use otel_verdict::config::Config;
-use otel_verdict::measure::Measurement;
-use otel_verdict::measure::anchors::Defect;
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
-use otel_verdict::propagate::Verdict;
-use otel_verdict::receive::{Offer, Signal};
-use otel_verdict::recognise::Scene;
+use otel_verdict::receive::Offer;
 use otel_verdict::score::trail::{Annotations, Benchmark, Case, find};
-use otel_verdict::wire::json;
 use serde_json::Value as Json;
+use verdict_eval::measure::Measurement;
+use verdict_eval::measure::anchors::Defect;
+use verdict_eval::propagate::Verdict;
+use verdict_eval::recognise::Scene;
+use verdict_otlp::Signal;
+use verdict_otlp::json;
 
 /// One trace: judged, and what people marked in it.
 struct Marked {

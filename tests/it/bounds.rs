@@ -9,8 +9,9 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::Evaluation;
-use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::receive::Offer;
 use prost::Message as _;
+use verdict_otlp::Signal;
 
 const SPANS: u64 = 100_000;
 

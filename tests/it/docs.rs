@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use otel_verdict::config::{Source, from_sources};
+use otel_verdict::config::from_sources;
 use regex::Regex;
 use serde_json::Value;
+use verdict_config::Source;
 
 /// A fenced block of a document.
 struct Block {

@@ -567,7 +567,7 @@ async fn what_a_destination_did_not_take_before_the_end_is_sent_after_it_with_th
     let destination = Destination::default();
     // Whoever judged it again would find nothing by then.
     let family = |name: &'static str| name.split('.').next().unwrap_or(name);
-    let all: BTreeSet<&str> = otel_verdict::measure::catalog::names().map(family).collect();
+    let all: BTreeSet<&str> = verdict_eval::measure::catalog::names().map(family).collect();
     let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
     let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
     let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
-use otel_verdict::receive::Signal;
 use prost::Message;
+use verdict_otlp::Signal;
 
 use crate::frameworks::{Case, Score, case, cases, hex, read, spans_of};
 use crate::support::Process;

@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use otel_verdict::config::{Config, Source, from_sources};
-use otel_verdict::measure::{Finding, Measurement};
+use otel_verdict::config::{Config, from_sources};
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
-use otel_verdict::receive::{Offer, Signal};
-use otel_verdict::recognise::{Message, Part, Reading, Scene, ToolRequest};
-use otel_verdict::trace::Status;
-use otel_verdict::wire::json;
+use otel_verdict::receive::Offer;
+use verdict_config::Source;
+use verdict_eval::measure::{Finding, Measurement};
+use verdict_eval::recognise::{Message, Part, Reading, Scene, ToolRequest};
+use verdict_otlp::Signal;
+use verdict_otlp::json;
+use verdict_otlp::trace::Status;
 
 use crate::frameworks;
 

@@ -13,10 +13,11 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::Evaluation;
-use otel_verdict::propagate::Policy;
-use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::receive::Offer;
 use prost::Message;
 use serde_json::Value as Json;
+use verdict_eval::propagate::Policy;
+use verdict_otlp::Signal;
 
 /// One capture: its requests in order of arrival, and what is true of it.
 pub struct Case {
@@ -73,7 +74,7 @@ pub fn case(path: &Path) -> Case {
 pub fn config(case: &Case) -> Config {
     let mut config = Config::default();
     if case.truth["expected_overall"] == "pass (handled tool error)" {
-        config.verdict.propagation.default = Policy::OutcomeRelevant;
+        config.verdict.evaluation.propagation.default = Policy::OutcomeRelevant;
     }
     config
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use otel_verdict::receive::Offer;
-use otel_verdict::wire::json;
+use verdict_otlp::json;
 
 use crate::frameworks::case;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
-use otel_verdict::journal::{Journal, Record, Seq, Storage};
 use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
+use verdict_journal::{Journal, Record, Seq, Storage};
 
 use crate::durable::{requests, storage, written};
 use crate::support::{Destination, Process};

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use otel_verdict::config::Period;
-use otel_verdict::judge::config::Format;
-use otel_verdict::judge::{JudgeConfig, Judges, JudgingConfig};
-use otel_verdict::measure::rounds::Ask;
-use otel_verdict::measure::{Answer, Form, Prompt, Question, Reason, ScoreField};
 use otel_verdict::telemetry::Telemetry;
-use otel_verdict::trace::TraceId;
 use serde_json::json;
+use verdict_config::Period;
+use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{Answer, Form, Prompt, Question, Reason, ScoreField};
+use verdict_judge::config::Format;
+use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
+use verdict_otlp::trace::TraceId;
 
 /// The server; it ends with this.
 struct Model {

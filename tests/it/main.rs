@@ -24,7 +24,6 @@ mod overload;
 mod plans;
 mod paths;
 mod processes;
-mod purity;
 mod reload;
 mod scrape;
 mod score;

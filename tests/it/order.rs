@@ -7,9 +7,10 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::Evaluation;
-use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::receive::Offer;
 use proptest::prelude::*;
 use prost::Message as _;
+use verdict_otlp::Signal;
 
 use crate::durable::storage;
 use crate::frameworks::{case, spans_of};

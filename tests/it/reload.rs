@@ -6,7 +6,9 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
-use otel_verdict::config::{Emit, Mode, Period};
+use otel_verdict::config::Mode;
+use verdict_config::Period;
+use verdict_eval::annotate::Emit;
 
 use crate::processes::Running;
 use crate::support::Process;
@@ -50,14 +52,19 @@ async fn spans_from_before_during_and_after_come_out_once_and_by_the_new_setting
     };
     let mut new = process.service.config();
     for round in 0..20 {
-        new.verdict.metrics.latency.max_ms.insert(otel_verdict::trace::Kind::Llm, f64::from(100 + round));
+        new.verdict
+            .evaluation
+            .metrics
+            .latency
+            .max_ms
+            .insert(verdict_otlp::trace::Kind::Llm, f64::from(100 + round));
         process.service.reload(&new).unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     sending.await.unwrap();
     assert!(process.destination.spans().is_empty(), "held, as they came under quiet: 1h");
     new.verdict.close.quiet = Period::millis(50);
-    new.verdict.emit = vec![Emit::Attributes];
+    new.verdict.evaluation.emit = vec![Emit::Attributes];
     let reloaded = process.service.reload(&new).unwrap();
     assert_eq!(reloaded.changed, ["verdict.close.quiet", "verdict.emit"]);
     assert!(reloaded.waiting.is_empty());

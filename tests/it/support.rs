@@ -20,12 +20,14 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use otel_verdict::config::{Config, Source, from_sources};
+use otel_verdict::config::{Config, from_sources};
 use otel_verdict::pipeline::service::Service;
-use otel_verdict::receive::{Offer, Signal};
+use otel_verdict::receive::Offer;
 use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
+use verdict_config::Source;
+use verdict_otlp::Signal;
 
 /// Largest message of the test's own client and destination.
 const LARGE: usize = 256 << 20;

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::receive::{Offer, Signal};
+use crate::receive::Offer;
+use verdict_otlp::Signal;
 
 /// A request of this size is a wrong file; receivers refuse less by default.
 const MAX_DOCUMENT: usize = 256 << 20;
@@ -269,7 +270,7 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
 }
 
 fn to_protobuf(signal: Signal, text: &[u8]) -> Result<Bytes, String> {
-    crate::wire::json::decode(signal, text).map_err(|e| e.to_string())
+    verdict_otlp::json::decode(signal, text).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::receive::Signal;
-use crate::wire::{Fields, Malformed, Payload};
+use verdict_otlp::Signal;
+use verdict_otlp::{Fields, Malformed, Payload};
 
 /// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
 pub(super) fn of_name(path: &str) -> Option<Signal> {

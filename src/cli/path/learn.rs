@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::{ConfigFiles, Failure, put, tell};
-use crate::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
-use crate::recognise::{Agent, Call, Scene};
+use verdict_eval::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
+use verdict_eval::recognise::{Agent, Call, Scene};
 
 pub(super) const LONG: &str = "\
 Infer a task from recorded runs that passed, for a person to review.

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::{ConfigFiles, Failure, eval, input};
-use crate::config::{Source, read_bounded};
-use crate::measure::path::load::{Loaded, load};
 use crate::pipeline::offline::Evaluated;
+use verdict_config::{Source, read_bounded};
+use verdict_eval::measure::path::load::{Loaded, load};
 
 pub(super) const LONG: &str = "\
 Hold the calls of agents against the paths that their task allows.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::measure::path::{Automaton, Move, StateId, Task};
+use verdict_eval::measure::path::{Automaton, Move, StateId, Task};
 
 /// A state.
 pub(super) struct Place {

@@ -11,8 +11,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Failure, put};
-use crate::config::read_bounded;
-use crate::measure::path::{Scores, Task, Token, Walk};
+use verdict_config::read_bounded;
+use verdict_eval::measure::path::{Scores, Task, Token, Walk};
 
 pub(super) const LONG: &str = "\
 Score sequences of symbols against their tasks.

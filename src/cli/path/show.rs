@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use super::super::{ConfigFiles, Failure, put, tell};
 use super::draw;
 use super::picture::Picture;
-use crate::measure::path::matching::calls_of;
-use crate::measure::path::trail::Trail;
-use crate::measure::path::{Move, Task, Token, Walk};
-use crate::recognise::Scene;
+use verdict_eval::measure::path::matching::calls_of;
+use verdict_eval::measure::path::trail::Trail;
+use verdict_eval::measure::path::{Move, Task, Token, Walk};
+use verdict_eval::recognise::Scene;
 
 pub(super) const LONG: &str = "\
 Draw a task's automaton, and what a run did on it.

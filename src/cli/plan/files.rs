@@ -9,8 +9,8 @@ use clap::Args;
 
 use super::super::{ConfigFiles, Failure};
 use crate::config::Config;
-use crate::measure::plan::read;
-use crate::measure::plan::schema::Plan;
+use verdict_eval::measure::plan::read;
+use verdict_eval::measure::plan::schema::Plan;
 
 /// Bytes of a file that are read: a thousand times any plan.
 const MAX_BYTES: u64 = 64 << 20;

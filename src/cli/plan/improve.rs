@@ -8,9 +8,9 @@ use super::super::judge::Bench;
 use super::super::{Failure, put, tell};
 use super::Output;
 use super::files::{self, Given};
-use crate::measure::plan::improve::{Improve, MAX_PASSES};
-use crate::measure::plan::tools::Toolbox;
-use crate::measure::{Answer, Reason};
+use verdict_eval::measure::plan::improve::{Improve, MAX_PASSES};
+use verdict_eval::measure::plan::tools::Toolbox;
+use verdict_eval::measure::{Answer, Reason};
 
 pub(super) const LONG: &str = "\
 Improve a plan with a judge, step by step, without carrying it out.
@@ -56,7 +56,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     }
     let query = super::query(args.query.as_ref(), beside)?;
     let bench = Bench::new(&config, &args.judge)?;
-    let tools = Toolbox::new(&config.verdict.metrics.plan.tools);
+    let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     // The loop works on what the judge may read, or every plan that comes back would differ from
     // the one sent by what was taken out of it.
     let clean = |text: &str| bench.clean(text);

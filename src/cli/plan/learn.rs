@@ -11,13 +11,14 @@ use serde_json::Value;
 use super::super::{Failure, put};
 use super::Output;
 use super::files::{self, Given};
-use crate::measure::plan::examine::Examined;
-use crate::measure::plan::improve::Lineage;
-use crate::measure::plan::learn::{self, Learnt, Ranked};
-use crate::measure::plan::lineage;
-use crate::measure::plan::part::Part;
-use crate::measure::plan::read;
-use crate::measure::plan::tools::Toolbox;
+use verdict_eval::measure::plan::examine::Examined;
+use verdict_eval::measure::plan::improve::Lineage;
+use verdict_eval::measure::plan::learn;
+use verdict_eval::measure::plan::learn::{Learnt, Ranked};
+use verdict_eval::measure::plan::lineage;
+use verdict_eval::measure::plan::part::Part;
+use verdict_eval::measure::plan::read;
+use verdict_eval::measure::plan::tools::Toolbox;
 
 pub(super) const LONG: &str = "\
 Fit the score's weights to plans that people have put in order.
@@ -57,7 +58,7 @@ pub(super) struct Stats {
 
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let config = args.given.load()?;
-    let tools = Toolbox::new(&config.verdict.metrics.plan.tools);
+    let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     let text = files::text(&args.file)?;
     let mut groups = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -9,11 +9,12 @@ use super::super::{Failure, tell};
 use super::files::{self, Given};
 use super::{Output, show};
 use crate::config::Config;
-use crate::measure::Reason;
-use crate::measure::plan::examine::Examined;
-use crate::measure::plan::judged::{self, ASKED};
-use crate::measure::plan::part::Part;
-use crate::measure::plan::tools::Toolbox;
+use verdict_eval::measure::Reason;
+use verdict_eval::measure::plan::examine::Examined;
+use verdict_eval::measure::plan::judged;
+use verdict_eval::measure::plan::judged::ASKED;
+use verdict_eval::measure::plan::part::Part;
+use verdict_eval::measure::plan::tools::Toolbox;
 
 pub(super) const CHECK: &str = "\
 Say what is wrong with a plan, and how it is laid out.
@@ -66,7 +67,7 @@ fn examined(args: &Look, query: Option<&str>) -> Result<(Examined, Option<String
     let config = args.given.load()?;
     let (plan, beside) = files::plan(&args.file)?;
     let query = query.map(str::to_owned).or(beside);
-    let settings = &config.verdict.metrics.plan;
+    let settings = &config.verdict.evaluation.metrics.plan;
     let reference = match &args.reference {
         Some(path) => Some(files::reference(path)?),
         None => query.as_deref().and_then(|query| settings.reference(query)),
@@ -76,7 +77,7 @@ fn examined(args: &Look, query: Option<&str>) -> Result<(Examined, Option<String
 
 pub(super) fn check(args: &Look) -> Result<(), Failure> {
     let (examined, _, config) = examined(args, None)?;
-    show::plan(&examined, &config.verdict.metrics.plan.weights, args.output, false)?;
+    show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.output, false)?;
     let wrong = examined.issues.iter().any(|i| Part::of(i.fault).is_some());
     if wrong { Err(Failure::Met) } else { Ok(()) }
 }
@@ -86,7 +87,7 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     if !args.judge.is_empty() && !examined.is_settled() {
         ask(&mut examined, &super::query(None, query)?, &Bench::new(&config, &args.judge)?);
     }
-    show::plan(&examined, &config.verdict.metrics.plan.weights, args.look.output, true)
+    show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.look.output, true)
 }
 
 /// Asks the judges; a question without an answer leaves its metric unmeasured, and is told.

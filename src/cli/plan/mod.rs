@@ -1,7 +1,7 @@
 //! `plan`: plans in files, checked, scored, improved; weights learnt from plans in order.
 //!
 //! In: plans in any form that is read, tools and references, and a judge where one is named. Out:
-//! tables or JSON. Everything is worked out in [`crate::measure::plan`]; here files are read and
+//! tables or JSON. Everything is worked out in [`verdict_eval::measure::plan`]; here files are read and
 //! results printed.
 
 pub(super) mod files;

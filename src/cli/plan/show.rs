@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::super::{Failure, put};
 use super::Output;
-use crate::measure::plan::examine::Examined;
-use crate::measure::plan::part::{Part, Weights};
-use crate::measure::plan::reference::Comparison;
-use crate::measure::plan::shape;
+use verdict_eval::measure::plan::examine::Examined;
+use verdict_eval::measure::plan::part::{Part, Weights};
+use verdict_eval::measure::plan::reference::Comparison;
+use verdict_eval::measure::plan::shape;
 
 /// Prints the plan's issues and layout; with `scored` its metrics as well.
 pub(super) fn plan(

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 use super::super::Failure;
 use super::files;
 use super::trail::Scored;
-use crate::measure::Category;
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
-use crate::score::metrics::{self, Trace};
+use crate::score::metrics;
+use crate::score::metrics::Trace;
 use crate::score::report::Report;
 use crate::score::report::draw::{Curve, Row};
-use crate::score::report::sample::{self, Explained};
+use crate::score::report::sample;
+use crate::score::report::sample::Explained;
 use crate::score::report::tree::Drawn;
 use crate::score::thresholds::Fit;
 use crate::score::trail::{Annotation, Benchmark};
+use verdict_eval::measure::Category;
 
 /// Traces on their way to the page.
 #[derive(Default)]

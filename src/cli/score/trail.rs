@@ -12,12 +12,12 @@ use super::super::judge::Bench;
 use super::super::{ConfigFiles, Failure, eval, input, put, tell};
 use super::files::{self, Folder as Files};
 use super::{Output, report, tables};
-use crate::measure::Measurement;
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::benchmark::Intervals;
 use crate::score::trail::ratings::{Correlated, Roots};
 use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, mapper, ratings};
+use verdict_eval::measure::Measurement;
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.

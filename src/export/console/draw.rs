@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::Style;
 use super::paint::{Line, Paint, width, wrap};
 use super::read::{Metric, Shown, Trace};
-use crate::trace::Idx;
+use verdict_otlp::trace::Idx;
 
 /// Spans drawn of one trace; nobody scrolls further.
 const MAX_SPANS: usize = 2_000;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
-use crate::wire::value::SPAN_ATTRIBUTES;
-use crate::wire::{Attributes, Fields, Interner, Payload, Value};
+use verdict_otlp::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::{Attributes, Fields, Interner, Payload, Value};
 
 /// Field of `Span` that holds its name.
 const NAME: u32 = 5;
@@ -69,7 +69,7 @@ pub(super) fn traces(
     let mut spans: HashMap<TraceId, Vec<Span>> = HashMap::new();
     for piece in pieces {
         // What is no request, or no span, was refused at the door; here it is not shown.
-        let Ok(split) = crate::wire::split(piece, prefix, &envelopes) else { continue };
+        let Ok(split) = verdict_otlp::split(piece, prefix, &envelopes) else { continue };
         for group in split.groups {
             let of_trace = spans.entry(group.trace).or_insert_with(|| {
                 order.push(group.trace);

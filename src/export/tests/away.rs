@@ -4,11 +4,11 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::config::Period;
 use crate::export::answer::{Answer, Reply};
 use crate::export::config::{Compression, RetryOnFailure};
 use crate::export::pack::{Packed, Packing};
 use crate::export::{consumers, otlp};
+use verdict_config::Period;
 
 /// What a destination says so long after the start.
 type Says = fn(Duration) -> Answer;

@@ -2,8 +2,8 @@
 //! journal has of them.
 
 use super::*;
-use crate::journal::{Claim, Journal, Storage};
 use crate::telemetry::Telemetry;
+use verdict_journal::{Claim, Journal, Storage};
 
 /// What a case begins with.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Whom an exporter trusts, and who it says it is.
 
+use verdict_client::TlsError;
+
 use super::*;
 
 #[tokio::test]
@@ -24,7 +26,9 @@ async fn tls_trusts_the_given_authority_and_nobody_else() {
                 let exporters = match started {
                     Ok(exporters) => exporters,
                     // A machine without any certificate authority.
-                    Err((_, StartError::Tls(TlsError::NoAuthorities))) if !taken => continue,
+                    Err((_, StartError::Client(ClientError::Tls(TlsError::NoAuthorities)))) if !taken => {
+                        continue;
+                    }
                     Err((id, error)) => panic!("{id}: {error}"),
                 };
                 exporters.send(parcel(&["a"])).await;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use crate::config::{Source, from_sources};
+use crate::config::from_sources;
 use crate::export::Look;
 use crate::telemetry::Telemetry;
-use crate::trace::Kind;
-use crate::wire::request::{Interner, split};
-use crate::wire::write;
+use verdict_config::Source;
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::Kind;
+use verdict_otlp::write;
 
 /// A request of one trace: a root and two children.
 fn request(trace: u8) -> Bytes {

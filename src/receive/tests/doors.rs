@@ -12,7 +12,7 @@ use tonic::transport::{Channel, ClientTlsConfig};
 use tonic::{Code, Request, Status};
 
 use super::*;
-use crate::config::{Period, Secret};
+use verdict_config::{Period, Secret};
 
 /// An authority of a test's own.
 struct Authority {

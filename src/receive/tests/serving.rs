@@ -76,7 +76,7 @@ async fn connections_beyond_the_limit_wait_for_a_free_place() {
 #[tokio::test]
 async fn peers_that_never_say_what_they_want_are_let_go() {
     let mut hasty = config();
-    hasty.protocols.http.as_mut().unwrap().read_header_timeout = crate::config::Period::millis(150);
+    hasty.protocols.http.as_mut().unwrap().read_header_timeout = verdict_config::Period::millis(150);
     let server = Server::with(hasty, Duration::from_secs(1)).await;
     // Silence, a preface that stops, headers that stop, and a request followed by silence.
     for said in ["", "PRI * HT", "POST /v1/traces HTTP/1.1\r\nhost:", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"] {
@@ -133,7 +133,7 @@ async fn refuses_a_second_large_one(server: Server) {
 async fn a_connection_of_the_given_age_is_asked_to_end_and_its_requests_are_answered() {
     let mut aging = config();
     let keepalive = &mut aging.protocols.grpc.as_mut().unwrap().keepalive.server_parameters;
-    keepalive.max_connection_age = Some(crate::config::Period::millis(200));
+    keepalive.max_connection_age = Some(verdict_config::Period::millis(200));
     let server = Server::with(aging, Duration::from_secs(1)).await;
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     let open = server.telemetry.receive.connections(Transport::Grpc).clone();
@@ -178,7 +178,7 @@ async fn streams_beyond_the_limit_of_a_connection_wait_at_the_sender() {
 #[tokio::test]
 async fn headers_beyond_their_limit_are_refused_over_grpc_as_well() {
     let mut limited = config();
-    limited.protocols.grpc.as_mut().unwrap().max_header_size = crate::config::Size(8 << 10);
+    limited.protocols.grpc.as_mut().unwrap().max_header_size = verdict_config::Size(8 << 10);
     let server = Server::with(limited, Duration::from_secs(1)).await;
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     for (length, taken) in [(1 << 10, true), (10 << 10, false), (1 << 10, true)] {

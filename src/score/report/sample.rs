@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::html::{Html, clip};
-use crate::measure::{Finding, Measurement};
-use crate::recognise::Scene;
+use verdict_eval::measure::{Finding, Measurement};
+use verdict_eval::recognise::Scene;
 
 /// How many are shown: as many as somebody reads with care.
 pub const SAMPLE: usize = 20;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use super::html::{Html, clip};
-use crate::measure::{Measurement, Value};
-use crate::propagate::{Verdict, Verdicts};
-use crate::recognise::Scene;
 use crate::score::trail::{Annotation, find};
-use crate::trace::{Idx, Kind};
+use verdict_eval::measure::{Measurement, Value};
+use verdict_eval::propagate::{Verdict, Verdicts};
+use verdict_eval::recognise::Scene;
+use verdict_otlp::trace::{Idx, Kind};
 
 /// Indentation stops here; deeper spans stand under each other.
 const MAX_DEPTH: usize = 14;
@@ -188,7 +188,7 @@ fn told(m: &Measurement) -> Option<Told> {
     if measured.passed && measured.findings.iter().all(|f| f.category.is_none()) {
         return None;
     }
-    let finding = |f: &crate::measure::Finding| {
+    let finding = |f: &verdict_eval::measure::Finding| {
         (f.rationale.clone(), f.quote.clone(), f.category.map_or("", |c| c.as_str()))
     };
     let score = match measured.value {
@@ -214,9 +214,9 @@ fn preorder(scene: &Scene) -> Vec<(Idx, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
-    use crate::measure::{Settings, catalog};
-    use crate::propagate::{Policies, propagate};
+    use verdict_eval::measure::testing::Script;
+    use verdict_eval::measure::{Settings, catalog};
+    use verdict_eval::propagate::{Policies, propagate};
 
     #[test]
     fn what_a_trace_says_is_text_wherever_it_stands() {

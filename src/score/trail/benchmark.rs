@@ -13,9 +13,10 @@
 use std::collections::BTreeSet;
 
 use super::{Annotation, Label};
-use crate::measure::Category;
-use crate::score::bootstrap::{self, Interval};
+use crate::score::bootstrap;
+use crate::score::bootstrap::Interval;
 use crate::score::counts::{Tally, share};
+use verdict_eval::measure::Category;
 
 /// Impacts, as annotators write them.
 pub const IMPACTS: [&str; 3] = ["LOW", "MEDIUM", "HIGH"];

@@ -25,9 +25,9 @@
 use std::collections::BTreeMap;
 
 use super::Annotation;
-use crate::measure::{Category, Finding, Measurement, Severity};
-use crate::recognise::Scene;
-use crate::trace::{Idx, Kind, SpanId};
+use verdict_eval::measure::{Category, Finding, Measurement, Severity};
+use verdict_eval::recognise::Scene;
+use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 /// A finding, as the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -185,9 +185,9 @@ impl<'s> Spans<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::anchors::{Defect, measured};
-    use crate::measure::testing::Script;
-    use crate::measure::{Measured, Value};
+    use verdict_eval::measure::anchors::{Defect, measured};
+    use verdict_eval::measure::testing::Script;
+    use verdict_eval::measure::{Measured, Value};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
     fn scene() -> Scene {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::measure::Category;
+use verdict_eval::measure::Category;
 
 /// A category of the taxonomy, or a text that names none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -12,12 +12,13 @@
 
 use super::annotation::Ratings;
 use super::find::Found;
-use crate::measure::{Category, Measurement, Severity};
-use crate::propagate::relevance::Relevance;
-use crate::propagate::{self, Policies, Policy};
-use crate::recognise::Scene;
 use crate::score::correlation::{pearson, spearman};
 use crate::score::counts::Confusion;
+use verdict_eval::measure::{Category, Measurement, Severity};
+use verdict_eval::propagate;
+use verdict_eval::propagate::relevance::Relevance;
+use verdict_eval::propagate::{Policies, Policy};
+use verdict_eval::recognise::Scene;
 
 /// The best and the worst score.
 const BEST: f64 = 5.0;

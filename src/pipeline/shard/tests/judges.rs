@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicUsize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::measure::rounds::Ask;
-use crate::measure::{self, Answer, Opinion, Usage};
 use crate::pipeline::asking::Panel;
-use crate::trace::SpanId;
-use crate::wire::value::SPAN_ATTRIBUTES;
-use crate::wire::write::Plain;
+use verdict_eval::measure;
+use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{Answer, Opinion, Usage};
+use verdict_otlp::trace::SpanId;
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::write::Plain;
 
 /// How a judge behaves.
 #[derive(Debug)]

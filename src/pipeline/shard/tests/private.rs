@@ -9,10 +9,10 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::judges::{fill, send, with_panel};
 use super::*;
-use crate::judge::Judges;
 use crate::pipeline::asking::Panel;
-use crate::wire::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use crate::wire::write::Plain;
+use verdict_judge::Judges;
+use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+use verdict_otlp::write::Plain;
 
 /// Stands in every text of the service `payroll`, names included.
 const SECRET: &str = "PAYROLL";

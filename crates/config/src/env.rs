@@ -1,0 +1,200 @@
+//! `${env:NAME}`, `${file:PATH}`, defaults (`:-`) and `$$`, as in the Collector.
+//!
+//! In: a scalar's text, already parsed out of the YAML, so that no value of a variable can add a
+//! key or a list. Out: the text with variables put in. `${NAME}` is read as `${env:NAME}`, which
+//! is the Collector's default scheme. Where only text may be read, files stay closed and count as
+//! there, with a content that nobody knows.
+
+use std::path::Path;
+
+use super::node::Style;
+
+/// A secret, or some other value; more is a wrong file.
+const MAX_FILE: u64 = 64 << 10;
+
+/// Where values from outside the text come from.
+pub struct Outside<'a> {
+    /// Environment variables.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether `${file:PATH}` is opened.
+    pub files: bool,
+}
+
+/// Whether all of a scalar is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// Its text is what it will be.
+    Whole,
+    /// It names a file that was not opened: whether its value is right cannot be said.
+    Unopened,
+}
+
+/// Puts variables in. A scalar that is one variable and nothing else becomes
+/// [`Style::Substituted`]: it may be read as a number or a truth value.
+///
+/// # Errors
+/// One message a variable that is unset and has no default, or that is not written right.
+pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -> Result<Known, Vec<String>> {
+    let mut known = Known::Whole;
+    if !text.contains('$') {
+        return Ok(known);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut problems = Vec::new();
+    let mut pieces = 0;
+    let mut variables = 0;
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('$') {
+        pieces += usize::from(at > 0);
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(escaped) = after.strip_prefix('$') {
+            out.push('$');
+            pieces += 1;
+            rest = escaped;
+        } else if let Some(inner) = after.strip_prefix('{') {
+            let Some((expression, behind)) = inner.split_once('}') else {
+                problems.push(format!("'${{{inner}' has no closing brace"));
+                rest = "";
+                break;
+            };
+            match resolve(expression, outside) {
+                Ok(Some(value)) => out.push_str(&value),
+                Ok(None) => {
+                    known = Known::Unopened;
+                    out.push_str(&format!("${{{expression}}}"));
+                }
+                Err(problem) => problems.push(problem),
+            }
+            variables += 1;
+            rest = behind;
+        } else {
+            out.push('$');
+            pieces += 1;
+            rest = after;
+        }
+    }
+    pieces += usize::from(!rest.is_empty());
+    out.push_str(rest);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    *style = match (variables, pieces) {
+        (0, _) => *style,
+        (1, 0) => Style::Substituted,
+        // A mixture is text, whatever its parts look like.
+        _ => Style::Mixed,
+    };
+    *text = out;
+    Ok(known)
+}
+
+/// Nothing for a file that is not to be opened.
+fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, String> {
+    let (name, default) = match expression.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (expression, None),
+    };
+    let name = match name.split_once(':') {
+        Some(("env", name)) => name,
+        Some(("file", path)) => return file(path, default, outside),
+        Some((scheme, _)) => {
+            return Err(format!("'${{{scheme}:...}}' is not available; use ${{env:NAME}} or ${{file:PATH}}"));
+        }
+        None => name,
+    };
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(legal) {
+        return Err(format!("'{name}' cannot be the name of an environment variable"));
+    }
+    match ((outside.env)(name), default) {
+        (Some(value), _) => Ok(Some(value)),
+        (None, Some(default)) => Ok(Some(default.to_owned())),
+        (None, None) => Err(format!(
+            "environment variable {name} is not set; set it, or give a default: ${{env:{name}:-...}}"
+        )),
+    }
+}
+
+fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Option<String>, String> {
+    if path.is_empty() {
+        return Err("'${file:}' names no file".to_owned());
+    }
+    if !outside.files {
+        return Ok(None);
+    }
+    match (super::read_bounded(Path::new(path), MAX_FILE), default) {
+        // Editors and `echo` end a file with a line break that is no part of a secret.
+        (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
+        (Err(why), Some(default)) if why.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Some(default.to_owned()))
+        }
+        (Err(why), _) => Err(format!("cannot read {path}: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str) -> Result<(String, Style), Vec<String>> {
+        run_with(text, true).map(|(text, style, _)| (text, style))
+    }
+
+    fn run_with(text: &str, files: bool) -> Result<(String, Style, Known), Vec<String>> {
+        let lookup = |name: &str| match name {
+            "PORT" => Some("4317".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "EVIL" => Some("a\nkey: [1]".to_owned()),
+            _ => None,
+        };
+        let mut text = text.to_owned();
+        let mut style = Style::Plain;
+        let outside = Outside { env: &lookup, files };
+        substitute(&mut text, &mut style, &outside).map(|known| (text, style, known))
+    }
+
+    #[test]
+    fn variables_defaults_and_escapes() {
+        assert_eq!(run("${env:PORT}").unwrap(), ("4317".into(), Style::Substituted));
+        assert_eq!(run("${PORT}").unwrap(), ("4317".into(), Style::Substituted));
+        assert_eq!(run("127.0.0.1:${env:PORT}").unwrap(), ("127.0.0.1:4317".into(), Style::Mixed));
+        assert_eq!(run("${env:NONE:-a:-b}").unwrap().0, "a:-b");
+        assert_eq!(run("${env:EMPTY:-x}").unwrap().0, "");
+        assert_eq!(run("$${env:PORT} costs $5$").unwrap().0, "${env:PORT} costs $5$");
+        assert_eq!(run("${env:EVIL}").unwrap().0, "a\nkey: [1]");
+    }
+
+    #[test]
+    fn a_file_is_read_without_its_last_line_break_and_only_where_that_is_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "hunter2\r\n").unwrap();
+        let named = format!("${{file:{}}}", path.display());
+        assert_eq!(run(&named).unwrap(), ("hunter2".into(), Style::Substituted));
+        assert_eq!(run(&format!("Bearer {named}")).unwrap().0, "Bearer hunter2");
+        assert_eq!(run_with(&named, false).unwrap(), (named, Style::Substituted, Known::Unopened));
+        let missing = folder.path().join("missing").display().to_string();
+        assert_eq!(run(&format!("${{file:{missing}:-none}}")).unwrap().0, "none");
+        assert!(run(&format!("${{file:{missing}}}")).unwrap_err()[0].contains(&missing));
+        std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+        let error = run(&format!("${{file:{}:-default}}", path.display())).unwrap_err();
+        assert!(error[0].contains("larger than"), "{error:?}");
+    }
+
+    #[test]
+    fn every_problem_of_a_scalar_is_told() {
+        assert_eq!(run("${env:A}${env:B} ${env:C:-c}").unwrap_err().len(), 2);
+        for bad in [
+            "${http:x}",
+            "${file:}",
+            "${file:/nowhere/at/all}",
+            "${env:}",
+            "${env:${env:X}}",
+            "${env:1X}",
+            "${env:OPEN",
+        ] {
+            assert!(run(bad).is_err(), "{bad}");
+        }
+    }
+}

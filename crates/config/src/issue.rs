@@ -1,0 +1,136 @@
+//! What is wrong with a configuration: every fault with its place, its key and a way out.
+
+use std::fmt;
+
+use super::node::{Mark, Step};
+
+/// One fault.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// Where.
+    pub at: Mark,
+    /// The key, dotted.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What was probably meant.
+    pub hint: Option<String>,
+}
+
+impl Issue {
+    pub fn new(at: Mark, key: String, message: String) -> Issue {
+        Issue { at, key, message, hint: None }
+    }
+
+    pub fn with_hint(self, hint: Option<String>) -> Issue {
+        Issue { hint, ..self }
+    }
+}
+
+/// The configuration cannot be used. Shows one line a fault:
+/// `file:line:column: key: what is wrong`.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Invalid {
+    lines: Vec<String>,
+}
+
+impl Invalid {
+    pub fn new(files: &[String], mut issues: Vec<Issue>) -> Invalid {
+        issues.sort_by(|a, b| (a.at, &a.key).cmp(&(b.at, &b.key)));
+        issues.dedup();
+        let lines = issues.iter().map(|issue| line(files, issue)).collect();
+        Invalid { lines }
+    }
+
+    /// A file that could not be read at all.
+    pub fn unreadable(file: &str, why: &str) -> Invalid {
+        Invalid { lines: vec![format!("{file}: {why}")] }
+    }
+
+    /// Faults of both.
+    pub fn and(mut self, mut other: Invalid) -> Invalid {
+        self.lines.append(&mut other.lines);
+        self
+    }
+
+    /// One line a fault, in order of files and lines.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))
+    }
+}
+
+impl fmt::Debug for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn line(files: &[String], issue: &Issue) -> String {
+    let file = files.get(issue.at.file).map_or("defaults", String::as_str);
+    let mut out = format!("{file}:{}:{}: ", issue.at.line, issue.at.column);
+    if !issue.key.is_empty() {
+        out.push_str(&issue.key);
+        out.push_str(": ");
+    }
+    out.push_str(&issue.message);
+    if let Some(hint) = &issue.hint {
+        out.push_str(&format!("; did you mean '{hint}'?"));
+    }
+    out
+}
+
+/// A path as people write it: `exporters.otlp_grpc.endpoint`, `service.exporters[1]`.
+pub fn dotted(path: &[Step]) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(key);
+            }
+            Step::Item(i) => out.push_str(&format!("[{i}]")),
+        }
+    }
+    out
+}
+
+/// The word among `known` that was probably meant, if any is near enough.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    // A hostile key of a megabyte must not cost a quadratic comparison.
+    if word.len() > 64 {
+        return None;
+    }
+    let squash = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
+    let plain = squash(word);
+    known
+        .into_iter()
+        .map(|k| {
+            let score = strsim::damerau_levenshtein(&plain, &squash(k));
+            (score, k)
+        })
+        // A third of the letters wrong is another word.
+        .filter(|(score, k)| *score * 3 <= k.len().max(word.len()))
+        .min()
+        .map(|(_, k)| k.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_offered_and_a_strange_one_is_not() {
+        let known = ["endpoint", "compression", "headers"];
+        assert_eq!(nearest("endpont", known).as_deref(), Some("endpoint"));
+        assert_eq!(nearest("Compression", known).as_deref(), Some("compression"));
+        assert_eq!(nearest("zebra", known), None);
+    }
+}

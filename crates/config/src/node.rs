@@ -1,0 +1,370 @@
+//! YAML text to a tree that knows where each value stands.
+//!
+//! In: the text of one file. Out: a [`Node`], or the place of the first syntax error. Scalars keep
+//! their text: what `1.10` or `on` means is decided by the key that asks for it, so that a
+//! password of digits stays a password. Files are merged here too: maps merge, all else replaces.
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
+
+/// Where a value stands: file (index into the loader's list), line and column from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Mark {
+    pub file: usize,
+    pub line: usize,
+    pub column: usize,
+}
+
+/// How a scalar was written, which decides whether it may be read as anything but text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// Bare: may be a number, a truth value, or nothing at all.
+    Plain,
+    /// In quotes or a block: text.
+    Quoted,
+    /// It came whole from an environment variable: typed as bare, never shown in a message.
+    Substituted,
+    /// A part of it came from there: text, never shown in a message either.
+    Mixed,
+}
+
+/// A value and its place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Node {
+    pub value: Value,
+    pub at: Mark,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Scalar(String, Style),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Key {
+    pub text: String,
+    pub at: Mark,
+}
+
+/// A fault in the text itself.
+#[derive(Debug, PartialEq)]
+pub struct Fault {
+    pub at: Mark,
+    pub message: String,
+}
+
+/// One step from a node to a node in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    Key(String),
+    Item(usize),
+}
+
+/// Where a scalar is, for a message about it.
+pub struct Place<'p> {
+    pub at: Mark,
+    pub path: &'p [Step],
+}
+
+/// More nodes than any configuration has; aliases could otherwise blow a small file up.
+const MAX_NODES: usize = 100_000;
+/// Deeper than any configuration nests.
+const MAX_DEPTH: usize = 64;
+
+impl Node {
+    pub fn empty(at: Mark) -> Node {
+        Node { value: Value::Map(Vec::new()), at }
+    }
+
+    /// Nothing was written: the key stands alone, or says `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(text, Style::Plain) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    pub fn entries(&self) -> &[(Key, Node)] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entries().iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
+    }
+
+    /// What `path` names, if it is there.
+    pub fn at(&self, path: &[Step]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, step| match (&node.value, step) {
+            (Value::Map(_), Step::Key(key)) => node.get(key),
+            (Value::List(items), Step::Item(i)) => items.get(*i),
+            _ => None,
+        })
+    }
+
+    fn step_mut(&mut self, step: &Step) -> Option<&mut Node> {
+        match (&mut self.value, step) {
+            (Value::Map(entries), Step::Key(key)) => {
+                entries.iter_mut().find(|(k, _)| k.text == *key).map(|(_, node)| node)
+            }
+            (Value::List(items), Step::Item(i)) => items.get_mut(*i),
+            _ => None,
+        }
+    }
+
+    /// The place of what `path` names, or of the last part of it that is there.
+    pub fn place(&self, path: &[Step]) -> Mark {
+        let mut node = self;
+        let mut at = node.at;
+        for step in path {
+            let next = match (&node.value, step) {
+                (Value::Map(entries), Step::Key(key)) => {
+                    entries.iter().find(|(k, _)| k.text == *key).map(|(k, node)| (k.at, node))
+                }
+                (Value::List(items), Step::Item(i)) => items.get(*i).map(|node| (node.at, node)),
+                _ => None,
+            };
+            let Some((mark, next)) = next else { break };
+            (at, node) = (mark, next);
+        }
+        at
+    }
+
+    /// Takes out what `path` names; false if it is not there.
+    pub fn remove(&mut self, path: &[Step]) -> bool {
+        let Some((last, before)) = path.split_last() else { return false };
+        let mut node = self;
+        for step in before {
+            match node.step_mut(step) {
+                Some(next) => node = next,
+                None => return false,
+            }
+        }
+        match (&mut node.value, last) {
+            (Value::Map(entries), Step::Key(key)) => {
+                let before = entries.len();
+                entries.retain(|(k, _)| k.text != *key);
+                entries.len() < before
+            }
+            (Value::List(items), Step::Item(i)) if *i < items.len() => {
+                items.remove(*i);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Lays `over` on top: maps merge key by key, anything else replaces.
+    pub fn merge(&mut self, over: Node) {
+        match (&mut self.value, over.value) {
+            (Value::Map(entries), Value::Map(new)) => {
+                for (key, node) in new {
+                    match entries.iter_mut().find(|(k, _)| k.text == key.text) {
+                        Some((k, old)) => {
+                            *k = key;
+                            old.merge(node);
+                        }
+                        None => entries.push((key, node)),
+                    }
+                }
+            }
+            (value, new) => *value = new,
+        }
+        self.at = over.at;
+    }
+
+    /// Calls `f` on every scalar, with the path to it.
+    pub fn scalars(&mut self, path: &mut Vec<Step>, f: &mut impl FnMut(&mut String, &mut Style, &Place<'_>)) {
+        match &mut self.value {
+            Value::Scalar(text, style) => f(text, style, &Place { at: self.at, path }),
+            Value::List(items) => {
+                for (i, node) in items.iter_mut().enumerate() {
+                    path.push(Step::Item(i));
+                    node.scalars(path, f);
+                    path.pop();
+                }
+            }
+            Value::Map(entries) => {
+                for (key, node) in entries {
+                    path.push(Step::Key(key.text.clone()));
+                    node.scalars(path, f);
+                    path.pop();
+                }
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        1 + match &self.value {
+            Value::Scalar(..) => 0,
+            Value::List(items) => items.iter().map(Node::count).sum(),
+            Value::Map(entries) => entries.iter().map(|(_, node)| node.count()).sum(),
+        }
+    }
+}
+
+/// Reads one YAML document; an empty one is an empty map.
+pub fn parse(file: usize, text: &str) -> Result<Node, Fault> {
+    parse_within(file, text, MAX_NODES)
+}
+
+/// As [`parse`], for texts that may hold more values than a configuration does.
+pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Fault> {
+    // Comments would be buffered, up to a limit that a well commented file exceeds.
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    let mut builder = Builder { file, most, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = event.map_err(|e| {
+            let line = e.marker().line().max(1);
+            // The commonest cause: braces have a meaning of their own between braces.
+            let variable = text.lines().nth(line - 1).is_some_and(|l| l.contains("${"));
+            let hint = if variable { "; between braces, put quotes around \"${...}\"" } else { "" };
+            Fault {
+                at: Mark { file, line, column: e.marker().col() + 1 },
+                message: format!("not YAML: {}{hint}", e.info()),
+            }
+        })?;
+        builder.take(event, span)?;
+    }
+    let root = builder.root.unwrap_or_else(|| Node::empty(Mark { file, line: 1, column: 1 }));
+    Ok(if root.is_null() { Node::empty(root.at) } else { root })
+}
+
+/// A collection whose end has not come yet.
+struct Open {
+    node: Node,
+    key: Option<Key>,
+    anchor: usize,
+}
+
+struct Builder {
+    file: usize,
+    most: usize,
+    nodes: usize,
+    anchors: Vec<(usize, Node)>,
+    open: Vec<Open>,
+    root: Option<Node>,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
+        let at = Mark { file: self.file, line: span.start.line(), column: span.start.col() + 1 };
+        match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let style = if style == ScalarStyle::Plain { Style::Plain } else { Style::Quoted };
+                self.put(Node { value: Value::Scalar(text.into_owned(), style), at }, anchor)
+            }
+            Event::SequenceStart(_, anchor, _) => self.start(Value::List(Vec::new()), at, anchor),
+            Event::MappingStart(_, anchor, _) => self.start(Value::Map(Vec::new()), at, anchor),
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(done) => self.put(done.node, done.anchor),
+                None => Ok(()),
+            },
+            Event::Alias(id) => {
+                let node =
+                    self.anchors.iter().rev().find(|(anchor, _)| *anchor == id).map(|(_, n)| n.clone());
+                let node = node.ok_or_else(|| fault(at, "an alias inside what it stands for"))?;
+                self.nodes += node.count();
+                self.put(node, 0)
+            }
+            Event::DocumentStart(..) if self.root.is_some() => {
+                Err(fault(at, "a second document; give --config twice instead"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, value: Value, at: Mark, anchor: usize) -> Result<(), Fault> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(fault(at, "nested too deep"));
+        }
+        if matches!(self.open.last(), Some(Open { node: Node { value: Value::Map(_), .. }, key: None, .. })) {
+            return Err(fault(at, "a key must be a plain word"));
+        }
+        self.open.push(Open { node: Node { value, at }, key: None, anchor });
+        Ok(())
+    }
+
+    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
+        self.nodes += 1;
+        if self.nodes > self.most {
+            return Err(fault(node.at, "too many values"));
+        }
+        if anchor > 0 {
+            self.anchors.push((anchor, node.clone()));
+        }
+        let Some(Open { node: parent, key, .. }) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match (&mut parent.value, key.take()) {
+            (Value::List(items), _) => items.push(node),
+            (Value::Map(entries), Some(key)) => entries.push((key, node)),
+            (Value::Map(entries), None) => {
+                let Node { value: Value::Scalar(text, _), at } = node else {
+                    return Err(fault(node.at, "a key must be a plain word"));
+                };
+                if let Some((first, _)) = entries.iter().find(|(k, _)| k.text == text) {
+                    let line = first.at.line;
+                    return Err(fault(at, &format!("'{text}' stands here twice; first on line {line}")));
+                }
+                *key = Some(Key { text, at });
+            }
+            (Value::Scalar(..), _) => {}
+        }
+        Ok(())
+    }
+}
+
+fn fault(at: Mark, message: &str) -> Fault {
+    Fault { at, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_know_their_place() {
+        let node = parse(3, "a: 1\nb:\n  c: [x, 'y']\n").unwrap();
+        let path = [Step::Key("b".into()), Step::Key("c".into()), Step::Item(1)];
+        assert_eq!(node.place(&path), Mark { file: 3, line: 3, column: 10 });
+        assert_eq!(node.place(&path[..2]), Mark { file: 3, line: 3, column: 3 });
+    }
+
+    #[test]
+    fn a_later_file_merges_maps_and_replaces_lists_and_scalars() {
+        let mut node = parse(0, "a: {x: 1, y: [1, 2]}\nb: 1").unwrap();
+        node.merge(parse(1, "a: {y: [3], z: 4}").unwrap());
+        let texts = |n: &Node| {
+            let mut out = Vec::new();
+            n.clone().scalars(&mut Vec::new(), &mut |t, _, _| out.push(t.clone()));
+            out
+        };
+        assert_eq!(texts(&node), ["1", "3", "4", "1"]);
+    }
+
+    #[test]
+    fn duplicate_keys_second_documents_and_alias_bombs_are_faults() {
+        assert!(parse(0, "a: 1\na: 2").unwrap_err().message.contains("twice"));
+        assert!(parse(0, "a: 1\n---\nb: 2").unwrap_err().message.contains("second document"));
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for i in 1..9 {
+            let prior = format!("*a{}", i - 1);
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![prior; 10].join(", "));
+        }
+        assert_eq!(parse(0, &bomb).unwrap_err().message, "too many values");
+        assert!(parse(0, &"[".repeat(200)).is_err());
+        assert!(parse(0, "a: { b: ${env:X} }").unwrap_err().message.contains("quotes"));
+        assert!(parse(0, "a: *nowhere").is_err());
+        assert!(parse(0, "a: &x [*x]").is_err());
+    }
+
+    #[test]
+    fn nothing_at_all_is_an_empty_map() {
+        for text in ["", "# only a comment\n", "---\n", "~"] {
+            assert!(matches!(parse(0, text).unwrap().value, Value::Map(m) if m.is_empty()), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Texts that a configuration is read from: a file's name and content, read within a limit.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// One file's name (for messages) and text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// As the user wrote it.
+    pub name: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// A file's text, if there is no more of it than `limit` bytes.
+///
+/// # Errors
+/// The file cannot be read, is not UTF-8, or is larger.
+pub fn read_bounded(file: &Path, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
+    match text.len() as u64 <= limit {
+        true => Ok(text),
+        false => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
+    }
+}

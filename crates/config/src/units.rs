@@ -1,0 +1,269 @@
+//! Values as people write them: `30s`, `64MiB`, and secrets that never show themselves.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A span of time, written as in the Collector: `200ms`, `30s`, `5m`, `1h30m`; a bare 0 is zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Period(pub Duration);
+
+/// A number of bytes: a bare number, or with a unit (`64MiB`, `10GB`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Size(pub u64);
+
+/// A secret. Shows as `[redacted]` in debug output, logs and `print-config`.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(secret: impl Into<String>) -> Secret {
+        Secret(secret.into())
+    }
+
+    /// The secret itself: for the wire only, never for a message.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+pub const REDACTED: &str = "[redacted]";
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(REDACTED)
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "a secret; give it as ${env:NAME} or ${file:PATH}" })
+    }
+}
+
+impl Period {
+    /// From whole seconds.
+    pub const fn secs(seconds: u64) -> Period {
+        Period(Duration::from_secs(seconds))
+    }
+
+    /// From milliseconds.
+    pub const fn millis(millis: u64) -> Period {
+        Period(Duration::from_millis(millis))
+    }
+}
+
+impl std::ops::Deref for Period {
+    type Target = Duration;
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = humantime::format_duration(self.0).to_string();
+        f.write_str(&text.replace(' ', ""))
+    }
+}
+
+impl fmt::Debug for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Period {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Period, String> {
+        if text == "0" {
+            return Ok(Period(Duration::ZERO));
+        }
+        humantime::parse_duration(text)
+            .map(Period)
+            .map_err(|e| format!("'{text}' is not a duration like 30s or 5m: {e}"))
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Period, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Period {
+    fn schema_name() -> Cow<'static, str> {
+        "Period".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "a duration: 200ms, 30s, 5m, 1h30m" })
+    }
+}
+
+/// A number of bytes, or `auto`: as much as the machine suggests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryBudget {
+    /// From the container's limit or the machine's memory, when the process starts.
+    #[default]
+    Auto,
+    /// So many bytes.
+    Bytes(Size),
+}
+
+impl Serialize for MemoryBudget {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            MemoryBudget::Auto => s.serialize_str("auto"),
+            MemoryBudget::Bytes(size) => size.serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MemoryBudget {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<MemoryBudget, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(d)? {
+            Written::Number(bytes) => Ok(MemoryBudget::Bytes(Size(bytes))),
+            Written::Text(text) if text == "auto" => Ok(MemoryBudget::Auto),
+            Written::Text(text) => text.parse().map(MemoryBudget::Bytes).map_err(de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for MemoryBudget {
+    fn schema_name() -> Cow<'static, str> {
+        "MemoryBudget".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1073741824, 1GiB, or auto" })
+    }
+}
+
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+impl std::str::FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Size, String> {
+        let bad = || format!("'{text}' is not a size like 64MiB or 1048576");
+        let (number, unit) = UNITS
+            .iter()
+            .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))
+            .unwrap_or((text, 1));
+        let number: u64 = number.trim().parse().map_err(|_| bad())?;
+        number.checked_mul(unit).map(Size).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS[..4].iter().rev().find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
+        match unit {
+            Some((suffix, unit)) => write!(f, "{}{suffix}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Size, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Size;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, or a size like 64MiB")
+            }
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
+                Ok(Size(bytes))
+            }
+            fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Size, E> {
+                u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size cannot be negative"))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        d.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1048576, 64MiB, 10GB" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_read_and_write_alike() {
+        for text in ["200ms", "30s", "5m", "1h30m"] {
+            assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
+        }
+        for text in ["64MiB", "1GiB", "1500"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        assert!("64 parsecs".parse::<Size>().is_err());
+        assert!("soon".parse::<Period>().is_err());
+    }
+
+    #[test]
+    fn a_secret_never_shows_itself() {
+        let secret = Secret::new("hunter2");
+        assert_eq!(
+            format!("{secret:?} {}", serde_json::to_string(&secret).unwrap()),
+            "[redacted] \"[redacted]\""
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! The attribute contract: which `verdict.*` attributes a span gets.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::encoded::{Encoded, Fixed};
+use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note, Told};
+use crate::measure;
+use crate::measure::{Detail, Finding, Measurement, Severity, Value, scale};
+use crate::propagate::{Verdict, Verdicts};
+use crate::recognise::Scene;
+use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::Idx;
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::write;
+use verdict_otlp::write::Plain;
+
+/// `pass` or `fail`.
+pub(super) fn word(passed: bool) -> &'static str {
+    if passed { "pass" } else { "fail" }
+}
+
+/// Makes `key` the configured prefix, and the parts joined by dots.
+fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
+    key.clear();
+    key.push_str(&emission.prefix);
+    for (n, part) in path.iter().enumerate() {
+        if n > 0 {
+            key.push('.');
+        }
+        key.push_str(part);
+    }
+    key
+}
+
+/// Writes the attributes of one trace's spans.
+pub(super) struct Writer<'a> {
+    scene: &'a Scene,
+    verdicts: &'a Verdicts,
+    note: &'a Note,
+    emission: &'a Emission,
+    encoded: Encoded,
+    /// The key that is being written.
+    key: String,
+    recent: [Option<Recent<'a>>; RECENT],
+    next: usize,
+}
+
+/// A span of which was written of late, and where that stands.
+struct Recent<'a> {
+    verdict: Option<Verdict>,
+    own: &'a [Told<'a>],
+    said: Range<usize>,
+}
+
+/// Spans of a trace that are measured alike are of a few sorts, and take turns.
+const RECENT: usize = 4;
+
+impl<'a> Writer<'a> {
+    pub fn new(
+        scene: &'a Scene,
+        verdicts: &'a Verdicts,
+        note: &'a Note,
+        emission: &'a Emission,
+    ) -> Writer<'a> {
+        Writer {
+            scene,
+            verdicts,
+            note,
+            emission,
+            encoded: Encoded::new(),
+            key: String::with_capacity(64),
+            recent: Default::default(),
+            next: 0,
+        }
+    }
+
+    /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
+    /// for every span, and only grows.
+    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [Told<'a>]) {
+        let verdict = self.verdicts.of.get(i).copied().flatten();
+        self.said(out, verdict, own);
+        if self.note.reason == CloseReason::Late {
+            self.put(out, &["late"], Plain::Bool(true));
+        }
+        // A late span's parent has gone out before it; only a root that is late speaks for the trace.
+        let late = self.note.reason == CloseReason::Late;
+        if self.scene.tree.parent(i).is_none() && (!late || self.scene.tree.spans[i].parent.is_zero()) {
+            self.trace(out);
+        }
+    }
+
+    /// A span's verdict and measurements: copied where a recent span's came to the same.
+    fn said(&mut self, out: &mut Vec<u8>, verdict: Option<Verdict>, own: &'a [Told<'a>]) {
+        let alike = |before: &&Recent<'_>| {
+            before.verdict == verdict
+                && before.own.len() == own.len()
+                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a, b))
+        };
+        if let Some(before) = self.recent.iter().flatten().find(alike) {
+            return out.extend_from_within(before.said.clone());
+        }
+        let start = out.len();
+        if let Some(verdict) = verdict {
+            self.say(out, "", "result", Fixed::Word(word(!verdict.failed())));
+            if let Verdict::Fail(cause) = verdict {
+                self.say(out, "", "cause", Fixed::Word(cause.as_str()));
+            }
+        }
+        self.failures(out, own);
+        own.iter().for_each(|told| self.metric(out, *told));
+        self.recent[self.next] = Some(Recent { verdict, own, said: start..out.len() });
+        self.next = (self.next + 1) % RECENT;
+    }
+
+    fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
+        write::attribute(out, SPAN_ATTRIBUTES, name(&mut self.key, self.emission, path), value);
+    }
+
+    /// As [`Writer::put`], for what is said again and again: `metric` is empty for the span's own.
+    fn say(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
+        let (emission, key) = (self.emission, &mut self.key);
+        self.encoded.put(out, metric, field, value, || match metric {
+            "" => name(key, emission, &[field]),
+            metric => name(key, emission, &[metric, field]),
+        });
+    }
+
+    /// P_fail(s), and the categories and worst severity of its findings.
+    fn failures(&mut self, out: &mut Vec<u8>, own: &[Told<'_>]) {
+        let failing = || {
+            own.iter().map(|told| told.measurement).filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed))
+        };
+        let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
+        if metrics.is_empty() {
+            return;
+        }
+        let findings = || failing().flat_map(|m| m.outcome.iter().flat_map(|o| &o.findings));
+        let mut categories: Vec<&str> = findings().filter_map(|f| f.category).map(|c| c.as_str()).collect();
+        categories.sort_unstable();
+        categories.dedup();
+        categories.truncate(MAX_ITEMS);
+        self.put(out, &["failed_metrics"], Plain::Strs(&metrics));
+        if !categories.is_empty() {
+            self.put(out, &["category"], Plain::Strs(&categories));
+        }
+        let worst = findings().map(|f| f.severity).max().unwrap_or(Severity::Medium);
+        self.put(out, &["severity"], Plain::Str(worst.as_str()));
+    }
+
+    fn metric(&mut self, out: &mut Vec<u8>, told: Told<'_>) {
+        let m = told.measurement;
+        let measured = match &m.outcome {
+            Ok(measured) => measured,
+            Err(reason) => {
+                self.say(out, m.metric, "result", Fixed::Word("unmeasured"));
+                self.say(out, m.metric, "reason", Fixed::Word(reason.as_str()));
+                self.details(out, m);
+                return;
+            }
+        };
+        match measured.value {
+            Value::Score(score) => self.say(out, m.metric, "score", Fixed::Number(score)),
+            Value::Label(label) => self.say(out, m.metric, "label", Fixed::Word(label)),
+            Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
+        }
+        self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
+        if let Some(text) = told.explanation {
+            self.put(out, &[m.metric, "explanation"], Plain::Str(text));
+        }
+        if !measured.passed {
+            if let Some(normalized) = normalized(m.metric, &measured.value) {
+                self.put(out, &[m.metric, "normalized"], Plain::Double(normalized));
+            }
+            self.put(out, &[m.metric, "judge"], Plain::Str(&m.judge));
+        }
+        self.details(out, m);
+    }
+
+    fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
+        for Detail { key, value } in &m.details {
+            match value {
+                measure::Plain::Text(text) => self.put(out, &[key], Plain::Str(text)),
+                measure::Plain::Number(number) => self.put(out, &[key], Plain::Double(*number)),
+                measure::Plain::Count(n) => {
+                    self.put(out, &[key], Plain::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
+                }
+                measure::Plain::Flag(flag) => self.put(out, &[key], Plain::Bool(*flag)),
+                measure::Plain::Texts(texts) => {
+                    let cut = &texts[..texts.len().min(MAX_ITEMS)];
+                    self.put(out, &[key], Plain::Strs(&strs(cut)));
+                }
+            }
+        }
+    }
+
+    /// `verdict.trace.*`, on the root and on a partial trace's topmost spans.
+    fn trace(&mut self, out: &mut Vec<u8>) {
+        let trace = &self.verdicts.trace;
+        let result = self.note.passed.map_or("unmeasured", word);
+        self.put(out, &["trace", "result"], Plain::Str(result));
+        self.put(out, &["trace", "close_reason"], Plain::Str(self.note.reason.as_str()));
+        self.put(out, &["trace", "revision"], Plain::Int(i64::from(self.note.revision)));
+        self.put(out, &["trace", "measured"], Plain::Int(trace.measured as i64));
+        self.put(out, &["trace", "unmeasured"], Plain::Int(trace.unmeasured as i64));
+        if !trace.failed_spans.is_empty() {
+            let failed = ids(self.scene, &trace.failed_spans);
+            let chain = chain(self.scene, &trace.failure_chain);
+            let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
+            self.put(out, &["trace", "failed_spans"], Plain::Strs(&strs(&failed)));
+            self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
+            self.put(out, &["trace", "failed_metrics"], Plain::Strs(metrics));
+        }
+        if let Some(usage) = &self.note.usage {
+            self.put(out, &["trace", "judge_tokens"], Plain::Int(usage.tokens.min(i64::MAX as u64) as i64));
+            self.put(out, &["trace", "judge_cost_usd"], Plain::Double(usage.cost_usd));
+        }
+        if self.note.incomplete {
+            self.put(out, &["incomplete"], Plain::Bool(true));
+        }
+    }
+}
+
+/// Both are written alike: nothing but metric, value and the same explanation is said of either.
+fn says_the_same(a: &Told<'_>, b: &Told<'_>) -> bool {
+    if a.explanation != b.explanation {
+        return false;
+    }
+    let (a, b) = (a.measurement, b.measurement);
+    let bare = |m: &Measurement| {
+        m.details.is_empty() && m.outcome.as_ref().map_or(true, |o| o.passed && o.findings.is_empty())
+    };
+    let same = match (&a.outcome, &b.outcome) {
+        (Ok(a), Ok(b)) => a.value == b.value,
+        (Err(a), Err(b)) => a == b,
+        _ => false,
+    };
+    same && std::ptr::eq(a.metric, b.metric) && bare(a) && bare(b)
+}
+
+/// Span ids in hex, at most [`MAX_ITEMS`].
+pub(super) fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+    spans.iter().take(MAX_ITEMS).filter_map(|&i| scene.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
+}
+
+/// A chain's span ids in hex. Of one that is too long the middle is left out: what counts is where
+/// it leads.
+pub(super) fn chain(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+    match spans {
+        [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
+            let mut all = ids(scene, &[*root]);
+            all.extend(ids(scene, &rest[rest.len() + 1 - MAX_ITEMS..]));
+            all
+        }
+        _ => ids(scene, spans),
+    }
+}
+
+pub(super) fn strs(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
+}
+
+/// The rationales of a measurement with their quotes, cut at [`MAX_EXPLANATION`] bytes; `None`
+/// where there is nothing to say or the configuration says not to.
+pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String> {
+    let measured = m.outcome.as_ref().ok()?;
+    let wanted = match emission.explanations {
+        Explanations::Fail => !measured.passed,
+        Explanations::All => true,
+        Explanations::Off => false,
+    };
+    if !wanted || measured.findings.is_empty() && m.rationale.is_none() {
+        return None;
+    }
+    let mut text = m.rationale.as_deref().unwrap_or_default().to_owned();
+    for finding in &measured.findings {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        sentence(&mut text, finding);
+        if text.len() > MAX_EXPLANATION {
+            break;
+        }
+    }
+    // Before it is cut: half a secret is not known as one.
+    if let Cow::Owned(redacted) = emission.redactor.redact(&text) {
+        text = redacted;
+    }
+    if text.len() > MAX_EXPLANATION {
+        const CUT: &str = " [cut]";
+        text.truncate(text.floor_char_boundary(MAX_EXPLANATION - CUT.len()));
+        text.push_str(CUT);
+    }
+    Some(text)
+}
+
+fn sentence(text: &mut String, finding: &Finding) {
+    text.push_str(&finding.rationale);
+    if !finding.rationale.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
+        text.push_str(" Seen");
+        if let Some(id) = finding.seen_in {
+            text.push_str(" in span ");
+            text.push_str(&id.to_string());
+        }
+        text.push_str(": \"");
+        text.push_str(&finding.quote);
+        text.push_str("\".");
+    }
+    for (n, id) in finding.cited.iter().take(MAX_ITEMS).enumerate() {
+        text.push_str(if n == 0 { " See span " } else { ", " });
+        text.push_str(&id.to_string());
+    }
+    if !finding.cited.is_empty() {
+        text.push('.');
+    }
+}
+
+/// A score on 0..1; a label or a quantity has no such thing.
+pub(super) fn normalized(metric: &str, value: &Value) -> Option<f64> {
+    let Value::Score(score) = *value else { return None };
+    Some(scale::normalised(metric, score))
+}

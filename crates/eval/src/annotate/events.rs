@@ -1,0 +1,115 @@
+//! Evaluation results as events, in the form that the GenAI semantic conventions give them:
+//! `gen_ai.evaluation.result`.
+
+use super::attributes::{chain, ids, strs, word};
+use super::{Emission, Note, Told};
+use crate::measure;
+use crate::measure::Value;
+use crate::propagate::Verdicts;
+use crate::recognise::Scene;
+use verdict_otlp::trace::Idx;
+use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
+use verdict_otlp::write;
+use verdict_otlp::write::Plain;
+
+const NAME: &str = "gen_ai.evaluation.result";
+/// `Span.events`.
+const SPAN_EVENTS: u32 = 11;
+/// `SeverityNumber` INFO and WARN: a failed verdict is worth a look, not an error of the pipeline.
+const INFO: u64 = 9;
+const WARN: u64 = 13;
+
+/// Appends the log record of a measurement; nothing for unmeasured ones, unless they were asked for.
+pub(super) fn measurement(
+    record: &mut Vec<u8>,
+    scene: &Scene,
+    told: Told<'_>,
+    note: &Note,
+    emission: &Emission,
+) {
+    let m = told.measurement;
+    if m.outcome.is_err() && !emission.log_unmeasured {
+        return;
+    }
+    let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
+    head(record, scene, m.at, failed, note);
+    evaluation(record, LOG_ATTRIBUTES, told);
+}
+
+/// Appends the log record of the trace's verdict.
+pub(super) fn trace(
+    record: &mut Vec<u8>,
+    scene: &Scene,
+    root: Idx,
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+) {
+    let trace = &verdicts.trace;
+    let result = note.passed.map_or("unmeasured", word);
+    head(record, scene, root, note.passed == Some(false), note);
+    let mut put = |key: &str, value: Plain<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
+    put("gen_ai.evaluation.name", Plain::Str("trace"));
+    put("gen_ai.evaluation.score.label", Plain::Str(result));
+    let prefix = &emission.prefix;
+    put(&format!("{prefix}trace.result"), Plain::Str(result));
+    put(&format!("{prefix}trace.revision"), Plain::Int(i64::from(note.revision)));
+    put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
+    if !trace.failed_spans.is_empty() {
+        put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(scene, &trace.failed_spans))));
+        put(&format!("{prefix}trace.failure_chain"), Plain::Strs(&strs(&chain(scene, &trace.failure_chain))));
+        let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(super::MAX_ITEMS)];
+        put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
+    }
+}
+
+/// The same as an event on the span itself.
+pub(super) fn span_event(out: &mut Vec<u8>, told: Told<'_>, note: &Note, emission: &Emission) {
+    if told.measurement.outcome.is_err() && !emission.log_unmeasured {
+        return;
+    }
+    let mut event = Vec::new();
+    write::fixed64(&mut event, 1, note.now);
+    write::bytes(&mut event, 2, NAME.as_bytes());
+    evaluation(&mut event, EVENT_ATTRIBUTES, told);
+    write::bytes(out, SPAN_EVENTS, &event);
+}
+
+/// Appends a `LogRecord` that speaks of span `at`, its attributes still to come.
+fn head(record: &mut Vec<u8>, scene: &Scene, at: Idx, failed: bool, note: &Note) {
+    let span = &scene.tree.spans[at];
+    // The result holds from when the span ended; when we came to know it is the observed time.
+    write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
+    write::integer(record, 2, if failed { WARN } else { INFO });
+    write::bytes(record, 9, &scene.tree.id.0);
+    write::bytes(record, 10, &span.id.0);
+    write::fixed64(record, 11, note.now);
+    write::bytes(record, 12, NAME.as_bytes());
+}
+
+fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
+    let m = told.measurement;
+    let mut put = |key: &str, value: Plain<'_>| write::attribute(out, field, key, value);
+    put("gen_ai.evaluation.name", Plain::Str(m.metric));
+    match &m.outcome {
+        Ok(measured) => {
+            match measured.value {
+                Value::Score(score) | Value::Number(score) => {
+                    put("gen_ai.evaluation.score.value", Plain::Double(score));
+                    put("gen_ai.evaluation.score.label", Plain::Str(word(measured.passed)));
+                }
+                Value::Label(label) => put("gen_ai.evaluation.score.label", Plain::Str(label)),
+            }
+            if let Some(text) = told.explanation {
+                put("gen_ai.evaluation.explanation", Plain::Str(text));
+            }
+        }
+        Err(reason) => {
+            put("gen_ai.evaluation.score.label", Plain::Str("unmeasured"));
+            // `error.type` is for evaluations that went wrong; one that does not apply did not.
+            if matches!(reason, measure::Reason::JudgeError | measure::Reason::Timeout) {
+                put("error.type", Plain::Str(reason.as_str()));
+            }
+        }
+    }
+}

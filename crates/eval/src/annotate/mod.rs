@@ -1,0 +1,264 @@
+//! Verdicts written onto spans: fields appended to bytes that stay as they came.
+//!
+//! In: a scene, its measurements and verdicts. Out: requests ready to export: the spans with
+//! `verdict.*` attributes appended, and one `gen_ai.evaluation.result` log record a measurement.
+//! Nothing of a span is changed, save `verdict.*` attributes that it brought along, which are
+//! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
+//! could spoof a verdict.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
+
+use crate::measure::{Measurement, Usage};
+use crate::propagate::Verdicts;
+use crate::recognise::Scene;
+use verdict_otlp::Piece;
+use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::{Envelope, Idx, Span, Tree};
+use verdict_otlp::write;
+use verdict_otlp::write::Item;
+
+mod attributes;
+mod config;
+mod encoded;
+mod events;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Emission, Emit, Existing, Explanations};
+
+/// Longest array written, of ids or names: a trace with thousands of failures does not make
+/// thousands of values of one attribute.
+pub const MAX_ITEMS: usize = 100;
+/// Longest explanation, in bytes: enough for a rationale and its quote.
+pub const MAX_EXPLANATION: usize = 1024;
+
+/// Bytes that the log record of a passing measurement takes.
+const RECORD: usize = 224;
+
+/// What is said of the trace beside its verdicts.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// Why it closed.
+    pub reason: CloseReason,
+    /// Which verdict of this trace it is, from 1.
+    pub revision: u32,
+    /// The trace's verdict. For late spans it counts what came before, too.
+    pub passed: Option<bool>,
+    /// It is the first verdict, or another than the one before.
+    pub changed: bool,
+    /// The root, or a named parent, has not come.
+    pub incomplete: bool,
+    /// When the verdict was made, in nanoseconds since 1970.
+    pub now: u64,
+    /// What the judges took; `None` where none was to be asked.
+    pub usage: Option<Usage>,
+}
+
+/// What goes out for one trace.
+#[derive(Debug, Default)]
+pub struct Annotated {
+    /// Requests of spans.
+    pub spans: Vec<Piece>,
+    /// Requests of log records.
+    pub events: Vec<Piece>,
+    /// How many spans had `verdict.*` attributes of their own taken off.
+    pub existing: usize,
+}
+
+/// Annotates a trace. No request made here is larger than `max_size` bytes, unless one span is.
+pub fn annotate(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Annotated {
+    let marks = marks(scene, measurements, verdicts, note, emission, max_size);
+    let (spans, existing) = join(&scene.tree, &marks, emission, max_size);
+    Annotated { spans, events: marks.events, existing }
+}
+
+/// What is said of a trace, before it is joined with its spans.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// Encoded fields to append, span after span in the tree's order.
+    pub appended: Bytes,
+    /// How many bytes of them are each span's.
+    pub lengths: Vec<usize>,
+    /// Requests of log records.
+    pub events: Vec<Piece>,
+}
+
+/// Writes what there is to say of a trace and its spans.
+pub fn marks(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Marks {
+    let explanations = explanations(measurements, emission);
+    let sorted = by_span(measurements, &explanations);
+    let mut rest = &sorted[..];
+    // What a passing measurement takes, with its share of the verdict.
+    let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
+    let mut lengths = Vec::with_capacity(scene.tree.len());
+    let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
+    for i in 0..scene.tree.len() {
+        let own;
+        (own, rest) = rest.split_at(rest.iter().take_while(|told| told.measurement.at == i).count());
+        let start = appended.len();
+        let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
+        if emission.has(Emit::Attributes) && !kept {
+            writer.span(&mut appended, i, own);
+        }
+        if emission.has(Emit::SpanEvents) {
+            own.iter().for_each(|told| events::span_event(&mut appended, *told, note, emission));
+        }
+        lengths.push(appended.len() - start);
+    }
+    let events = match emission.has(Emit::LogEvents) {
+        true => records(scene, (measurements, &explanations), verdicts, note, emission, max_size),
+        false => Vec::new(),
+    };
+    Marks { appended: appended.into(), lengths, events }
+}
+
+/// Requests of a trace's spans with what was written for each, and how many spans came with
+/// verdicts of their own. `marks` are of a tree of the same spans.
+pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) -> (Vec<Piece>, usize) {
+    // Also where we write no attributes: what is left in place would be taken for ours.
+    let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
+    let strip =
+        |span: &Span| span.has_verdict.then(|| write::strip_attributes(&span.bytes, &emission.prefix));
+    let stripped: Vec<Option<Bytes>> = match replace {
+        true => tree.spans.iter().map(|span| strip(span).flatten()).collect(),
+        false => Vec::new(),
+    };
+    let mut rest = &marks.appended[..];
+    let items: Vec<Item<'_>> = tree
+        .spans
+        .iter()
+        .zip(&marks.lengths)
+        .enumerate()
+        .map(|(i, (span, &len))| {
+            let appended;
+            (appended, rest) = rest.split_at(len.min(rest.len()));
+            let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
+            Item { envelope: &span.envelope, bytes, appended }
+        })
+        .collect();
+    (write::requests(&items, max_size), stripped.iter().flatten().count())
+}
+
+/// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.
+pub fn log_events(
+    scene: &Scene,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Vec<Piece> {
+    let explanations = explanations(measurements, emission);
+    records(scene, (measurements, &explanations), verdicts, note, emission, max_size)
+}
+
+/// As [`log_events`], of measurements with their explanations.
+fn records(
+    scene: &Scene,
+    (measurements, explanations): (&[Measurement], &Explained),
+    verdicts: &Verdicts,
+    note: &Note,
+    emission: &Emission,
+    max_size: usize,
+) -> Vec<Piece> {
+    // Records come under our own scope and the resource of the span that they speak of.
+    let mut envelopes: HashMap<&[u8], Arc<Envelope>> = HashMap::new();
+    // Neighbours mostly share one, and a resource takes long to hash.
+    let mut last: Option<(&Arc<Envelope>, Arc<Envelope>)> = None;
+    // All records, one behind the other, and where each ends.
+    let mut records = Vec::with_capacity(measurements.len() * RECORD);
+    let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
+    let mut push = |at: Idx, end: usize| {
+        let around = &scene.tree.spans[at].envelope;
+        let (_, envelope) = match last.take().filter(|(of, _)| Arc::ptr_eq(of, around)) {
+            Some(same) => last.insert(same),
+            None => {
+                let resource = &around.resource;
+                let ours = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
+                let envelope = envelopes.entry(resource).or_insert_with(ours);
+                last.insert((around, Arc::clone(envelope)))
+            }
+        };
+        ends.push((Arc::clone(envelope), end));
+    };
+    for told in told(measurements, explanations) {
+        let start = records.len();
+        events::measurement(&mut records, scene, told, note, emission);
+        if records.len() > start {
+            push(told.measurement.at, records.len());
+        }
+    }
+    let said = note.changed && (note.passed.is_some() || emission.log_unmeasured);
+    if let Some(root) = scene.tree.root().filter(|_| said) {
+        events::trace(&mut records, scene, root, verdicts, note, emission);
+        push(root, records.len());
+    }
+    let mut start = 0;
+    let items: Vec<Item<'_>> = ends
+        .iter()
+        .map(|(envelope, end)| {
+            let bytes = records.get(std::mem::replace(&mut start, *end)..*end).unwrap_or_default();
+            Item { envelope, bytes, appended: &[] }
+        })
+        .collect();
+    write::requests(&items, max_size)
+}
+
+/// Our `InstrumentationScope`, as the field of a `ScopeLogs` that holds it.
+static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut scope = Vec::new();
+    write::bytes(&mut scope, 1, env!("CARGO_PKG_NAME").as_bytes());
+    write::bytes(&mut scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
+    let mut field = Vec::new();
+    write::bytes(&mut field, 1, &scope);
+    Bytes::from(field)
+});
+
+/// A measurement with what explains it, where that is to be said.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    measurement: &'a Measurement,
+    explanation: Option<&'a str>,
+}
+
+/// Explanations of some measurements, by their place among all, in order.
+type Explained = Vec<(usize, String)>;
+
+/// Made once for the attributes and the events that give them.
+fn explanations(measurements: &[Measurement], emission: &Emission) -> Explained {
+    let all = measurements.iter().enumerate();
+    all.filter_map(|(n, m)| Some((n, attributes::explanation(m, emission)?))).collect()
+}
+
+fn told<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> impl Iterator<Item = Told<'a>> {
+    let mut explained = explanations.iter().peekable();
+    measurements.iter().enumerate().map(move |(n, measurement)| {
+        let explanation = explained.next_if(|(of, _)| *of == n).map(|(_, text)| text.as_str());
+        Told { measurement, explanation }
+    })
+}
+
+/// The measurements by span, those of one span in their order.
+fn by_span<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> Vec<Told<'a>> {
+    let mut sorted: Vec<Told<'_>> = told(measurements, explanations).collect();
+    // Which they mostly are already.
+    sorted.sort_by_key(|told| told.measurement.at);
+    sorted
+}

@@ -1,0 +1,354 @@
+//! What a consumer sees: annotated requests decoded by OpenTelemetry's own types.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value as Any};
+use prost::Message as _;
+
+use super::*;
+use crate::measure::testing::Script;
+use crate::measure::{Category, Finding, Measured, Measurement, Reason as Why, Severity, Value};
+use crate::propagate::{Policies, propagate};
+use verdict_otlp::trace::SpanId;
+
+fn finding(rationale: &str, quote: &str) -> Finding {
+    Finding {
+        rationale: rationale.to_owned(),
+        quote: quote.to_owned(),
+        seen_in: None,
+        cited: vec![SpanId([9; 8])],
+        category: Some(Category::ResourceNotFound),
+        severity: Severity::High,
+        score: 1.0,
+        origin: None,
+        fact: false,
+        defect: None,
+    }
+}
+
+fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Finding>), Why>) -> Measurement {
+    let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
+    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new(), rationale: None }
+}
+
+/// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
+fn scene() -> Scene {
+    let script = Script::new("How high?").calls("", &[("visit", "{}")]).returns("404").says("I cannot tell.");
+    let mut scene = script.build();
+    for (i, span) in scene.tree.spans.iter_mut().enumerate() {
+        let mut bytes = Vec::new();
+        write::bytes(&mut bytes, 1, &scene.tree.id.0);
+        write::bytes(&mut bytes, 2, &span.id.0);
+        write::bytes(&mut bytes, 5, format!("span {i}").as_bytes());
+        span.bytes = bytes.into();
+    }
+    scene
+}
+
+fn measurements() -> Vec<Measurement> {
+    vec![
+        measurement(0, "tool_abuse", Ok((Value::Score(5.0), vec![]))),
+        measurement(1, "avoidance", Ok((Value::Label("valid"), vec![]))),
+        measurement(1, "reasoning_integrity", Err(Why::NoContent)),
+        measurement(
+            2,
+            "tool_completeness",
+            Ok((Value::Score(1.0), vec![finding("Expected a page.", "404")])),
+        ),
+        measurement(2, "latency", Ok((Value::Number(12.5), vec![]))),
+    ]
+}
+
+const NOTE: Note = Note {
+    reason: CloseReason::Complete,
+    revision: 1,
+    passed: Some(false),
+    changed: true,
+    incomplete: false,
+    now: 77,
+    usage: None,
+};
+
+fn plain(value: &Any) -> String {
+    match value {
+        Any::StringValue(s) => s.clone(),
+        Any::BoolValue(b) => b.to_string(),
+        Any::IntValue(i) => i.to_string(),
+        Any::DoubleValue(d) => format!("{d:?}"),
+        Any::ArrayValue(a) => a.values.iter().flat_map(|v| &v.value).map(plain).collect::<Vec<_>>().join(","),
+        other => format!("{other:?}"),
+    }
+}
+
+fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
+    let read = |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(plain));
+    let all: Vec<_> = pairs.iter().map(read).collect();
+    let map: BTreeMap<String, String> = all.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
+    assert_eq!(map.len(), all.len(), "no key stands twice");
+    map
+}
+
+fn run(
+    note: &Note,
+    emission: &Emission,
+    change: impl FnOnce(&mut Scene),
+) -> (Vec<BTreeMap<String, String>>, Annotated) {
+    let mut scene = scene();
+    change(&mut scene);
+    let ms = measurements();
+    let verdicts = propagate(&scene, &ms, &Policies::default());
+    let out = annotate(&scene, &ms, &verdicts, note, emission, 1 << 20);
+    let mut spans = Vec::new();
+    for piece in &out.spans {
+        let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
+        let all = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+        spans.extend(all.map(|span| attributes(&span.attributes)));
+    }
+    (spans, out)
+}
+
+#[test]
+fn the_contract_on_a_failing_trace() {
+    let (spans, _) = run(&NOTE, &Emission::default(), |_| ());
+    insta::assert_debug_snapshot!(spans, @r#"
+    [
+        {
+            "verdict.cause": "children",
+            "verdict.result": "fail",
+            "verdict.tool_abuse.result": "pass",
+            "verdict.tool_abuse.score": "5.0",
+            "verdict.trace.close_reason": "complete",
+            "verdict.trace.failed_metrics": "tool_completeness",
+            "verdict.trace.failed_spans": "0000000000000003",
+            "verdict.trace.failure_chain": "0000000000000001,0000000000000003",
+            "verdict.trace.measured": "4",
+            "verdict.trace.result": "fail",
+            "verdict.trace.revision": "1",
+            "verdict.trace.unmeasured": "1",
+        },
+        {
+            "verdict.avoidance.label": "valid",
+            "verdict.avoidance.result": "pass",
+            "verdict.reasoning_integrity.reason": "no_content",
+            "verdict.reasoning_integrity.result": "unmeasured",
+            "verdict.result": "pass",
+        },
+        {
+            "verdict.category": "Resource Not Found",
+            "verdict.cause": "self",
+            "verdict.failed_metrics": "tool_completeness",
+            "verdict.latency.result": "pass",
+            "verdict.latency.value": "12.5",
+            "verdict.result": "fail",
+            "verdict.severity": "high",
+            "verdict.tool_completeness.explanation": "Expected a page. Seen: \"404\". See span 0909090909090909.",
+            "verdict.tool_completeness.judge": "rules/1",
+            "verdict.tool_completeness.normalized": "0.0",
+            "verdict.tool_completeness.result": "fail",
+            "verdict.tool_completeness.score": "1.0",
+        },
+        {},
+    ]
+    "#);
+}
+
+#[test]
+fn events_take_the_form_of_the_semantic_conventions() {
+    let (_, out) = run(&NOTE, &Emission::default(), |_| ());
+    let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
+    let scope = &request.resource_logs[0].scope_logs[0];
+    assert_eq!(scope.scope.as_ref().unwrap().name, "otel-verdict");
+    let records: Vec<_> = scope
+        .log_records
+        .iter()
+        .map(|r| (r.event_name.clone(), hex(&r.span_id), r.severity_number, attributes(&r.attributes)))
+        .collect();
+    insta::assert_debug_snapshot!(records, @r#"
+    [
+        (
+            "gen_ai.evaluation.result",
+            "0000000000000001",
+            9,
+            {
+                "gen_ai.evaluation.name": "tool_abuse",
+                "gen_ai.evaluation.score.label": "pass",
+                "gen_ai.evaluation.score.value": "5.0",
+            },
+        ),
+        (
+            "gen_ai.evaluation.result",
+            "0000000000000002",
+            9,
+            {
+                "gen_ai.evaluation.name": "avoidance",
+                "gen_ai.evaluation.score.label": "valid",
+            },
+        ),
+        (
+            "gen_ai.evaluation.result",
+            "0000000000000003",
+            13,
+            {
+                "gen_ai.evaluation.explanation": "Expected a page. Seen: \"404\". See span 0909090909090909.",
+                "gen_ai.evaluation.name": "tool_completeness",
+                "gen_ai.evaluation.score.label": "fail",
+                "gen_ai.evaluation.score.value": "1.0",
+            },
+        ),
+        (
+            "gen_ai.evaluation.result",
+            "0000000000000003",
+            9,
+            {
+                "gen_ai.evaluation.name": "latency",
+                "gen_ai.evaluation.score.label": "pass",
+                "gen_ai.evaluation.score.value": "12.5",
+            },
+        ),
+        (
+            "gen_ai.evaluation.result",
+            "0000000000000001",
+            13,
+            {
+                "gen_ai.evaluation.name": "trace",
+                "gen_ai.evaluation.score.label": "fail",
+                "verdict.trace.close_reason": "complete",
+                "verdict.trace.failed_metrics": "tool_completeness",
+                "verdict.trace.failed_spans": "0000000000000003",
+                "verdict.trace.failure_chain": "0000000000000001,0000000000000003",
+                "verdict.trace.result": "fail",
+                "verdict.trace.revision": "1",
+            },
+        ),
+    ]
+    "#);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn verdicts_that_came_along_are_replaced_or_kept() {
+    let spoof = |scene: &mut Scene| {
+        let span = &mut scene.tree.spans[2];
+        let mut bytes = span.bytes.to_vec();
+        write::attribute(&mut bytes, 9, "verdict.result", write::Plain::Str("pass"));
+        span.bytes = bytes.into();
+        span.has_verdict = true;
+    };
+    let (spans, out) = run(&NOTE, &Emission::default(), spoof);
+    assert_eq!((spans[2]["verdict.result"].as_str(), out.existing), ("fail", 1));
+    let keep = Emission { existing: Existing::Keep, ..Emission::default() };
+    let (spans, out) = run(&NOTE, &keep, spoof);
+    assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.existing), (1, "pass", 0));
+}
+
+#[test]
+fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
+    let late = Note { reason: CloseReason::Late, revision: 2, incomplete: true, ..NOTE };
+    let (spans, _) = run(&late, &Emission::default(), |_| ());
+    assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
+    assert_eq!(spans[0]["verdict.trace.revision"], "2");
+    let (spans, _) = run(&late, &Emission::default(), |scene| scene.tree.spans[0].parent = SpanId([8; 8]));
+    assert!(spans.iter().all(|s| !s.contains_key("verdict.trace.result")));
+}
+
+#[test]
+fn an_unchanged_verdict_is_not_announced_again() {
+    let late = Note { reason: CloseReason::Late, changed: false, ..NOTE };
+    let (_, out) = run(&late, &Emission::default(), |_| ());
+    let (_, first) = run(&NOTE, &Emission::default(), |_| ());
+    assert_eq!(out.events[0].items + 1, first.events[0].items);
+}
+
+#[test]
+fn channels_prefix_and_explanations_are_as_configured() {
+    let emission = Emission {
+        prefix: "judge.".to_owned(),
+        emit: vec![Emit::Attributes, Emit::SpanEvents],
+        explanations: Explanations::Off,
+        ..Emission::default()
+    };
+    let (spans, out) = run(&NOTE, &emission, |_| ());
+    assert!(
+        spans.iter().flat_map(|s| s.keys()).all(|k| k.starts_with("judge.") && !k.ends_with("explanation"))
+    );
+    assert!(out.events.is_empty());
+    let request = ExportTraceServiceRequest::decode(out.spans[0].bytes.clone()).unwrap();
+    let tool = &request.resource_spans[0].scope_spans[0].spans[2];
+    assert_eq!(
+        tool.events.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(),
+        ["gen_ai.evaluation.result"; 2]
+    );
+}
+
+#[test]
+fn an_explanation_says_where_its_quote_stands_if_that_is_another_span() {
+    let told = Finding { seen_in: Some(SpanId([7; 8])), ..finding("A page was expected", "404") };
+    let told = measurement(0, "tool_abuse", Ok((Value::Score(1.0), vec![told])));
+    let text = attributes::explanation(&told, &Emission::default()).unwrap();
+    assert_eq!(
+        text,
+        "A page was expected. Seen in span 0707070707070707: \"404\". See span 0909090909090909."
+    );
+}
+
+#[test]
+fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
+    let why = |at, why: &str| {
+        let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
+        Measurement { rationale: Some(why.into()), ..same }
+    };
+    let (scene, ms) = (scene(), [why(0, "all of it"), why(1, "all of that")]);
+    let verdicts = propagate(&scene, &ms, &Policies::default());
+    let emission = Emission { explanations: Explanations::All, ..Emission::default() };
+    let marks = marks(&scene, &ms, &verdicts, &NOTE, &emission, 1 << 20);
+    let said = |why: &str| memchr::memmem::find_iter(&marks.appended, why.as_bytes()).count();
+    assert_eq!((said("all of it"), said("all of that")), (1, 1));
+}
+
+#[test]
+fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
+    let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
+    let text = attributes::explanation(&long, &Emission::default()).unwrap();
+    assert!(text.len() <= MAX_EXPLANATION && text.ends_with("[cut]"));
+    let scene = scene();
+    assert_eq!(attributes::ids(&scene, &[0; 500]).len(), MAX_ITEMS);
+}
+
+#[test]
+fn scales_are_normalised() {
+    let of = |metric, score| attributes::normalized(metric, &Value::Score(score));
+    assert_eq!(of("tool_abuse", 3.0), Some(0.5));
+    assert_eq!(of("gpa.plan_quality", 3.0), Some(1.0));
+    assert_eq!(of("plan.score", 70.0), Some(0.7));
+    assert_eq!(of("path.correctness", 0.25), Some(0.25));
+    assert_eq!(attributes::normalized("avoidance", &Value::Label("valid")), None);
+}
+
+#[test]
+fn an_unmeasured_trace_is_no_event_unless_asked_for() {
+    let unmeasured = Note { passed: None, ..NOTE };
+    let count = |note: &Note, emission: &Emission| {
+        let (_, out) = run(note, emission, |_| ());
+        out.events.iter().map(|piece| piece.items).sum::<u64>()
+    };
+    let silent = count(&unmeasured, &Emission::default());
+    assert_eq!(count(&NOTE, &Emission::default()), silent + 1);
+    let all = Emission { log_unmeasured: true, ..Emission::default() };
+    assert_eq!(count(&unmeasured, &all), count(&NOTE, &all));
+}
+
+#[test]
+fn a_chain_too_long_to_write_keeps_its_ends() {
+    let scene = scene();
+    let long: Vec<Idx> = [vec![0], vec![1; 500], vec![3]].concat();
+    let ids = super::attributes::chain(&scene, &long);
+    assert_eq!(ids.len(), MAX_ITEMS);
+    assert_eq!(ids[0], scene.tree.spans[0].id.to_string());
+    assert_eq!(ids[MAX_ITEMS - 1], scene.tree.spans[3].id.to_string());
+    assert_eq!(super::attributes::chain(&scene, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
+}

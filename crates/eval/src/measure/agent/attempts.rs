@@ -1,0 +1,393 @@
+//! Every tool call as an attempt: its arguments made comparable, and how it ended.
+//!
+//! In: the calls of a scene. Out: one [`Attempt`] a call, and the failing calls that were made
+//! again unchanged (001, table 2, tool abuse).
+//! A retry is no fault by itself: a passing outage deserves one, a success between two calls may
+//! have changed what the second one meets, and whoever succeeds at last was right to go on.
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+use serde_json::Value;
+
+use crate::measure::Memo;
+use crate::measure::anchors::{Defect, QUOTE_BYTES};
+use crate::measure::error_detection::reported;
+use crate::measure::error_kind::{cause, telling};
+use crate::measure::excerpt::head;
+use crate::recognise::{Call, Scene};
+use verdict_otlp::trace::Idx;
+
+/// How often a call may be made in vain before the next is a fault, when the error says that
+/// waiting may help (rate limit, outage, timeout): once more.
+const TRANSIENT_TRIES: usize = 2;
+/// Tools that end a run with its answer.
+const FINAL: [&str; 10] = [
+    "final_answer",
+    "finalanswer",
+    "final_result",
+    "submit",
+    "submit_answer",
+    "submit_final_answer",
+    "finish",
+    "answer",
+    "attempt_completion",
+    "task_complete",
+];
+/// Tools by which a model only talks to itself or keeps its plan.
+const INWARD: [&str; 10] = [
+    "think",
+    "thinking",
+    "sequentialthinking",
+    "write_todos",
+    "todowrite",
+    "update_plan",
+    "create_plan",
+    "exitplanmode",
+    "scratchpad",
+    "create_reasoning_plan",
+];
+
+/// How a call ended.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// In an error: its text, and whether waiting may help.
+    Failed {
+        /// What it said, clipped.
+        said: String,
+        /// What caused it.
+        cause: Defect,
+    },
+    /// With a result.
+    Gave,
+    /// Nothing tells.
+    Unknown,
+}
+
+/// A call made comparable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attempt {
+    /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
+    pub key: Option<Rc<str>>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// It ends the run, or is the model talking to itself: no step into the world.
+    pub inward: bool,
+    /// It carries the final answer.
+    pub finishing: bool,
+}
+
+impl Attempt {
+    /// Ended in an error.
+    pub fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed { .. })
+    }
+
+    /// Waiting may help.
+    pub fn transient(&self) -> bool {
+        matches!(
+            self.outcome,
+            Outcome::Failed {
+                cause: Defect::RateLimited | Defect::ServiceDown | Defect::TimedOut | Defect::RetryAnnounced,
+                ..
+            }
+        )
+    }
+}
+
+/// A failing call that repeats a failed one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repeat {
+    /// The call (index into [`Scene::calls`]).
+    pub call: usize,
+    /// The first of its kind.
+    pub first: usize,
+    /// 2 for the first repetition.
+    pub nth: usize,
+}
+
+/// All attempts of a scene: `of[i]` belongs to `scene.calls[i]`.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    /// One a call.
+    pub of: Vec<Attempt>,
+    /// Unchanged repetitions of failed calls, in order of the calls.
+    pub repeats: Vec<Repeat>,
+    /// The last repetition of each failed call, by the call that makes it.
+    ends: HashMap<usize, Repeat>,
+}
+
+impl Attempts {
+    /// Those of the scene, worked out once.
+    pub fn get(scene: &Scene, memo: &Memo) -> Rc<Attempts> {
+        memo.scene(|| Attempts::of_scene(scene, memo))
+    }
+
+    fn of_scene(scene: &Scene, memo: &Memo) -> Attempts {
+        let mut keys: HashMap<String, Rc<str>> = HashMap::new();
+        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(scene, memo, call, &mut keys)).collect();
+        let mut repeats = Vec::new();
+        for agent in &scene.agents {
+            failing_repeats(scene, &of, &agent.calls, &mut repeats);
+        }
+        repeats.sort_by_key(|r: &Repeat| r.call);
+        let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
+        let ends = last.into_values().map(|r| (r.call, r)).collect();
+        Attempts { of, repeats, ends }
+    }
+
+    /// The repetition that call `i` is, where it is the last of its kind.
+    pub fn ending(&self, i: usize) -> Option<&Repeat> {
+        self.ends.get(&i)
+    }
+
+    /// The attempt of call `i`.
+    pub fn at(&self, i: usize) -> Option<&Attempt> {
+        self.of.get(i)
+    }
+}
+
+fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
+    let name = call.name.trim().to_ascii_lowercase();
+    let key = arguments_key(call).map(|arguments| {
+        let key = format!("{name} {arguments}");
+        keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone()
+    });
+    let finishing = FINAL.contains(&name.as_str());
+    Attempt {
+        key,
+        outcome: outcome(scene, memo, call),
+        inward: finishing || INWARD.contains(&name.as_str()),
+        finishing,
+    }
+}
+
+fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
+    let said = match (&call.result, call.failed) {
+        (Some(result), true) if !result.trim().is_empty() => Some(telling(result, QUOTE_BYTES).to_owned()),
+        (_, true) => Some(own_word(scene, call)),
+        (Some(result), false) => reported(memo, result),
+        (None, false) => return Outcome::Unknown,
+    };
+    match said {
+        Some(said) => Outcome::Failed { cause: cause(&said), said },
+        None => Outcome::Gave,
+    }
+}
+
+/// What the tool span itself says of its error.
+fn own_word(scene: &Scene, call: &Call) -> String {
+    let signs = call.tool.and_then(|at| scene.readings.get(at)).map(|r| r.errors.as_slice());
+    let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
+    said.map_or_else(String::new, |t| telling(t, QUOTE_BYTES).to_owned())
+}
+
+/// The arguments in one spelling: keys sorted, space collapsed.
+fn arguments_key(call: &Call) -> Option<String> {
+    let mut out = String::new();
+    match (&call.parsed, &call.arguments) {
+        (Some(value), _) => write_value(value, &mut out),
+        (None, Some(raw)) => collapse(raw, &mut out),
+        // A tool without parameters is called without arguments; told from missing content by
+        // the result being there.
+        (None, None) if call.result.is_some() => {}
+        (None, None) => return None,
+    }
+    Some(out)
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().filter(|(_, v)| !v.is_null()).collect();
+            entries.sort_by_key(|(k, _)| *k);
+            out.push('{');
+            for (key, value) in entries {
+                out.push_str(key);
+                out.push(':');
+                write_value(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                write_value(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::String(text) => collapse(text, out),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+fn collapse(text: &str, out: &mut String) {
+    for (i, word) in text.split_whitespace().enumerate() {
+        if i > 0 {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+}
+
+/// What is known of the calls of one key so far.
+struct Row {
+    first: usize,
+    last: usize,
+    failures: usize,
+    /// How many successes the agent had had when it last failed.
+    successes: usize,
+}
+
+fn failing_repeats(scene: &Scene, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
+    let mut rows: HashMap<&str, Row> = HashMap::new();
+    let mut successes = 0;
+    for &i in calls {
+        let (Some(attempt), Some(call)) = (attempts.get(i), scene.calls.get(i)) else { continue };
+        let Some(key) = attempt.key.as_deref().filter(|_| !attempt.inward) else { continue };
+        if !attempt.failed() {
+            if attempt.outcome == Outcome::Gave {
+                successes += 1;
+                rows.remove(key);
+            }
+            continue;
+        }
+        let row = rows.entry(key).or_insert(Row { first: i, last: i, failures: 0, successes });
+        let together = row.last != i
+            && call.llm.is_some()
+            && scene.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
+        if row.successes != successes {
+            *row = Row { first: i, last: i, failures: 0, successes };
+        }
+        row.last = i;
+        if together {
+            continue; // asked for side by side, before either had failed
+        }
+        row.failures += 1;
+        let allowed = if attempt.transient() { TRANSIENT_TRIES } else { 1 };
+        if row.failures > allowed {
+            out.push(Repeat { call: i, first: row.first, nth: row.failures });
+        }
+    }
+}
+
+/// Whether a tool of this name ends a run with its answer.
+pub fn is_finishing(name: &str) -> bool {
+    FINAL.contains(&name.trim().to_ascii_lowercase().as_str())
+}
+
+/// The model span that asked for call `i`: the one that recognition linked, else the agent's last
+/// model call before it.
+pub fn author(scene: &Scene, i: usize) -> Option<Idx> {
+    let call = scene.calls.get(i)?;
+    if call.llm.is_some() {
+        return call.llm;
+    }
+    let agent = scene.agents.get(call.agent?)?;
+    let before = |llm: &Idx| scene.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
+    let known = agent.llms.partition_point(before);
+    known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
+}
+
+/// The call in one line: its tool and its arguments.
+pub fn shown(call: &Call) -> String {
+    let arguments = call.arguments.as_deref().map_or("", |a| head(a, QUOTE_BYTES));
+    format!("{}({arguments})", call.name.trim())
+}
+
+/// The arguments as they were written, or the tool's name where there are none: what can be quoted
+/// of a call.
+pub fn quoted(call: &Call) -> &str {
+    let arguments = call.arguments.as_deref().map(str::trim).filter(|a| !a.is_empty());
+    arguments.unwrap_or_else(|| call.name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
+
+    fn repeats(scene: &Scene) -> Vec<usize> {
+        Attempts::get(scene, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
+    }
+
+    #[test]
+    fn the_same_failing_call_again_is_a_repeat_however_its_json_is_spelt() {
+        let scene = Script::new("task")
+            .calls("", &[("visit", r#"{"url":"a.example","n":1}"#)])
+            .returns(BAD)
+            .calls("", &[("visit", r#"{ "n": 1, "url": " a.example" }"#)])
+            .returns(BAD)
+            .calls("", &[("Visit", r#"{"url":"a.example","n":1,"x":null}"#)])
+            .returns(BAD)
+            .build();
+        assert_eq!(repeats(&scene), vec![2, 3]);
+        assert_eq!(author(&scene, 1), scene.calls[1].llm);
+    }
+
+    #[test]
+    fn changed_arguments_or_a_success_between_make_it_no_repeat() {
+        let scene = Script::new("task")
+            .calls("", &[("visit", r#"{"url":"a"}"#)])
+            .returns(BAD)
+            .calls("", &[("visit", r#"{"url":"b"}"#)])
+            .returns(BAD)
+            .calls("", &[("login", "{}")])
+            .returns("welcome")
+            .calls("", &[("visit", r#"{"url":"a"}"#)])
+            .returns(BAD)
+            .build();
+        assert!(repeats(&scene).is_empty());
+    }
+
+    #[test]
+    fn a_retry_that_succeeds_or_follows_an_outage_is_no_repeat() {
+        let scene = Script::new("task")
+            .calls("", &[("visit", "{}")])
+            .raises("HTTP 503 Service Unavailable")
+            .calls("", &[("visit", "{}")])
+            .raises("HTTP 503 Service Unavailable")
+            .calls("", &[("visit", "{}")])
+            .returns("the page")
+            .calls("", &[("run", r#"{"t":1}"#)])
+            .returns("Error: bad")
+            .calls("", &[("run", r#"{"t":1}"#)])
+            .returns("fine")
+            .build();
+        assert!(repeats(&scene).is_empty());
+    }
+
+    #[test]
+    fn an_outage_does_not_excuse_endless_retries() {
+        let mut script = Script::new("task");
+        for _ in 0..4 {
+            script = script.calls("", &[("visit", "{}")]).raises("HTTP 503 Service Unavailable");
+        }
+        assert_eq!(repeats(&script.build()), vec![3, 4]);
+    }
+
+    #[test]
+    fn calls_side_by_side_do_not_repeat_each_other() {
+        let scene = Script::new("task")
+            .calls("", &[("visit", "{}"), ("visit", "{}")])
+            .returns(BAD)
+            .returns(BAD)
+            .build();
+        assert!(repeats(&scene).is_empty());
+    }
+
+    #[test]
+    fn without_content_nothing_is_said_to_repeat() {
+        let scene = Script::new("task")
+            .calls("", &[("visit", "{}")])
+            .returns(BAD)
+            .calls("", &[("visit", "{}")])
+            .returns(BAD)
+            .build_without_content();
+        assert!(repeats(&scene).is_empty());
+    }
+}

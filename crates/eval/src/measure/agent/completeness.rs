@@ -1,0 +1,266 @@
+//! `completeness` (001, table 2): does the final answer give what was asked for?
+//!
+//! In: an agent's task and answer, and what `reasoning_integrity` found about that answer. Out:
+//! 1-5 on the agent's span. An answer that has not come because the trace is incomplete or the run
+//! was cancelled is unmeasured; so is one that nobody recorded.
+
+use std::collections::HashSet;
+
+use crate::measure::agent::cast;
+use crate::measure::agent::request;
+use crate::measure::agent::request::{Ask, Request};
+use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::excerpt::head;
+use crate::measure::reasoning::Review;
+use crate::measure::{Answer, Finding, Measurement, Memo, Metric, Need, Reason, Step, View};
+use crate::recognise::{Agent, Content, Text};
+use verdict_otlp::trace::Status;
+
+/// As in its attribute key.
+pub const NAME: &str = "completeness";
+
+/// A longer task holds more than one question; which of them the answer owes is not plain.
+const PLAIN_TASK: usize = 600;
+/// A shorter answer gives its parts without repeating their names ("836 m; 1786").
+const NAMING_ANSWER: usize = 80;
+/// Requested fields looked for at most.
+const MAX_FIELDS: usize = 12;
+
+regex!(
+    NUMBER_WORDS,
+    r"(?i)\d|\b(no|none|zero|nil|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|both|equal(ly)?|same|[IVXLC]{2,})\b"
+);
+regex!(
+    FIELDS,
+    r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#
+);
+
+/// See the module.
+pub struct Completeness;
+
+impl Metric for Completeness {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        Step::Done(cast::indexed_at(view).map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    }
+}
+
+fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
+    let mut findings = Findings::new();
+    let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
+        return match absent(view, agent) {
+            Ok(finding) => {
+                findings.push(finding);
+                findings.scored(view, NAME)
+            }
+            Err(reason) => unmeasured(view.at, NAME, reason),
+        };
+    };
+    let review = Review::get(view.scene, view.memo);
+    if let Some(unsupported) = review.of_answer.get(&i) {
+        unsupported.iter().for_each(|f| findings.push(rests_on_nothing(view, agent, f)));
+    }
+    let task = cast::task(view.scene, i);
+    if let Some(task) = task {
+        owed_number(task, view.memo, answer, &mut findings);
+        owed_fields(task, answer, &mut findings);
+        owed_parts(task, answer, &mut findings);
+    }
+    if task.is_none() && findings.is_empty() {
+        return unmeasured(view.at, NAME, Reason::NoContent);
+    }
+    findings.scored(view, NAME)
+}
+
+/// There is no answer: a defect, or a reason not to judge.
+fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
+    let reading = view.scene.readings.get(agent.at);
+    // A run that ended in an error has no answer, whether or not one would have been recorded.
+    let broke = agent.task.is_some()
+        && view.scene.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
+    if agent.answer_content != Content::Present && !broke {
+        return Err(Reason::NoContent);
+    }
+    let unfinished = view.scene.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
+    let idle = agent.llms.is_empty() && agent.calls.is_empty();
+    if view.scene.incomplete || unfinished || idle || reading.is_none_or(|r| r.cancelled || r.wrapper) {
+        return Err(Reason::NotApplicable);
+    }
+    let last = agent.calls.last().and_then(|i| view.scene.calls.get(*i));
+    let handed_over = last.is_some_and(|call| {
+        let name = call.name.to_ascii_lowercase();
+        ["transfer", "handoff", "hand_off", "escalate", "route_to"].iter().any(|w| name.contains(w))
+    });
+    if handed_over {
+        return Err(Reason::NotApplicable);
+    }
+    let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
+    Ok(match &agent.answer {
+        Some(_) => {
+            Defect::EmptyAnswer.found("a final answer to this request was expected; it is empty", asked)
+        }
+        None => Defect::MissingAnswer
+            .found("a final answer to this request was expected; the run ended without one", asked),
+    })
+}
+
+/// What reasoning_integrity found about the answer, as a defect of the answer.
+fn rests_on_nothing(view: &View<'_>, agent: &Agent, found: &Finding) -> Finding {
+    let rationale = format!("the final answer rests on nothing that the run found: {}", found.rationale);
+    let mut finding = Defect::AnswerUnsupported.found(rationale, &found.quote);
+    let at = agent.answer_at.and_then(|at| view.scene.tree.spans.get(at)).map(|s| s.id);
+    for id in at.into_iter().chain(found.cited.iter().copied()) {
+        finding = finding.citing(id);
+    }
+    finding.category = found.category;
+    finding.seen_in = found.seen_in;
+    finding
+}
+
+fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) {
+    if task.len() > PLAIN_TASK || answer.contains('?') {
+        return;
+    }
+    let request = Request::of(task, memo);
+    let is_fact = |_: &&str| request.asks(Ask::Fact) && !request.asks(Ask::Making);
+    let Some(asked) = request.words(Ask::Number).filter(is_fact) else { return };
+    if !NUMBER_WORDS.is_match(answer) {
+        let rationale =
+            format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
+        findings.push(Defect::PartUnanswered.found(rationale, answer));
+    }
+}
+
+fn owed_fields(task: &str, answer: &str, findings: &mut Findings) {
+    let Some(list) = FIELDS.captures(task).and_then(|c| c.get(1)) else { return };
+    let names = list.as_str().split([',', ' ', '\n']).map(|n| n.trim_matches(['`', '"', '\'']));
+    for name in names.filter(|n| n.len() > 1 && *n != "and").take(MAX_FIELDS) {
+        if !answer.contains(name) {
+            let rationale = format!(
+                "the field \"{name}\" was expected, since the request lists it; the answer does not have it"
+            );
+            findings.push(Defect::PartUnanswered.found(rationale, list.as_str()));
+        }
+    }
+}
+
+/// Several questions about different things, of which the answer speaks of some only.
+fn owed_parts(task: &str, answer: &str, findings: &mut Findings) {
+    if task.len() > PLAIN_TASK || answer.len() < NAMING_ANSWER {
+        return;
+    }
+    let parts: Vec<&str> = task.split_inclusive('?').filter(|p| p.trim_end().ends_with('?')).collect();
+    if parts.len() < 2 {
+        return;
+    }
+    let lower = answer.to_lowercase();
+    let words: HashSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
+    let spoken = |name: &String| {
+        let mut long = name.split([' ', '-', '’', '\'']).filter(|t| t.chars().count() >= 4);
+        long.any(|t| words.contains(t.to_lowercase().as_str()))
+    };
+    let names: Vec<Vec<String>> = parts.iter().map(|p| request::names(p)).collect();
+    let some_spoken = names.iter().flatten().any(spoken);
+    for (i, (part, own)) in parts.iter().zip(&names).enumerate() {
+        let elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
+        let only: Vec<&String> = own.iter().filter(|n| !elsewhere(n)).collect();
+        if some_spoken && !only.is_empty() && !only.iter().any(|n| spoken(n)) {
+            let rationale = format!(
+                "an answer to this part of the request was expected; the answer says nothing of {}",
+                head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
+            );
+            findings.push(Defect::PartUnanswered.found(rationale, part.trim()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::measure::{Measured, Memo, Settings, Value};
+    use crate::recognise::Scene;
+
+    const TASK: &str =
+        "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
+
+    fn on(scene: &Scene) -> Result<Measured, Reason> {
+        let (settings, memo) = (Settings::default(), Memo::new());
+        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        measure(&view, 0, &scene.agents[0]).outcome
+    }
+
+    fn answered(task: &str, answer: &str) -> Measured {
+        on(&Script::new(task).answers(answer).build()).unwrap()
+    }
+
+    #[test]
+    fn an_answer_to_the_question_is_complete() {
+        for (task, answer) in [
+            (TASK, "Mount Elbrus is 836 metres taller."),
+            ("How many moons has Venus?", "None."),
+            ("How many metres is it?", "Which mountain do you mean?"),
+            ("Say hello.", "Hello!"),
+            ("How high is Mont Blanc? And who first climbed Mount Elbrus?", "4806 m; Killar Khashirov"),
+            ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\", \"height\": 5642}"),
+        ] {
+            let measured = answered(task, answer);
+            assert_eq!((measured.passed, measured.findings.len()), (true, 0), "{task}: {measured:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_number_field_or_part_is_found() {
+        let long =
+            "Mont Blanc, the highest mountain of the Alps, rises to 4806 metres above the level of the sea.";
+        for (task, answer) in [
+            (TASK, "Mount Elbrus is clearly the taller of these mountains."),
+            ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\"}"),
+            ("How high is Mont Blanc? And who first climbed Mount Elbrus?", long),
+        ] {
+            let measured = answered(task, answer);
+            assert_eq!(measured.value, Value::Score(3.0), "{task}: {measured:?}");
+            assert!(!measured.passed && !measured.findings[0].quote.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_answer_fails_only_where_one_was_due() {
+        let mut ended = Script::new(TASK).says("").build();
+        assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
+        ended.agents[0].answer = Some("  ".into());
+        assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
+        ended.incomplete = true;
+        assert_eq!(on(&ended), Err(Reason::NotApplicable));
+        let hidden = Script::new(TASK).says("").build_without_content();
+        assert_eq!(on(&hidden), Err(Reason::NoContent));
+        let mut broken = Script::new(TASK).build();
+        broken.agents[0].answer_content = Content::Absent;
+        broken.agents[0].llms.push(0);
+        assert_eq!(on(&broken), Err(Reason::NoContent));
+        broken.tree.spans[0].status = Status::Error;
+        assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
+        let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
+        assert_eq!(on(&handed), Err(Reason::NotApplicable));
+    }
+
+    #[test]
+    fn an_answer_that_rests_on_nothing_is_not_complete() {
+        let scene = Script::new(TASK)
+            .tools(&["visit_page"])
+            .calls("", &[("visit_page", r#"{"url":"almanac.example"}"#)])
+            .returns("Error: invalid url: the scheme https:// is required")
+            .answers("From memory it is roughly 800 metres.")
+            .build();
+        let measured = on(&scene).unwrap();
+        assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
+        assert_eq!(measured.findings[0].cited.len(), 2);
+    }
+}

@@ -1,0 +1,368 @@
+//! `tool_abuse` (001, table 2): calls repeated in vain, errors without adaptation, loops.
+//!
+//! In: an agent's own calls in order. Out: 1-5 on the agent's span, with the calls cited; without
+//! calls not applicable, without any recorded arguments or outcomes no content. Paging, polling
+//! and retries whose results advance are progress and are left alone.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, quoted};
+use crate::measure::agent::cast;
+use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
+use crate::recognise::{Agent, Scene};
+use verdict_otlp::trace::SpanId;
+
+/// As in its attribute key.
+pub const NAME: &str = "tool_abuse";
+
+/// The same call with the same result so often is waste. A second look at a page is common and
+/// cheap; a third brings nothing either.
+const SAME_RESULT: usize = 3;
+/// From so many unchanged failing calls on, the score is that of a fabricated step, not of a slip.
+const STUBBORN: usize = 3;
+/// Failing calls that differ by next to nothing, and fail alike, so often in a row.
+const NEAR_MISSES: usize = 3;
+/// How alike two calls' arguments are to differ by next to nothing (normalised edit distance).
+const NEARLY: f64 = 0.9;
+/// Longer arguments are compared by their first bytes: edit distance is quadratic.
+const COMPARED_BYTES: usize = 160;
+/// Failing calls in a row that say the agent calls the tool wrongly, whatever it changes.
+const UNADAPTED: usize = 4;
+/// Rounds of one cycle of calls, with results that repeat too.
+const ROUNDS: usize = 3;
+/// Longest cycle looked for.
+const MAX_PERIOD: usize = 4;
+/// Most calls of one agent that are looked at: beyond, a run is judged by its first calls.
+const MAX_CALLS: usize = 5_000;
+/// Words in a tool's name that tell of waiting, paging or looking at what moves by itself.
+const MOVING: [&str; 22] = [
+    "wait",
+    "sleep",
+    "poll",
+    "status",
+    "check",
+    "next",
+    "page_down",
+    "page_up",
+    "pagedown",
+    "scroll",
+    "time",
+    "now",
+    "ping",
+    "progress",
+    "tail",
+    "monitor",
+    "screenshot",
+    "snapshot",
+    "refresh",
+    "random",
+    "log",
+    "observe",
+];
+/// Words in a tool's name that tell of changing something: what is read after it may be new.
+const CHANGING: [&str; 26] = [
+    "write", "edit", "update", "create", "delete", "remove", "set", "post", "put", "send", "insert",
+    "append", "apply", "patch", "move", "click", "type", "run", "exec", "python", "bash", "shell", "code",
+    "save", "add", "replace",
+];
+
+/// See the module.
+pub struct ToolAbuse;
+
+impl Metric for ToolAbuse {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Subtree
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        Step::Done(cast::agent_at(view).map(|agent| measure(view, agent)).into_iter().collect())
+    }
+}
+
+fn measure(view: &View<'_>, agent: &Agent) -> Measurement {
+    let attempts = Attempts::get(view.scene, view.memo);
+    let steps: Vec<usize> = agent
+        .calls
+        .iter()
+        .copied()
+        .filter(|i| attempts.at(*i).is_some_and(|a| !a.inward))
+        .take(MAX_CALLS)
+        .collect();
+    if steps.is_empty() {
+        return unmeasured(view.at, NAME, Reason::NotApplicable);
+    }
+    let telling =
+        |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != Outcome::Unknown);
+    if !steps.iter().any(telling) {
+        return unmeasured(view.at, NAME, Reason::NoContent);
+    }
+    let run = Run { scene: view.scene, attempts: &attempts, steps: &steps };
+    let mut findings = Findings::new();
+    run.failing_repeats(agent, &mut findings);
+    run.same_results(&mut findings);
+    run.near_misses(&mut findings);
+    run.unadapted(&mut findings);
+    run.loops(&mut findings);
+    findings.scored(view, NAME)
+}
+
+struct Run<'a> {
+    scene: &'a Scene,
+    attempts: &'a Attempts,
+    steps: &'a [usize],
+}
+
+impl<'a> Run<'a> {
+    fn attempt(&self, i: usize) -> Option<&'a Attempt> {
+        self.attempts.at(i)
+    }
+
+    fn name(&self, i: usize) -> &'a str {
+        self.scene.calls.get(i).map_or("", |c| c.name.trim())
+    }
+
+    fn cite(&self, finding: Finding, calls: &[usize]) -> Finding {
+        calls.iter().filter_map(|i| self.span_of(*i)).fold(finding, Finding::citing)
+    }
+
+    fn span_of(&self, i: usize) -> Option<SpanId> {
+        let call = self.scene.calls.get(i)?;
+        self.scene.tree.spans.get(call.at).map(|s| s.id)
+    }
+
+    /// The error that the call met.
+    fn said(&self, i: usize) -> &'a str {
+        match self.attempt(i).map(|a| &a.outcome) {
+            Some(Outcome::Failed { said, .. }) => said.as_str(),
+            _ => "",
+        }
+    }
+
+    fn quoted(&self, i: usize) -> &'a str {
+        self.scene.calls.get(i).map(quoted).unwrap_or_default()
+    }
+
+    /// Unchanged calls after a failure, one finding for each run of them.
+    fn failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for repeat in &self.attempts.repeats {
+            if agent.calls.binary_search(&repeat.call).is_ok() {
+                groups.entry(repeat.first).or_default().push(repeat.call);
+            }
+        }
+        for (first, again) in groups {
+            let times = again.len() + 1;
+            let Some(Outcome::Failed { said, .. }) = self.attempt(first).map(|a| &a.outcome) else {
+                continue;
+            };
+            let defect = if times >= STUBBORN { Defect::RepeatedFailingCall } else { Defect::RepeatedCall };
+            let said = said.lines().next().unwrap_or_default();
+            let rationale = format!(
+                "after {} failed (\"{said}\") it was called again unchanged: {times} times in all, with no \
+                 success in between; a changed call, another tool or an admission was expected",
+                self.name(first)
+            );
+            let all: Vec<usize> = std::iter::once(first).chain(again).collect();
+            findings.push(self.cite(defect.found(rationale, self.quoted(first)), &all));
+        }
+    }
+
+    /// The same call with the same result, again and again, nothing having changed in between.
+    fn same_results(&self, findings: &mut Findings) {
+        let mut seen: HashMap<Rc<str>, (usize, Vec<usize>)> = HashMap::new();
+        let mut does: HashMap<&str, (bool, bool)> = HashMap::new();
+        let mut changes = 0;
+        for &i in self.steps {
+            let (Some(attempt), Some(call)) = (self.attempt(i), self.scene.calls.get(i)) else { continue };
+            let &mut (changing, moving) = does.entry(self.name(i)).or_insert_with_key(|name| {
+                let name = name.to_ascii_lowercase();
+                (has_word(&name, &CHANGING), has_word(&name, &MOVING))
+            });
+            if attempt.outcome == Outcome::Gave
+                && !changing
+                && !moving
+                && let Some(key) = &attempt.key
+            {
+                let (when, calls) = seen.entry(key.clone()).or_default();
+                let same = calls.last().and_then(|j| self.scene.calls.get(*j)).is_some_and(|before| {
+                    *when == changes
+                        && before.result.as_deref().map(str::trim) == call.result.as_deref().map(str::trim)
+                });
+                if !same {
+                    calls.clear();
+                }
+                *when = changes;
+                calls.push(i);
+            }
+            changes += usize::from(changing);
+        }
+        let mut groups: Vec<Vec<usize>> =
+            seen.into_values().map(|(_, calls)| calls).filter(|c| c.len() >= SAME_RESULT).collect();
+        groups.sort();
+        for calls in groups {
+            let first = calls.first().copied().unwrap_or_default();
+            let rationale = format!(
+                "one call of {} was expected to do; it was called {} times with the same arguments and returned the \
+                 same each time",
+                self.name(first),
+                calls.len()
+            );
+            findings.push(self.cite(Defect::RepeatedCall.found(rationale, self.quoted(first)), &calls));
+        }
+    }
+
+    /// Stretches of failing calls of one tool; `alike` says whether a call continues a stretch.
+    fn stretches(&self, least: usize, alike: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
+        let mut out: Vec<Vec<usize>> = Vec::new();
+        let mut now: Vec<usize> = Vec::new();
+        for &i in self.steps {
+            let failed = self.attempt(i).is_some_and(Attempt::failed);
+            let goes_on = failed && now.last().is_some_and(|&j| self.name(i) == self.name(j) && alike(j, i));
+            if !goes_on {
+                out.push(std::mem::take(&mut now));
+            }
+            if failed {
+                now.push(i);
+            }
+        }
+        out.push(now);
+        out.retain(|s| s.len() >= least);
+        out
+    }
+
+    fn near_misses(&self, findings: &mut Findings) {
+        let alike = |a: usize, b: usize| {
+            let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
+            let (Some(k), Some(l)) = (&one.key, &two.key) else { return false };
+            said_alike(one, two) && nearly(k, l)
+        };
+        for calls in self.stretches(NEAR_MISSES, alike) {
+            let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
+            let first = calls.first().copied().unwrap_or_default();
+            if calls.iter().all(|i| key(i) == key(&first)) {
+                continue; // unchanged: told above
+            }
+            let rationale = format!(
+                "a change that acts on the error was expected; {} failed {} times in a row with the same error \
+                 (\"{}\") on arguments that hardly differ",
+                self.name(first),
+                calls.len(),
+                self.said(first).lines().next().unwrap_or_default()
+            );
+            findings.push(self.cite(Defect::NearIdenticalCalls.found(rationale, self.quoted(first)), &calls));
+        }
+    }
+
+    /// Errors that say how the tool must be called, met again and again.
+    fn unadapted(&self, findings: &mut Findings) {
+        let about_the_call = |i: usize| {
+            matches!(
+                self.attempt(i).map(|a| &a.outcome),
+                Some(Outcome::Failed {
+                    cause: Defect::ToolMisdefined
+                        | Defect::WrongArguments
+                        | Defect::Unauthenticated
+                        | Defect::EnvironmentBroken,
+                    ..
+                })
+            )
+        };
+        let alike = |a: usize, b: usize| {
+            let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
+            about_the_call(a) && about_the_call(b) && said_alike(one, two)
+        };
+        for calls in self.stretches(UNADAPTED, alike) {
+            let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
+            let first = calls.first().copied().unwrap_or_default();
+            if key(&first).is_some() && calls.iter().all(|i| key(i) == key(&first)) {
+                continue;
+            }
+            let rationale = format!(
+                "a call as the error asks for was expected; {} met the same error {} times in a row, and nothing \
+                 was learned from it",
+                self.name(first),
+                calls.len()
+            );
+            findings.push(self.cite(Defect::NoAdaptation.found(rationale, self.said(first)), &calls));
+        }
+    }
+
+    /// Cycles: A, B, A, B, A, B with the same results each round.
+    fn loops(&self, findings: &mut Findings) {
+        let same = |a: usize, b: usize| {
+            let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
+            let result = |i: usize| self.scene.calls.get(i).and_then(|c| c.result.as_deref()).map(str::trim);
+            one.key.is_some() && one.key == two.key && result(a).is_some() && result(a) == result(b)
+        };
+        for period in 2..=MAX_PERIOD {
+            let mut matched = 0;
+            for (at, &i) in self.steps.iter().enumerate().skip(period) {
+                let before = self.steps.get(at - period).copied().unwrap_or_default();
+                matched = if same(before, i) { matched + 1 } else { 0 };
+                if matched < period * (ROUNDS - 1) {
+                    continue;
+                }
+                let round = self.steps.get(at + 1 - period..=at).unwrap_or_default();
+                let first = round.first().copied().unwrap_or_default();
+                if round.iter().all(|j| same(first, *j)) {
+                    break; // one call repeated: told above
+                }
+                let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();
+                let rationale = format!(
+                    "progress was expected; the calls {} went round {ROUNDS} times with the same arguments and \
+                     results: a loop",
+                    names.join(", ")
+                );
+                findings.push(self.cite(Defect::CallLoop.found(rationale, self.quoted(first)), round));
+                return;
+            }
+        }
+    }
+}
+
+/// Two errors say the same but for digits and case.
+fn said_alike(one: &Attempt, two: &Attempt) -> bool {
+    let plain = |said: &str| -> String {
+        said.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
+    };
+    match (&one.outcome, &two.outcome) {
+        (Outcome::Failed { said: a, .. }, Outcome::Failed { said: b, .. }) => {
+            let (a, b) = (plain(a), plain(b));
+            a == b || strsim::normalized_levenshtein(&a, &b) >= NEARLY
+        }
+        _ => false,
+    }
+}
+
+fn nearly(a: &str, b: &str) -> bool {
+    let cut = |s| crate::measure::anchors::clip(s, COMPARED_BYTES);
+    let longest = a.len().max(b.len());
+    a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY
+}
+
+/// Whether `name` holds one of `words` as a word of its own: between `_`, `-`, `.` or case borders.
+fn has_word(name: &str, words: &[&str]) -> bool {
+    let not_a_letter = |c: char| !c.is_alphabetic();
+    let within = |at: usize, w: &str| {
+        let before = name.get(..at).and_then(|s| s.chars().next_back());
+        let after = name.get(at + w.len()..).and_then(|s| s.chars().next());
+        before.is_none_or(not_a_letter) && after.is_none_or(not_a_letter)
+    };
+    // Searching for each word in turn costs more than all else here: most are told by their ends.
+    name.split(not_a_letter).any(|part| words.contains(&part))
+        || words
+            .iter()
+            .filter(|w| w.contains('_'))
+            .any(|w| name.match_indices(w).any(|(at, _)| within(at, w)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,455 @@
+//! The one table from a rule's defect to its score, severity and failure category, and the
+//! builder that merges defects into one measurement.
+//!
+//! In: a [`Defect`] with its evidence. Out: a [`Finding`], and from several of them one
+//! [`Measurement`]. Anchors are those of paper 001 (section 4.3, table 3 and appendix C: explicit
+//! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3); categories
+//! are the TRAIL taxonomy's. Every rule takes its score from here, so that scores compare.
+
+use std::borrow::Cow;
+
+use super::excerpt::head;
+use super::{Category, Finding, Measured, Measurement, Reason, Severity, Value, View};
+use verdict_otlp::trace::{Idx, SpanId};
+
+/// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
+pub const RULES: &str = "rules/1";
+/// The best score on 1-5: what a measurement without findings gets.
+pub const BEST: f64 = 5.0;
+/// Longest quote kept, in bytes: a line or two, so that a span with many findings stays small.
+pub const QUOTE_BYTES: usize = 240;
+/// Most findings kept on one measurement; the worst are kept.
+pub const MAX_FINDINGS: usize = 16;
+
+/// What a rule can find wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Defect {
+    // Errors, by what caused them.
+    /// 429, quota, throttling.
+    RateLimited,
+    /// 401, 403, missing or bad key.
+    Unauthenticated,
+    /// 5xx, connection lost, overloaded.
+    ServiceDown,
+    /// 404, no such file or record.
+    NotFound,
+    /// Memory, context length, disk, budget of steps or tokens.
+    Exhausted,
+    /// Deadline passed.
+    TimedOut,
+    /// A module, binary or permission is missing where the tool runs.
+    EnvironmentBroken,
+    /// There is no such tool, or its schema does not hold.
+    ToolMisdefined,
+    /// The tool refused its arguments: unexpected keyword, missing or invalid value.
+    WrongArguments,
+    /// Code that the agent wrote does not parse or run.
+    CodeBroken,
+    /// An error of no further known cause.
+    Errored,
+    /// An error that the framework announced as to be retried.
+    RetryAnnounced,
+
+    // Calls and their results.
+    /// Arguments are not the JSON they should be.
+    MalformedArguments,
+    /// The model asked for a tool that it was not offered.
+    UnknownTool,
+    /// A required parameter is missing.
+    MissingParameter,
+    /// A parameter that the schema does not know.
+    UnknownParameter,
+    /// A parameter of the wrong type or outside its allowed values.
+    IllTypedParameter,
+    /// Nothing came back, or "no results".
+    EmptyResult,
+    /// What came back is cut off.
+    TruncatedResult,
+    /// What came back has nothing to do with the call.
+    IrrelevantResult,
+
+    // Answers that are none.
+    /// The model refuses on grounds of policy.
+    Refusal,
+    /// The model gives up: it does not know or cannot get at it.
+    GiveUp,
+    /// The answer is avoided on other grounds.
+    Evasion,
+
+    // Instructions.
+    /// A required tag or marker is missing.
+    MissingTag,
+    /// The output is not in the required format.
+    WrongFormat,
+    /// Code fences where there must be none, or none where there must be.
+    CodeBlockRule,
+    /// Too long or too short.
+    LengthLimit,
+    /// A forbidden word or phrase.
+    ForbiddenText,
+    /// A tool that had to be used was not.
+    RequiredToolUnused,
+    /// More tool calls than allowed in one step.
+    TooManyCalls,
+
+    // Reasoning.
+    /// A number, date or name that no earlier context supports.
+    UnsupportedFact,
+    /// A quotation that is not in what was read.
+    UnsupportedQuote,
+    /// A URL that was never seen.
+    UnsupportedUrl,
+    /// Claims to have verified, read or searched, with no such call.
+    FalseClaim,
+    /// The very call that just failed, again.
+    RepeatedFailingCall,
+
+    // Limits that the operator set.
+    /// Slower, or more tokens, than allowed.
+    OverLimit,
+
+    // The agent as a whole.
+    /// The same call again and again with the same result.
+    RepeatedCall,
+    /// Calls that differ by next to nothing.
+    NearIdenticalCalls,
+    /// A cycle of calls without progress.
+    CallLoop,
+    /// Errors, and nothing changed after them.
+    NoAdaptation,
+    /// No call at all covers the task.
+    NothingCovered,
+    /// A part of the task that no call covers.
+    PartNotCovered,
+    /// A call that the plan names was never made.
+    PlannedCallMissing,
+    /// A step of the plan was left out.
+    StepSkipped,
+    /// Steps were done in another order than planned.
+    StepsReordered,
+    /// A step was done again for no reason.
+    StepRepeated,
+    /// Errors broke the plan, and it was not revised.
+    NoReplan,
+    /// There is no final answer.
+    MissingAnswer,
+    /// The final answer is empty.
+    EmptyAnswer,
+    /// A part of the request is unanswered.
+    PartUnanswered,
+    /// The final answer rests on nothing that the run found.
+    AnswerUnsupported,
+
+    // What a model does with its plan, its tools and what they brought.
+    /// An answer was given though none of the plan's lookups had been done.
+    PlanUnworked,
+    /// The tool for the job was there, and something else was done instead.
+    ToolLeftUnused,
+    /// The model says that it calls a tool or helper, and no call follows.
+    AnnouncedCallMissing,
+    /// The answer says the opposite of what the tools returned.
+    ContradictsResult,
+    /// A filter that the request asks for is switched off in the call.
+    FilterDropped,
+    /// More was read at once than the instructions allow.
+    ReadTooMuch,
+    /// The step before came back as an error, and this call was shown it.
+    ErrorMet,
+    /// A string was walked character by character where its items were meant.
+    CharactersForItems,
+    /// A query that found nothing.
+    VainQuery,
+    /// One approach after another is given up.
+    ApproachGivenUp,
+    /// A path is assumed that nothing that was read contains.
+    GuessedPath,
+    /// Code or a patch is handed over that nothing has run.
+    UntriedDelivery,
+    /// A patch to lines that nothing which was read contains.
+    InventedContext,
+}
+
+/// The score of what is worth recording and fails nothing by itself.
+pub const NOTED: f64 = 4.0;
+
+impl Defect {
+    /// The score on 1-5 that this defect alone leaves.
+    pub fn score(self) -> f64 {
+        use Defect::*;
+        match self {
+            RateLimited | Unauthenticated | ServiceDown | NotFound | Exhausted | TimedOut
+            | EnvironmentBroken | ToolMisdefined | WrongArguments | CodeBroken | Errored => 1.0,
+            EmptyResult | NothingCovered | MissingAnswer | EmptyAnswer => 1.0,
+            MalformedArguments | UnknownTool | UnsupportedFact | UnsupportedQuote | UnsupportedUrl
+            | FalseClaim | RepeatedFailingCall | CallLoop | NoAdaptation | AnswerUnsupported | Refusal
+            | GiveUp | Evasion => 2.0,
+            OverLimit | RetryAnnounced | MissingParameter | UnknownParameter | IllTypedParameter
+            | TruncatedResult | IrrelevantResult | MissingTag | WrongFormat | CodeBlockRule | LengthLimit
+            | ForbiddenText | RequiredToolUnused | TooManyCalls | RepeatedCall | NearIdenticalCalls
+            | PartNotCovered | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated
+            | NoReplan | PartUnanswered | ToolLeftUnused | AnnouncedCallMissing | FilterDropped
+            | ReadTooMuch => 3.0,
+            PlanUnworked | ContradictsResult | InventedContext => 2.0,
+            ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp | GuessedPath | UntriedDelivery => {
+                NOTED
+            }
+        }
+    }
+
+    /// How bad: from the score, but for what never decides an outcome by itself.
+    pub fn severity(self) -> Severity {
+        Severity::of_score(self.score())
+    }
+
+    /// The category that usually fits; a rule that knows better says so on its finding.
+    pub fn category(self) -> Option<Category> {
+        use Defect::*;
+        Some(match self {
+            RateLimited => Category::RateLimiting,
+            Unauthenticated => Category::AuthenticationErrors,
+            ServiceDown => Category::ServiceErrors,
+            NotFound => Category::ResourceNotFound,
+            Exhausted => Category::ResourceExhaustion,
+            TimedOut => Category::TimeoutIssues,
+            EnvironmentBroken => Category::EnvironmentSetupErrors,
+            ToolMisdefined => Category::ToolDefinitionIssues,
+            // The annotators of TRAIL put code and arguments that do not fit under formatting.
+            WrongArguments | CodeBroken | MalformedArguments | MissingParameter | UnknownParameter
+            | IllTypedParameter | WrongFormat | CharactersForItems => Category::FormattingErrors,
+            Errored | RetryAnnounced | OverLimit | ErrorMet => return None,
+            UnknownTool | FalseClaim => Category::ToolRelated,
+            EmptyResult | IrrelevantResult | VainQuery => Category::PoorInformationRetrieval,
+            // TRAIL's annotators put a deliverable whose effect nobody has seen here too.
+            TruncatedResult | UntriedDelivery => Category::ContextHandlingFailures,
+            Refusal | GiveUp | Evasion | PartUnanswered | EmptyAnswer | MissingAnswer => {
+                Category::GoalDeviation
+            }
+            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
+            | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
+            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath
+            | InventedContext => Category::LanguageOnly,
+            RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
+                Category::ResourceAbuse
+            }
+            NoAdaptation | ContradictsResult => Category::ToolOutputMisinterpretation,
+            NothingCovered | PartNotCovered => Category::PoorInformationRetrieval,
+            PlannedCallMissing | StepSkipped | PlanUnworked => Category::GoalDeviation,
+            StepsReordered | StepRepeated | NoReplan | AnnouncedCallMissing => Category::TaskOrchestration,
+            ToolLeftUnused => Category::ToolSelectionErrors,
+        })
+    }
+
+    /// A finding of this defect: `rationale` in plain words, `quote` verbatim (it is clipped).
+    pub fn found(self, rationale: impl Into<String>, quote: &str) -> Finding {
+        Finding {
+            rationale: rationale.into(),
+            quote: head(quote, QUOTE_BYTES).to_owned(),
+            seen_in: None,
+            cited: Vec::new(),
+            category: self.category(),
+            severity: self.severity(),
+            score: self.score(),
+            origin: None,
+            fact: self.is_fact(),
+            defect: Some(self),
+        }
+    }
+
+    /// Read off the trace's structure, so that no judge overrules it: errors that were raised or
+    /// returned, arguments against their schema, limits. The rest compares texts.
+    fn is_fact(self) -> bool {
+        use Defect::*;
+        matches!(
+            self,
+            RateLimited
+                | Unauthenticated
+                | ServiceDown
+                | NotFound
+                | Exhausted
+                | TimedOut
+                | EnvironmentBroken
+                | ToolMisdefined
+                | WrongArguments
+                | CodeBroken
+                | Errored
+                | RetryAnnounced
+                | MalformedArguments
+                | UnknownTool
+                | MissingParameter
+                | UnknownParameter
+                | IllTypedParameter
+                | OverLimit
+                | RepeatedFailingCall
+        )
+    }
+}
+
+/// Spans that a finding cites at most: as many as are written.
+const MOST_CITED: usize = 100;
+
+impl Finding {
+    /// The same, resting on another span too; a hundred prove no less than a thousand.
+    #[must_use]
+    pub fn citing(mut self, span: SpanId) -> Finding {
+        if self.cited.len() < MOST_CITED && !self.cited.contains(&span) {
+            self.cited.push(span);
+        }
+        self
+    }
+
+    /// The same, under another category than the table's.
+    #[must_use]
+    pub fn under(mut self, category: Category) -> Finding {
+        self.category = Some(category);
+        self
+    }
+
+    /// The same, as the manifestation of what the span `origin` did.
+    #[must_use]
+    pub fn from_origin(mut self, origin: Idx) -> Finding {
+        self.origin = Some(origin);
+        self
+    }
+}
+
+/// Findings on one span, on their way to one measurement.
+#[derive(Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// None yet.
+    pub fn new() -> Findings {
+        Findings::default()
+    }
+
+    /// Adds one; the same rationale and quote twice counts once.
+    pub fn push(&mut self, finding: Finding) {
+        // Past the cap only a worse finding than the mildest kept may enter.
+        if self.0.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
+            return;
+        }
+        if self.0.len() >= MAX_FINDINGS {
+            let mildest = self.0.iter().enumerate().max_by(|a, b| a.1.score.total_cmp(&b.1.score));
+            match mildest.map(|(i, f)| (i, f.score)) {
+                Some((i, score)) if score > finding.score => {
+                    self.0.remove(i);
+                }
+                _ => return,
+            }
+        }
+        self.0.push(finding);
+    }
+
+    /// True while nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The worst score, or [`BEST`] without findings.
+    pub fn score(&self) -> f64 {
+        self.0.iter().map(|f| f.score).fold(BEST, f64::min)
+    }
+
+    /// Worst first; equals keep the order in which they were found.
+    pub fn into_sorted(mut self) -> Vec<Finding> {
+        self.0.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
+        self.0
+    }
+
+    /// A measurement on 1-5: the worst score wins and is held against the metric's threshold.
+    pub fn scored(self, view: &View<'_>, metric: &'static str) -> Measurement {
+        let score = self.score();
+        let passed = score >= view.settings.threshold(metric, view.scene, view.at);
+        measured(
+            view.at,
+            metric,
+            Measured { value: Value::Score(score), passed, findings: self.into_sorted() },
+        )
+    }
+
+    /// A measurement that is a label; which labels fail is the metric's setting.
+    pub fn labelled(self, view: &View<'_>, metric: &'static str, label: &'static str) -> Measurement {
+        let passed = !view.settings.fails(metric, label);
+        measured(
+            view.at,
+            metric,
+            Measured { value: Value::Label(label), passed, findings: self.into_sorted() },
+        )
+    }
+}
+
+/// A measurement by the built-in rules.
+pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
+    Measurement {
+        at,
+        metric,
+        outcome: Ok(measured),
+        judge: Cow::Borrowed(RULES),
+        details: Vec::new(),
+        rationale: None,
+    }
+}
+
+/// No measurement, and why.
+pub fn unmeasured(at: Idx, metric: &'static str, reason: Reason) -> Measurement {
+    Measurement {
+        at,
+        metric,
+        outcome: Err(reason),
+        judge: Cow::Borrowed(RULES),
+        details: Vec::new(),
+        rationale: None,
+    }
+}
+
+/// The first `max` bytes of `text` at most, cut between characters.
+pub fn clip(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}
+
+/// The last `max` bytes of `text` at most, cut between characters.
+pub fn clip_end(text: &str, max: usize) -> &str {
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_papers_anchors_hold() {
+        assert_eq!(Defect::Errored.score(), 1.0);
+        assert_eq!(Defect::EmptyResult.score(), 1.0);
+        assert_eq!(Defect::NothingCovered.score(), 1.0);
+        assert_eq!(Defect::UnsupportedFact.score(), 2.0);
+        assert_eq!(Defect::MissingParameter.score(), 3.0);
+        assert_eq!(Defect::MissingTag.score(), 3.0);
+        assert_eq!(Defect::MissingTag.severity(), Severity::Low);
+        assert_eq!(Defect::TimedOut.severity(), Severity::High);
+    }
+
+    #[test]
+    fn the_worst_findings_are_kept_and_come_first() {
+        let mut findings = Findings::new();
+        for i in 0..40 {
+            findings.push(Defect::MissingTag.found(format!("tag {i}"), ""));
+        }
+        findings.push(Defect::Errored.found("error", "boom"));
+        findings.push(Defect::Errored.found("error", "boom"));
+        assert_eq!(findings.score(), 1.0);
+        let sorted = findings.into_sorted();
+        assert_eq!(sorted.len(), MAX_FINDINGS);
+        assert_eq!(sorted[0].rationale, "error");
+        assert_ne!(sorted[1].rationale, "error");
+    }
+
+    proptest! {
+        #[test]
+        fn clipping_never_splits_a_character(text in ".{0,40}", max in 0usize..60) {
+            prop_assert!(clip(&text, max).len() <= max);
+            prop_assert!(clip_end(&text, max).len() <= max);
+            prop_assert!(text.starts_with(clip(&text, max)) && text.ends_with(clip_end(&text, max)));
+        }
+    }
+}

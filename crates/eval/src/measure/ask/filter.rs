@@ -1,0 +1,109 @@
+//! Which questions are asked at all: of which traces, about which spans, and where there is doubt.
+//!
+//! In: a metric, a span, what the rules found in the trace. Out: whether it is asked; if not,
+//! whether that is to be said. Sampling goes by the trace's id, so that every process takes the same
+//! traces, mixed anew, so that it is independent of samplers upstream that go by the id too.
+
+use super::Asker;
+use super::config::When;
+use super::digest::{digest, share};
+use super::topic::topic;
+use super::{stands, step};
+use crate::measure::rounds::Sight;
+use crate::measure::{Measurement, Memo, Reason, View};
+use verdict_config::matches;
+use verdict_otlp::trace::Idx;
+
+/// What becomes of a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// It is asked.
+    Ask,
+    /// It is not, and the metric says why.
+    Leave(Reason),
+    /// There is none, or its answer would not count.
+    Skip,
+}
+
+/// What filters look at of a trace, worked out once.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubt {
+    /// Nothing is known yet but that the trace is open.
+    early: bool,
+    /// The rules found a failure somewhere.
+    failing: bool,
+}
+
+impl Doubt {
+    /// Of a trace that has closed.
+    pub fn of(rules: &[Measurement]) -> Doubt {
+        let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
+        Doubt { early: false, failing }
+    }
+
+    /// Of one that is still open: whether it fails is not known.
+    pub fn early() -> Doubt {
+        Doubt { early: true, failing: false }
+    }
+}
+
+impl Asker {
+    /// Whether `metric` is asked about the span `at`.
+    pub fn gate(&self, metric: &str, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
+        let Sight { scene, settings, rules } = sight;
+        let memo = Memo::new();
+        let view = View { scene, at, settings, memo: &memo, rules };
+        let nothing = topic(metric).and_then(|topic| stands(topic, &view).err());
+        if nothing == Some(None) || !self.is_wanted(sight, at) {
+            return Gate::Skip;
+        }
+        let own = || {
+            step::of_span(rules, at)
+                .iter()
+                .filter(|m| m.metric == metric)
+                .filter_map(|m| m.outcome.as_ref().ok())
+        };
+        // A rule's fact is final whatever a judge says.
+        if own().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
+            return Gate::Skip;
+        }
+        if let Some(Some(reason)) = nothing {
+            return Gate::Leave(reason);
+        }
+        let service = scene.readings.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
+        let sampled = share(digest([&b"sample"[..], &scene.tree.id.0])) < self.rate(service);
+        let wanted = match self.when(metric) {
+            When::Always => true,
+            // Rules that were not asked know nothing, and what they only suspect they do not know.
+            When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),
+            When::Failing => doubt.failing,
+        };
+        if sampled && wanted { Gate::Ask } else { Gate::Leave(Reason::SampledOut) }
+    }
+
+    fn is_wanted(&self, sight: Sight<'_>, at: Idx) -> bool {
+        let Some(reading) = sight.scene.readings.get(at) else { return false };
+        let listed = |patterns: &[String], seen: Option<&str>| {
+            patterns.is_empty() || seen.is_some_and(|seen| patterns.iter().any(|p| matches(p, seen)))
+        };
+        let which = &self.ask.spans;
+        (which.kind.is_empty() || which.kind.contains(&reading.kind))
+            && listed(&which.name, reading.name.as_deref())
+            && listed(&which.service, reading.service.as_deref())
+    }
+
+    fn rate(&self, service: &str) -> f64 {
+        let sample = &self.ask.sample;
+        let named = sample.by_service.get(service).or_else(|| {
+            let fitting = sample.by_service.iter().filter(|(pattern, _)| matches(pattern, service));
+            fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, rate)| rate)
+        });
+        named.copied().unwrap_or(sample.rate)
+    }
+
+    fn when(&self, metric: &str) -> When {
+        let special = &self.ask.when_by_metric;
+        let of_gpa = || special.get("gpa").filter(|_| metric.starts_with("gpa."));
+        special.get(metric).or_else(of_gpa).copied().unwrap_or(self.ask.when)
+    }
+}

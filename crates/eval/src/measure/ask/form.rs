@@ -1,0 +1,112 @@
+//! The form that an answer must have.
+//!
+//! In: a topic and the spans that were shown. Out: a strict JSON schema: rationale first, so that
+//! the score follows from it, then score or label as an enumeration, then findings that name a span
+//! shown and quote it. No keyword for lengths or ranges: servers reject them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::topic::{Scale, Topic};
+use crate::measure::{Category, Form, ScoreField};
+use verdict_otlp::trace::SpanId;
+
+/// The keys of an answer.
+pub const RATIONALE: &str = "rationale";
+/// See [`RATIONALE`].
+pub const SCORE: &str = "score";
+/// See [`RATIONALE`].
+pub const LABEL: &str = "label";
+/// See [`RATIONALE`].
+pub const FINDINGS: &str = "findings";
+/// The category of a finding that fits none.
+pub const NO_CATEGORY: &str = "None";
+
+/// Asks for a grade and for findings on `spans`.
+pub fn with_findings(topic: &Topic, spans: &[SpanId]) -> Arc<Form> {
+    form(topic, Some(spans))
+}
+
+/// Asks for a grade alone.
+pub fn grade_only(topic: &Topic) -> Arc<Form> {
+    form(topic, None)
+}
+
+fn form(topic: &Topic, spans: Option<&[SpanId]>) -> Arc<Form> {
+    let mut fields = Map::new();
+    fields.insert(RATIONALE.to_owned(), json!({ "type": "string" }));
+    let score = match topic.scale {
+        Scale::Labels(labels) => {
+            fields.insert(LABEL.to_owned(), json!({ "type": "string", "enum": labels }));
+            None
+        }
+        scale => {
+            let values = scale.scores();
+            fields.insert(SCORE.to_owned(), json!({ "type": "integer", "enum": values }));
+            Some(ScoreField { key: SCORE, values })
+        }
+    };
+    if let Some(spans) = spans {
+        let finding = object(finding(spans));
+        fields.insert(FINDINGS.to_owned(), json!({ "type": "array", "items": finding }));
+    }
+    Arc::new(Form { name: topic.form, schema: object(fields), score })
+}
+
+fn finding(spans: &[SpanId]) -> Map<String, Value> {
+    let ids: Vec<String> = spans.iter().map(SpanId::to_string).collect();
+    let categories: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
+    let mut fields = Map::new();
+    fields.insert("problem".to_owned(), json!({ "type": "string" }));
+    fields.insert("span_id".to_owned(), json!({ "type": "string", "enum": ids }));
+    fields.insert("quote".to_owned(), json!({ "type": "string" }));
+    fields.insert("category".to_owned(), json!({ "type": "string", "enum": categories }));
+    fields.insert("severity".to_owned(), json!({ "type": "string", "enum": ["low", "medium", "high"] }));
+    fields
+}
+
+fn object(fields: Map<String, Value>) -> Value {
+    let required: Vec<&String> = fields.keys().collect();
+    json!({ "type": "object", "required": required, "additionalProperties": false, "properties": fields })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::topic::TOPICS;
+    use super::*;
+
+    #[test]
+    fn the_rationale_comes_first_and_no_keyword_is_one_that_servers_reject() {
+        for topic in &TOPICS {
+            let form = with_findings(topic, &[SpanId([1; 8])]);
+            let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
+            assert_eq!((keys[0].as_str(), keys[2].as_str()), (RATIONALE, FINDINGS));
+            let text = form.schema.to_string();
+            for rejected in
+                ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "pattern"]
+            {
+                assert!(!text.contains(rejected));
+            }
+            assert!(text.contains("\"0101010101010101\""));
+            assert!(!grade_only(topic).schema.to_string().contains("span_id"));
+        }
+    }
+
+    #[test]
+    fn a_schema_accepts_what_it_asks_for_and_nothing_else() {
+        let form = with_findings(&TOPICS[2], &[SpanId([1; 8])]);
+        let validator = jsonschema::validator_for(&form.schema).unwrap();
+        let finding = json!({ "problem": "p", "span_id": "0101010101010101", "quote": "q",
+            "category": "Goal Deviation", "severity": "low" });
+        let answer = |score: Value, finding: &Value| json!({ "rationale": "r", "score": score, "findings": [finding] });
+        assert!(validator.is_valid(&answer(json!(3), &finding)));
+        assert!(
+            !validator.is_valid(&answer(json!(0), &finding))
+                && !validator.is_valid(&answer(json!("3"), &finding))
+        );
+        let mut other = finding.clone();
+        other["span_id"] = json!("0202020202020202");
+        assert!(!validator.is_valid(&answer(json!(3), &other)));
+    }
+}

@@ -1,0 +1,190 @@
+//! A story that is longer than a prompt, cut into parts that overlap.
+//!
+//! In: blocks and the bytes that fit into one prompt. Out: parts, none too long, that together hold
+//! every block; each begins with the end of the one before, so that what belongs together is seen
+//! together at least once.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::sheet::Block;
+use crate::measure::anchors::{clip, clip_end};
+
+/// A part overlaps the one before by this share of its room.
+const OVERLAP: usize = 10;
+/// Pieces of one text overlap by this many bytes: longer than any quotation that is kept.
+const SEAM: usize = 400;
+/// Spans of one part: servers take no more values of an enumeration, and ids are many tokens.
+pub const MOST_SPANS: usize = 200;
+/// Parts of one story. A story that would need more (beyond a million tokens) is told with shorter
+/// texts instead, the longest first: no span is left out.
+pub const MOST_PARTS: usize = 64;
+/// What a block takes beside its text: heading, and its id once more in the form.
+pub const HEADING: usize = 110;
+
+/// What a block takes of a prompt.
+pub fn size(block: &Block) -> usize {
+    block.text.len() + block.label.len() + HEADING
+}
+
+/// Bytes to which texts must be cut so that a story fits into all its parts.
+pub fn longest(lengths: &[usize], room: usize) -> usize {
+    let space = room.saturating_mul(MOST_PARTS) / 10 * 8;
+    let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
+    let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
+    if fits(high) {
+        return usize::MAX;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Cuts a story. One part where everything fits.
+pub fn cut(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+    let overlap = room / OVERLAP;
+    let mut todo: VecDeque<Block> =
+        blocks.into_iter().flat_map(|block| split(block, room * 6 / 10)).collect();
+    let mut parts = Vec::new();
+    let mut part: Vec<Block> = Vec::new();
+    let mut used = 0;
+    let mut spans = HashSet::new();
+    // Blocks of this part that are not only repeated from the one before.
+    let mut new = 0;
+    while let Some(block) = todo.pop_front() {
+        let known = block.of.is_none_or(|(at, _)| spans.contains(&at));
+        let full = used + size(&block) > room || !known && spans.len() >= MOST_SPANS;
+        if full && new > 0 {
+            let tail = tail(&part, overlap);
+            parts.push(std::mem::take(&mut part));
+            used = tail.iter().map(size).sum();
+            spans = tail.iter().filter_map(|b| b.of).map(|(at, _)| at).collect();
+            part = tail;
+            new = 0;
+        }
+        used += size(&block);
+        spans.extend(block.of.map(|(at, _)| at));
+        part.push(block);
+        new += 1;
+    }
+    if new > 0 || parts.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// The last blocks of a part, of the first of them only its end where it is long.
+fn tail(part: &[Block], most: usize) -> Vec<Block> {
+    let mut out = VecDeque::new();
+    let mut left = most;
+    for block in part.iter().rev() {
+        if size(block) <= left && out.len() < MOST_SPANS / OVERLAP {
+            left -= size(block);
+            out.push_front(block.clone());
+            continue;
+        }
+        let room = left.saturating_sub(block.label.len() + HEADING);
+        if out.is_empty() && room > SEAM {
+            let text = clip_end(&block.text, room).to_owned();
+            out.push_front(Block { label: format!("{}, its end again", block.label), text, ..block.clone() });
+        }
+        break;
+    }
+    out.into()
+}
+
+/// A block as several, where its text is too long for one part.
+fn split(block: Block, most: usize) -> Vec<Block> {
+    let most = most.max(2 * SEAM + 200);
+    if block.text.len() <= most {
+        return vec![block];
+    }
+    let mut out = Vec::new();
+    let mut rest = block.text.as_str();
+    while !rest.is_empty() {
+        let piece = clip(rest, most);
+        let label = format!("{}, piece {}", block.label, out.len() + 1);
+        out.push(Block { label, text: piece.to_owned(), ..block.clone() });
+        if piece.len() == rest.len() {
+            break;
+        }
+        let mut next = piece.len() - SEAM;
+        while !rest.is_char_boundary(next) {
+            next -= 1;
+        }
+        rest = rest.get(next..).unwrap_or_default();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::measure::Shows;
+    use verdict_otlp::trace::SpanId;
+
+    fn block(at: usize, text: String) -> Block {
+        Block {
+            of: Some((at, SpanId((at as u64 + 1).to_be_bytes()))),
+            label: "output".into(),
+            text,
+            binds: false,
+            plan: false,
+            shows: Shows::default(),
+        }
+    }
+
+    #[test]
+    fn what_fits_stays_whole() {
+        let blocks: Vec<Block> = (0..5).map(|i| block(i, "x".repeat(100))).collect();
+        assert_eq!(cut(blocks.clone(), 10_000), [blocks]);
+        assert_eq!(cut(Vec::new(), 10_000), [Vec::new()]);
+    }
+
+    #[test]
+    fn a_part_begins_with_the_end_of_the_one_before() {
+        let blocks: Vec<Block> = (0..40).map(|i| block(i, format!("{i:04}").repeat(40))).collect();
+        let parts = cut(blocks, 3_000);
+        assert!(parts.len() > 3);
+        for pair in parts.windows(2) {
+            assert_eq!(pair[0].last(), pair[1].first());
+        }
+    }
+
+    #[test]
+    fn texts_are_shortened_only_where_all_parts_together_are_too_small() {
+        assert_eq!(longest(&[1_000; 100], 72_000), usize::MAX);
+        let most = longest(&[10_000_000, 1_000], 72_000);
+        assert!((3_000_000..4_000_000).contains(&most), "{most}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn every_text_stands_in_some_part_and_no_part_is_too_long(
+            lengths in prop::collection::vec(0usize..6_000, 1..10),
+            room in 3_000usize..12_000,
+        ) {
+            // Numbered words, so that a piece can be told from another.
+            let words = |i: usize, n: usize| (0..n / 8).map(|w| format!("{i:03}-{w:03} ")).collect::<String>();
+            let blocks: Vec<Block> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
+            let parts = cut(blocks.clone(), room);
+            for part in &parts {
+                prop_assert!(part.iter().map(size).sum::<usize>() <= room);
+            }
+            for wanted in &blocks {
+                for word in wanted.text.split_inclusive(' ') {
+                    let stands = parts.iter().flatten().any(|b| b.of == wanted.of && b.text.contains(word));
+                    prop_assert!(stands, "{}", word);
+                }
+            }
+        }
+    }
+}

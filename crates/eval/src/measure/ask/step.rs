@@ -1,0 +1,285 @@
+//! A metric of one model or tool call, with the neighbours that it needs.
+//!
+//! In: the span, its parent's goal, the siblings that ended before it started (so that the question
+//! is the same whatever has arrived since), and what the rules found in it. Out: one question; from
+//! its answer, one measurement.
+
+use super::asker;
+use super::content::{Piece, What, given, made, title, tools};
+use super::form;
+use super::opinion::{self, Shown};
+use super::parts::{HEADING, size};
+use super::sheet::{Block, Sheet};
+use super::topic::{About, Topic};
+use super::verdict::{Heard, conclude};
+use crate::measure::anchors::unmeasured;
+use crate::measure::{Answer, Measurement, Prompt, Question, Reason, Shows, Step, Value, View};
+use crate::recognise::{Content, Part, Reading, Role};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// Siblings shown, the latest.
+const MOST_SIBLINGS: usize = 8;
+/// Pieces shown of one of them.
+const MOST_PIECES: usize = 4;
+/// Findings of the rules shown.
+const MOST_EVIDENCE: usize = 12;
+
+/// See the module.
+pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step {
+    let Some(reading) = view.scene.readings.get(view.at) else { return Step::Done(Vec::new()) };
+    let system = asker(view.settings).system(topic, view.scene, view.at);
+    let sheet = sheet(topic, view, reading, asker(view.settings).room(&system));
+    match answers.first() {
+        None => Step::Ask(vec![ask(topic, "span", sheet.prompt_of_blocks(system), &sheet)]),
+        Some(answer) => Step::Done(vec![measured(topic, view, &sheet, answer)]),
+    }
+}
+
+/// See [`super::stands`].
+pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason>> {
+    let reading = view.scene.readings.get(view.at).filter(|reading| fits(topic.about, reading.kind));
+    match is_readable(topic, view, reading.ok_or(None)?) {
+        true => Ok(()),
+        false => Err(Some(Reason::NoContent)),
+    }
+}
+
+/// The question that a page asks.
+pub(super) fn ask(topic: &Topic, key: &str, prompt: Prompt, sheet: &Sheet) -> Question {
+    let ids: Vec<_> = sheet.spans().into_iter().map(|(_, id)| id).collect();
+    Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
+}
+
+fn measured(topic: &'static Topic, view: &View<'_>, sheet: &Sheet, answer: &Answer) -> Measurement {
+    match &answer.opinions {
+        Err(reason) => unmeasured(view.at, topic.name, *reason),
+        Ok(opinions) => {
+            let shown = Shown::of(sheet);
+            let heard = opinions.iter().map(|opinion| Heard {
+                judge: opinion.judge.clone(),
+                said: opinion::read(topic, &shown, opinion),
+            });
+            conclude(topic, view, heard.collect())
+        }
+    }
+}
+
+/// Whether a metric about single steps is about such a span.
+fn fits(about: About, kind: Kind) -> bool {
+    match about {
+        About::Model => kind == Kind::Llm,
+        About::Tool => kind == Kind::Tool,
+        _ => matches!(kind, Kind::Llm | Kind::Tool),
+    }
+}
+
+/// Whether there is what the metric is about.
+fn is_readable(topic: &Topic, view: &View<'_>, reading: &Reading) -> bool {
+    let output = reading.output_content == Content::Present;
+    let input = reading.input_content == Content::Present;
+    let enough = match topic.name {
+        "error_detection" => output || !reading.errors.is_empty(),
+        "avoidance" => output,
+        "tool_completeness" => output || !reading.errors.is_empty(),
+        _ => input && output,
+    };
+    enough && !asker(view.settings).withholds(view.scene, view.at)
+}
+
+/// The page: neighbours first, then the span itself, its output last.
+fn sheet(topic: &Topic, view: &View<'_>, reading: &Reading, room: usize) -> Sheet {
+    let asker = asker(view.settings);
+    let mut blocks = Vec::new();
+    if topic.need >= crate::measure::Need::Siblings {
+        blocks.extend(goal(view, room / 8));
+        blocks.extend(siblings(view, room / 4));
+    }
+    if let Some((at, offered)) = offered(view, reading) {
+        let text = asker.shown(view.scene, at, &offered, room / 6);
+        blocks.push(Block::about("tools offered", text, true).showing(Shows::span(view.scene, at)));
+    }
+    // The rules quote whatever they read, also what is withheld.
+    let evidence = evidence(view, room / 10).filter(|_| !asker.withholds_any(view.scene));
+    let made = output(view, reading, room / 3);
+    let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
+    let heading = title(asker, view.scene, view.at);
+    let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
+    blocks.push(heading.showing(Shows::span(view.scene, view.at)));
+    blocks.extend(conversation(view, reading, room.saturating_sub(used)));
+    if made.is_empty() {
+        let nothing = Piece { what: What::Output, text: "".into() };
+        blocks.push(asker.block(view.scene, view.at, &nothing, What::Output.words().to_owned(), 0));
+    }
+    blocks.extend(made);
+    blocks.extend(evidence);
+    let id = view.scene.tree.spans.get(view.at).map(|span| span.id).unwrap_or_default();
+    Sheet {
+        intro: format!("Judge {} of span {id}. What stands beside it is context.", topic.name),
+        blocks,
+        question: format!(
+            "Now judge {} of span {id} alone, by the rubric. Other spans may explain it; their own \
+             mistakes are not its.",
+            topic.name
+        ),
+    }
+}
+
+/// What it made, each piece by its share; of very many the first.
+fn output(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
+    /// Bytes below which a piece tells nothing.
+    const LEAST: usize = 60;
+    let pieces = made(reading);
+    let most = (room / (LEAST + HEADING)).max(1);
+    let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(LEAST);
+    let shown = pieces.iter().take(most);
+    let mut out: Vec<Block> = shown
+        .map(|piece| {
+            let label = piece.what.words().to_owned();
+            asker(view.settings).block(view.scene, view.at, piece, label, share)
+        })
+        .collect();
+    if pieces.len() > most {
+        let label = format!("{} more pieces of output", pieces.len() - most);
+        out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
+    }
+    out
+}
+
+/// What the parent was asked to do.
+fn goal(view: &View<'_>, max: usize) -> Option<Block> {
+    let parent = view.scene.tree.parent(view.at)?;
+    let reading = view.scene.readings.get(parent)?;
+    let text = reading.input.iter().rev().filter(|m| m.role == Role::User).find_map(|message| {
+        message.parts.iter().find_map(|part| match part {
+            Part::Text(text) if !text.trim().is_empty() => Some(text),
+            _ => None,
+        })
+    })?;
+    let shown = asker(view.settings).shown(view.scene, parent, text, max);
+    let label = format!("what the {} above it was asked", title(asker(view.settings), view.scene, parent));
+    Some(Block::about(label, shown, true).showing(Shows::span(view.scene, parent)))
+}
+
+/// What was done before it beneath the same parent.
+fn siblings(view: &View<'_>, max: usize) -> Vec<Block> {
+    let tree = &view.scene.tree;
+    let (Some(parent), Some(span)) = (tree.parent(view.at), tree.spans.get(view.at)) else {
+        return Vec::new();
+    };
+    let ended = |at: &Idx| {
+        let known = tree.spans.get(*at).is_some_and(|s| s.end != 0 && s.end <= span.start);
+        let shows = view.scene.readings.get(*at).is_some_and(|r| !r.wrapper && r.kind != Kind::Evaluator);
+        *at != view.at && known && shows
+    };
+    let mut latest: Vec<Idx> = before(view, parent).filter(ended).take(MOST_SIBLINGS).collect();
+    latest.reverse();
+    let mut out = Vec::new();
+    for &at in &latest {
+        let Some(reading) = view.scene.readings.get(at) else { continue };
+        let arguments = given(reading).into_iter().filter(|piece| piece.what == What::Arguments);
+        let pieces: Vec<Piece<'_>> = arguments.chain(made(reading)).take(MOST_PIECES).collect();
+        let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
+        for piece in &pieces {
+            let label =
+                format!("earlier: {} | {}", title(asker(view.settings), view.scene, at), piece.what.words());
+            out.push(asker(view.settings).block(view.scene, at, piece, label, share));
+        }
+    }
+    out
+}
+
+/// Siblings that started before it, the latest first.
+fn before<'a>(view: &View<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
+    /// Further back nothing is looked for: a parent may have very many children.
+    const FAR: usize = 100;
+    let children = view.scene.tree.children(parent);
+    let own = children.partition_point(|&at| at < view.at);
+    children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
+}
+
+/// Definitions of the tools, and the span that holds them: those offered to a model, the one that a
+/// tool call is of.
+fn offered(view: &View<'_>, reading: &Reading) -> Option<(Idx, String)> {
+    if reading.kind == Kind::Llm {
+        return (!reading.tools.is_empty()).then(|| (view.at, tools(&reading.tools)));
+    }
+    let called = &reading.call.as_ref()?.name;
+    let parent = view.scene.tree.parent(view.at)?;
+    let near = before(view, parent).chain([parent]);
+    let known = near.filter_map(|at| Some((at, view.scene.readings.get(at)?)));
+    let mut definitions = known.flat_map(|(at, reading)| reading.tools.iter().map(move |tool| (at, tool)));
+    let (at, definition) = definitions.find(|(_, tool)| tool.name == *called)?;
+    Some((at, tools(std::slice::from_ref(definition))))
+}
+
+/// Its own input: instructions and task first, then as much of what was said last as there is room.
+fn conversation(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
+    let mut pieces = given(reading);
+    pieces.retain(|piece| !piece.text.trim().is_empty());
+    let first_user = pieces.iter().position(|piece| piece.what == What::User);
+    let mut shares: Vec<usize> = vec![0; pieces.len()];
+    let mut left = room;
+    let mut give = |i: usize, most: usize| {
+        let wanted = pieces.get(i).map_or(0, |piece| piece.text.len());
+        let share = wanted.min(most).min(left.saturating_sub(HEADING));
+        left = left.saturating_sub(share + HEADING);
+        if let Some(slot) = shares.get_mut(i) {
+            *slot = share;
+        }
+    };
+    let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].what == What::System).collect();
+    systems.iter().for_each(|&i| give(i, room / 3 / systems.len()));
+    first_user.into_iter().for_each(|i| give(i, room / 4));
+    let rest = (0..pieces.len()).rev().filter(|i| !systems.contains(i) && Some(*i) != first_user);
+    rest.for_each(|i| give(i, room / 2));
+    let mut out = Vec::new();
+    let mut skipped = 0;
+    for (piece, share) in pieces.iter().zip(shares) {
+        if share == 0 {
+            skipped += 1;
+            continue;
+        }
+        if skipped > 0 {
+            let label = format!("{skipped} earlier messages left out");
+            out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
+            skipped = 0;
+        }
+        let label = piece.what.words().to_owned();
+        out.push(asker(view.settings).block(view.scene, view.at, piece, label, share));
+    }
+    out
+}
+
+/// What the rules found in this span. Not evidence by itself: it quotes what is shown.
+pub(super) fn evidence(view: &View<'_>, max: usize) -> Option<Block> {
+    let mut text = String::new();
+    for m in of_span(view.rules, view.at) {
+        let Ok(measured) = &m.outcome else { continue };
+        if measured.findings.is_empty() {
+            continue;
+        }
+        let value = match measured.value {
+            Value::Score(score) => format!("score {score}"),
+            Value::Label(label) => label.to_owned(),
+            Value::Number(number) => number.to_string(),
+        };
+        for finding in measured.findings.iter().take(MOST_EVIDENCE) {
+            let sure = if finding.fact { ", certain" } else { "" };
+            text.push_str(&format!("{} ({value}{sure}): {}", m.metric, finding.rationale));
+            if !finding.quote.is_empty() {
+                text.push_str(&format!(" Seen: {}", finding.quote));
+            }
+            text.push('\n');
+        }
+    }
+    let shown = asker(view.settings).shown(view.scene, view.at, &text, max);
+    let label = "what built-in rules found in it; unless certain they may be wrong";
+    (!text.is_empty()).then(|| Block::about(label, shown, false))
+}
+
+/// What the rules measured on a span; they stand by span.
+pub(super) fn of_span(rules: &[Measurement], at: Idx) -> &[Measurement] {
+    let first = rules.partition_point(|m| m.at < at);
+    let rest = rules.get(first..).unwrap_or_default();
+    rest.get(..rest.partition_point(|m| m.at == at)).unwrap_or_default()
+}

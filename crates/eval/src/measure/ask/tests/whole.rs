@@ -1,0 +1,292 @@
+//! Questions about whole runs, in one part and in many.
+
+use super::*;
+
+const GOAL: &str = "gpa.goal_fulfillment";
+
+#[test]
+fn a_run_is_asked_about_once_and_its_score_held_against_its_threshold() {
+    let scene = bridge();
+    for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
+        let (all, asked) = judged(&scene, &settings(&[GOAL]), |_| {
+            Ok(vec![said(given, &[finding(&scene, 3, "in 1884", "high")])])
+        });
+        assert_eq!(asked.len(), 1);
+        let m = all.iter().find(|m| m.metric == GOAL).unwrap();
+        assert_eq!((m.at, score(m)), (0, Some(f64::from(given))));
+        let measured = m.outcome.as_ref().unwrap();
+        assert_eq!(measured.passed, passed);
+        assert_eq!(measured.findings[0].cited, [scene.tree.spans[3].id]);
+    }
+}
+
+/// A manager with a helper, who plans, fails, and plans again.
+fn team() -> Scene {
+    Script::new("How long is the bridge, and who built it?")
+        .system("You are the manager.")
+        .tools(&["helper", "calculator"])
+        .says("1. ask the helper\n2. compute the length")
+        .plan(&["ask the helper", "compute the length"])
+        .calls("I ask the helper.", &[("helper", r#"{"task":"find the bridge"}"#)])
+        .enter("Find the bridge.")
+        .system("You are the helper.")
+        .tools(&["search"])
+        .calls("", &[("search", r#"{"q":"bridge"}"#)])
+        .raises("HTTP 503: search is down")
+        .answers("I could not search.")
+        .leave()
+        .says("1. guess the length")
+        .plan(&["guess the length"])
+        .answers("It is 229 m long.")
+        .build()
+}
+
+fn of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
+    all.iter().filter(|m| m.metric == metric).collect()
+}
+
+#[test]
+fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
+    let scene = team();
+    let (all, asked) = judged(&scene, &settings(&[GOAL]), |_| Ok(vec![said(3, &[])]));
+    let at: Vec<usize> = of(&all, GOAL).iter().map(|m| m.at).collect();
+    assert_eq!(at, [scene.agents[0].at, scene.agents[1].at]);
+    assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
+    assert!(asked[1].question.prompt.user.contains("the agent helper by itself"));
+    // Under a root that is no agent, three: the manager by itself as well.
+    let mut settings = settings(&[GOAL]);
+    settings.gpa.per = vec![crate::measure::settings::Per::Agents];
+    let (_, asked) = judged(&scene, &settings, |_| Ok(vec![said(3, &[])]));
+    let manager = &asked[0].question.prompt.user;
+    assert!(manager.contains("the agent agent by itself"));
+    assert!(manager.contains("I could not search.") && !manager.contains(r#"{"q":"bridge"}"#), "{manager}");
+}
+
+#[test]
+fn findings_name_the_agent_that_they_are_about() {
+    let scene = team();
+    let wrong = finding(&scene, 5, "search", "low");
+    let (all, _) = judged(&scene, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
+        0 => Ok(vec![said(1, std::slice::from_ref(&wrong))]),
+        _ => Ok(vec![said(3, &[])]),
+    });
+    let measured = of(&all, "gpa.tool_calling")[0].outcome.as_ref().unwrap();
+    assert_eq!(measured.findings[0].rationale, "helper: it is wrong");
+}
+
+#[test]
+fn a_story_tells_every_text_once() {
+    let scene = bridge();
+    let story = story::tell(&Asker::default(), &scene, story::Scope::Trace, 60_000);
+    let all: Vec<&str> = story.iter().map(|b| b.text.as_str()).collect();
+    for text in ["Answer with the year alone.", "24 September 1883", "I look it up.", "opened in 1884"] {
+        assert_eq!(all.iter().filter(|t| t.contains(text)).count(), 1, "{text}: {all:#?}");
+    }
+}
+
+#[test]
+fn plans_are_judged_without_what_came_of_them_and_replans_by_their_trigger() {
+    let scene = team();
+    let asked = questions(&scene, &settings(&["gpa.plan_quality"]));
+    assert_eq!(asked.len(), 1, "the helper has no plan");
+    let user = &asked[0].question.prompt.user;
+    assert!(user.contains("PLAN, the first") && user.contains("REPLAN 1"), "{user}");
+    assert!(user.contains("I could not search.") && user.contains("tools that agent has"));
+    assert!(!user.contains("229 m"), "what came of the plans is not shown");
+    let first = user.find("PLAN, the first").unwrap();
+    assert!(user.find("I could not search.").unwrap() > first, "nor is it before the first plan");
+}
+
+#[test]
+fn without_a_plan_there_is_none_to_judge() {
+    let scene = bridge();
+    for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
+        let (all, asked) = judged(&scene, &settings(&[metric]), |_| unreachable!());
+        assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Reason::NotApplicable)));
+    }
+}
+
+#[test]
+fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
+    let long = "words ".repeat(3_000);
+    let scene = Script::new("Do it.")
+        .says("1. read")
+        .plan(&["read"])
+        .calls("", &[("read", "{}")])
+        .returns(&format!("{long} one"))
+        .says("1. write")
+        .plan(&["write"])
+        .calls("", &[("write", "{}")])
+        .returns(&format!("{long} two"))
+        .answers("done")
+        .build();
+    let whole = questions(&scene, &settings(&["gpa.plan_adherence"]));
+    assert_eq!(whole.len(), 1);
+    let page = &whole[0].question.prompt.user;
+    assert!(page.contains("the last plan's steps and the calls that seem to be theirs]"), "{page}");
+    let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
+    let parts = questions(&scene, &small);
+    assert!(parts.len() >= 2);
+    let with = |text: &str| {
+        let holding = parts.iter().filter(|a| a.question.prompt.user.contains(text));
+        holding.map(|a| a.question.key.clone()).collect::<Vec<_>>()
+    };
+    assert!(!with(", REPLAN]").is_empty());
+    assert!(with("words one").iter().all(|key| !with(", REPLAN]").contains(key)), "each under its own plan");
+}
+
+/// A run of `n` long steps.
+fn long(n: usize) -> Scene {
+    let mut script = Script::new("Read all pages.").system("Be exact.");
+    for i in 0..n {
+        let page = format!("page {i:03} says {}. ", "blah".repeat(20)).repeat(60);
+        script =
+            script.calls(&format!("step {i:03}"), &[("read", &format!(r#"{{"page":{i}}}"#))]).returns(&page);
+    }
+    script.answers("I read everything.").build()
+}
+
+#[test]
+fn a_long_run_is_judged_in_parts_and_scored_once() {
+    let scene = long(40);
+    let settings = settings(&["gpa.execution_efficiency"]);
+    let (all, asked) = judged(&scene, &settings, |ask| {
+        let user = &ask.question.prompt.user;
+        assert!(tokens_of(ask) <= 24_000);
+        Ok(vec![match ask.question.key.as_str() {
+            "score" => {
+                assert!(user.contains("finding 1: span") && user.contains("quote: step 017"));
+                assert!(ask.question.form.schema["properties"].get("findings").is_none());
+                json!({ "rationale": "taken together", "score": 1 })
+            }
+            _ if user.contains("step 017") => said(0, &[finding(&scene, 35, "step 017", "high")]),
+            _ => said(3, &[]),
+        }])
+    });
+    assert!(asked.len() > 4 && asked.last().unwrap().question.key == "score");
+    let m = of(&all, "gpa.execution_efficiency")[0];
+    let measured = m.outcome.as_ref().unwrap();
+    assert_eq!((score(m), measured.findings.len(), measured.passed), (Some(1.0), 1, false));
+    assert_eq!(m.rationale.as_deref(), Some("taken together"));
+}
+
+#[test]
+fn a_long_run_without_findings_is_as_good_as_its_worst_part_and_asks_no_more() {
+    let scene = long(40);
+    let settings = settings(&["gpa.execution_efficiency"]);
+    let (all, asked) = judged(&scene, &settings, |ask| {
+        Ok(vec![said(if ask.question.key == "part-0002" { 2 } else { 3 }, &[])])
+    });
+    assert!(asked.iter().all(|ask| ask.question.key != "score"));
+    assert_eq!(score(of(&all, "gpa.execution_efficiency")[0]), Some(2.0));
+}
+
+#[test]
+fn a_part_without_an_answer_leaves_the_whole_unmeasured() {
+    let scene = long(40);
+    let (all, _) = judged(&scene, &settings(&[GOAL]), |ask| match ask.question.key.as_str() {
+        "part-0003" => Err(Reason::Budget),
+        _ => Ok(vec![said(3, &[])]),
+    });
+    assert_eq!(of(&all, GOAL)[0].outcome, Err(Reason::Budget));
+}
+
+#[test]
+fn an_incomplete_record_says_so_and_a_missing_answer_is_not_asked_about_without_content() {
+    let scene = Script::new("x").calls("", &[("t", "{}")]).returns("r").incomplete().build();
+    let asked = questions(&scene, &settings(&["completeness"]));
+    assert!(asked[0].question.prompt.user.contains("The record is incomplete"));
+    let bare = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
+    let (all, asked) = judged(&bare, &settings(&["completeness", GOAL, "tool_abuse"]), |_| unreachable!());
+    assert!(asked.is_empty());
+    for metric in ["completeness", GOAL] {
+        assert!(of(&all, metric).iter().any(|m| m.outcome == Err(Reason::NoContent)), "{metric}");
+    }
+}
+
+#[test]
+fn samples_are_the_same_for_a_trace_and_differ_between_traces() {
+    let asked = |id: u8, rate: f64| {
+        let mut scene = bridge();
+        scene.tree.id = verdict_otlp::trace::TraceId([id; 16]);
+        let settings = asked_with(settings(&["instruction_following"]), |ask| ask.sample.rate = rate);
+        let (all, asked) = judged(&scene, &settings, |_| Ok(vec![said(5, &[])]));
+        let left = all.iter().filter(|m| m.outcome == Err(Reason::SampledOut)).count();
+        assert_eq!(left > 0, asked.is_empty());
+        !asked.is_empty()
+    };
+    let taken = (0..200).filter(|id| asked(*id, 0.25)).count();
+    assert!((25..75).contains(&taken), "{taken}");
+    assert!((0..50).all(|id| !asked(id, 0.0) && asked(id, 1.0)));
+    assert!((0..50).all(|id| !asked(id, 0.25) || asked(id, 0.5)), "more takes the same and more");
+}
+
+#[test]
+fn only_doubts_and_only_failing_traces() {
+    let good = Script::new("When was the bridge opened?")
+        .tools(&["search"])
+        .calls("", &[("search", r#"{"q":"bridge opened"}"#)])
+        .returns("The bridge was opened in 1883.")
+        .answers("The bridge was opened in 1883.")
+        .build();
+    let bad = team();
+    let asked = |scene: &Scene, metric: &'static str, when: When| {
+        let settings = asked_with(settings(&[metric]), |ask| {
+            ask.when_by_metric.insert("gpa".to_owned(), When::Failing);
+            ask.when = when;
+        });
+        !questions(scene, &settings).is_empty()
+    };
+    assert!(!asked(&good, GOAL, When::Always) && asked(&bad, GOAL, When::Always));
+    assert!(asked(&good, "tool_completeness", When::Always));
+    let clean = catalog::run(&good, &Settings::default());
+    let sure = clean.iter().any(|m| m.metric == "tool_completeness" && m.outcome.is_ok());
+    assert_eq!(asked(&good, "tool_completeness", When::Unsure), !sure);
+}
+
+#[test]
+fn a_fact_of_the_rules_is_not_asked_about() {
+    let scene = team();
+    let asked = questions(&scene, &settings(&["error_detection"]));
+    let failed = scene.calls.iter().find(|c| c.failed).unwrap().at;
+    assert!(asked.iter().all(|ask| ask.at != failed) && !asked.is_empty());
+}
+
+#[test]
+fn spans_and_services_are_chosen_and_withheld() {
+    let mut scene = bridge();
+    scene.readings[2].service = Some("vault".into());
+    scene.readings[2].name = Some("search".into());
+    let only = |change: fn(&mut Ask)| {
+        let settings = asked_with(settings(&["error_detection"]), change);
+        questions(&scene, &settings).iter().map(|a| a.at).collect::<Vec<_>>()
+    };
+    assert_eq!(only(|ask| ask.spans.kind = vec![verdict_otlp::trace::Kind::Tool]), [2]);
+    assert_eq!(only(|ask| ask.spans.name = vec!["sea*".into()]), [2]);
+    assert_eq!(only(|ask| ask.spans.service = vec!["vault".into()]), [2]);
+    let withheld = asked_with(settings(&["error_detection", GOAL]), |ask| ask.withhold = vec!["va*".into()]);
+    let asked = questions(&scene, &withheld);
+    assert!(asked.iter().all(|ask| ask.at != 2));
+    let story = asked.iter().find(|ask| ask.metric == GOAL).unwrap();
+    assert!(story.question.prompt.user.contains("result]\n(withheld)"), "{}", story.question.prompt.user);
+}
+
+#[test]
+fn early_questions_are_those_of_the_closed_trace() {
+    let scene = bridge();
+    let metrics =
+        ["instruction_following", "reasoning_integrity", "tool_completeness", "error_detection", GOAL];
+    let settings = settings(&metrics);
+    let rules = catalog::run(&scene, &settings);
+    let sight = Sight { scene: &scene, settings: &settings, rules: &rules };
+    let all = |mut rounds: Rounds| std::iter::from_fn(move || rounds.next(sight)).collect::<Vec<_>>();
+    let (early, late) = (all(Rounds::early(sight)), all(Rounds::new(sight)));
+    assert!(!early.is_empty() && early.len() < late.len());
+    for ask in &early {
+        let same =
+            late.iter().any(|l| l.at == ask.at && l.metric == ask.metric && l.question == ask.question);
+        let suspected =
+            rules.iter().any(|m| m.at == ask.at && m.outcome.as_ref().is_ok_and(|o| !o.findings.is_empty()));
+        assert!(same || suspected, "{} on {}", ask.metric, ask.at);
+    }
+}

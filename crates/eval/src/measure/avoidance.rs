@@ -1,0 +1,309 @@
+//! `avoidance` (001, table 1): is the output an answer, or was the question avoided?
+//!
+//! In: what a model call said, where it did not go on to call tools. Out: `valid`,
+//! `missing_knowledge`, `policy_restriction` or `other`. An answer is avoided only when it is
+//! short and every sentence in it is a refusal, a statement of inability, or padding around one:
+//! "I could not find the page, but the almanac says 836 m" answers. An admission after every call
+//! had failed keeps its label and passes: the failure is those calls'. Reads English; other
+//! languages come out as valid.
+
+use std::borrow::Cow;
+
+use super::agent::attempts::Attempts;
+use super::anchors::{Defect, Findings, clip, unmeasured};
+use super::error_detection::CallsAt;
+use super::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
+use crate::recognise::{Content, Reading, Text};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// As in its attribute key.
+pub const NAME: &str = "avoidance";
+const VALID: &str = "valid";
+const KNOWLEDGE: &str = "missing_knowledge";
+const POLICY: &str = "policy_restriction";
+const OTHER: &str = "other";
+
+/// A longer text says more than that it cannot answer.
+const MAX_BYTES: usize = 1500;
+/// An admission stands at the beginning of a report: under its headings, in its first sentences.
+const ADMITTED_WITHIN: usize = 5;
+/// Nor do so many sentences.
+const MAX_SENTENCES: usize = 14;
+
+/// See the module.
+pub struct Avoidance;
+
+impl Metric for Avoidance {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        // Whether this call wrote an agent's final answer shows when the agent has ended.
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(view).into_iter().collect())
+    }
+}
+
+fn measure(view: &View<'_>) -> Option<Measurement> {
+    let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm)?;
+    if let Some(reason) = reading.finish.iter().find(|f| is_filter(f)) {
+        let mut findings = Findings::new();
+        findings.push(
+            Defect::Refusal
+                .found("an answer was expected; a content filter or a refusal ended the call", reason),
+        );
+        return Some(findings.labelled(view, NAME, POLICY));
+    }
+    if reading.output_content != Content::Present {
+        return Some(unmeasured(view.at, NAME, Reason::NoContent));
+    }
+    let answer = final_answer(view);
+    let said = reading.output_text();
+    let text = answer.as_deref().unwrap_or(&said);
+    if text.trim().is_empty() || answer.is_none() && goes_on(reading, text) {
+        return Some(unmeasured(view.at, NAME, Reason::NotApplicable));
+    }
+    let mut findings = Findings::new();
+    let avoided = avoided(text, answer.is_some());
+    let label = avoided.map_or(VALID, |(label, _)| label);
+    if let Some((label, sentence)) = avoided {
+        let (defect, rationale) = match label {
+            POLICY => (Defect::Refusal, "an answer was expected; the request is refused instead"),
+            KNOWLEDGE => (Defect::GiveUp, "an answer was expected; the output only says that it has none"),
+            _ => (Defect::Evasion, "an answer was expected; the run stopped without one"),
+        };
+        findings.push(defect.found(rationale, sentence));
+    }
+    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(view));
+    let mut measurement = findings.labelled(view, NAME, label);
+    if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
+        // To say so is the right answer then: the failure is the calls', and counts there.
+        measured.passed = true;
+        for finding in &mut measured.findings {
+            finding.rationale.push_str(", and every call before it had failed: the failure is theirs");
+            finding.origin = Some(call);
+            finding.severity = Severity::Low;
+        }
+    }
+    Some(measurement)
+}
+
+/// Where the last of an agent's calls failed, when there were some and all of them failed.
+fn all_failed(view: &View<'_>) -> Option<Idx> {
+    let agent = view.scene.agents.get(view.scene.owner.get(view.at).copied().flatten()?)?;
+    let attempts = Attempts::get(view.scene, view.memo);
+    let start = view.scene.tree.spans.get(view.at)?.start;
+    let mut last = None;
+    for &i in &agent.calls {
+        let (Some(attempt), Some(call)) = (attempts.at(i), view.scene.calls.get(i)) else { continue };
+        if attempt.inward || call.start > start {
+            continue;
+        }
+        if !attempt.failed() {
+            return None;
+        }
+        last = call.tool;
+    }
+    last
+}
+
+/// Finish reasons that mean the provider or the model refused.
+fn is_filter(finish: &str) -> bool {
+    ["content_filter", "content-filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation"]
+        .iter()
+        .any(|reason| finish.eq_ignore_ascii_case(reason))
+}
+
+/// The final answer of an agent, where this model call wrote it: as its text, or as the argument
+/// of a final-answer tool.
+fn final_answer(view: &View<'_>) -> Option<Text> {
+    let scene = view.scene;
+    let agent = scene.agents.get(scene.owner.get(view.at).copied().flatten()?)?;
+    let at = agent.answer_at?;
+    let calls = CallsAt::of(scene, view.memo);
+    let by_tool = calls.by_tool.get(&at).and_then(|&i| scene.calls.get(i));
+    let wrote = at == view.at || by_tool.is_some_and(|call| call.llm == Some(view.at));
+    if wrote { agent.answer.clone() } else { None }
+}
+
+/// The output is a step on the way: it calls tools, or writes an action as text.
+fn goes_on(reading: &Reading, text: &str) -> bool {
+    reading.requests().next().is_some()
+        || text.contains("```")
+        || text.contains("<code>")
+        || text.contains("Action:")
+        || text.trim_start().starts_with(['{', '[', '<'])
+}
+
+/// The kind of avoidance, with the sentence that shows it.
+fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
+    let text = text.trim();
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let text = strip_lead(text);
+    if is_final && NOTHING.is_match(text) {
+        return Some((KNOWLEDGE, text));
+    }
+    let mut shown: Option<(&'static str, &str)> = None;
+    for (i, clause) in clauses(text).enumerate() {
+        if i >= MAX_SENTENCES {
+            return None;
+        }
+        let plain = plain(clause);
+        if !ANY.is_match(&plain) && plain.contains(char::is_alphabetic) {
+            return None;
+        }
+        let label = if REFUSAL.is_match(&plain) {
+            POLICY
+        } else if LACK.is_match(&plain) {
+            KNOWLEDGE
+        } else if STOPPED.is_match(&plain) {
+            OTHER
+        } else {
+            continue;
+        };
+        // A refusal on grounds of policy says more than the inability beside it.
+        if shown.is_none_or(|(seen, _)| seen != POLICY && label == POLICY) {
+            shown = Some((label, clause));
+        }
+    }
+    shown
+}
+
+/// Whether a final answer says only that there is none.
+pub fn avoids(answer: &str) -> bool {
+    avoided(answer, true).is_some()
+}
+
+/// The clause at the beginning of `text` that says that what was looked for was not found. What
+/// follows it may be a long account of the search; headings before it are passed over.
+pub fn admits(text: &str) -> Option<&str> {
+    let text = strip_lead(clip(text, MAX_BYTES).trim());
+    if NOTHING.is_match(text) {
+        return Some(text);
+    }
+    if !NEGATIVE.is_match(text) {
+        return None;
+    }
+    clauses(text).take(ADMITTED_WITHIN).find(|clause| is_lack(clause))
+}
+
+/// Whether `text` says anywhere that what was looked for was not found.
+pub fn mentions_lack(text: &str) -> bool {
+    let text = clip(text, MAX_BYTES);
+    NEGATIVE.is_match(text) && clauses(text).any(is_lack)
+}
+
+/// A clause as the patterns have it, with plain apostrophes.
+fn plain(clause: &str) -> Cow<'_, str> {
+    match clause.is_ascii() {
+        true => Cow::Borrowed(clause),
+        false => Cow::Owned(clause.replace(['\u{2019}', '\u{2018}'], "'")),
+    }
+}
+
+/// Skips "Final answer:" and the like.
+fn strip_lead(text: &str) -> &str {
+    let mut text = text;
+    for lead in ["Thought:", "FINAL ANSWER:", "Final Answer:", "Final answer:", "Answer:", "**Answer:**"] {
+        text = text.strip_prefix(lead).map_or(text, str::trim_start);
+    }
+    text
+}
+
+regex!(
+    CUT,
+    r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s"
+);
+
+/// Sentences, cut at "but" and "however" too: what follows those may well be the answer.
+fn clauses(text: &str) -> impl Iterator<Item = &str> {
+    let mut from = 0;
+    let cuts = CUT.find_iter(text).map(|m| (m.start(), m.end()));
+    cuts.chain(std::iter::once((text.len(), text.len())))
+        .filter_map(move |(start, end)| {
+            let clause = text.get(from..start);
+            from = end;
+            clause
+        })
+        .map(str::trim)
+        .filter(|clause| !clause.is_empty())
+}
+
+/// Whether a clause says that what was looked for is not there.
+fn is_lack(clause: &str) -> bool {
+    let plain = plain(clause);
+    LACK.is_match(&plain) || MISSING.is_match(&plain)
+}
+
+/// What may stand before the words that count.
+const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]*,\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]*,\s*){0,3}(?:(?:that|and|but)\s+)?";
+
+/// It must not be answered.
+const POLICY_SHAPES: &str = concat!(
+    r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
+    r"|(?:i|we) (?:must|have to) (?:respectfully )?decline\b|(?:i|we) (?:refuse|decline) to\b",
+    r"|(?:this|that|the|your) (?:request|content|question|task)\b[^.]*(?:violates?|against|not permitted|not allowed|inappropriate|harmful|unethical|illegal)",
+    r"|(?:it|that|this) (?:would be|is|goes) (?:against (?:my|our|the)|a violation|illegal|unethical|harmful|inappropriate)",
+    r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]*(?:prevent|prohibit|do not allow|don't allow|forbid)",
+);
+/// It cannot be answered, or what it takes was not found.
+const LACK_SHAPES: &str = concat!(
+    r"(?:i|we) (?:do not|don't|did not|didn't) (?:currently |actually |really |yet )?(?:have (?:any |the |direct |real-time |enough |sufficient |specific |reliable |that |this )*(?:access|information|data|knowledge|answer|ability|capability|details|means|tools?|results?)|know\b|possess|find any|find (?:the|a|an)\b)",
+    r"|(?:i|we) (?:have no|lack|had no) (?:\w+ )?(?:access|information|data|knowledge|way|means|idea|answer|tools?)",
+    r"|(?:i|we)(?:'m| am|'re| are| was| were|'ve been| have been| remain)? (?:unable|not able|not sure|unsure|uncertain|not aware|not certain|unfamiliar)\b",
+    r"|(?:i|we) (?:can't|cannot|can not|could not|couldn't|was not able to|wasn't able to|were not able to|failed to|am failing to) (?:\w+ly )?(?:find|determine|locate|access|retrieve|verify|answer|identify|obtain|confirm|provide|give|reach|complete|open|load|browse|see|tell|say|get|establish|extract|fetch|view|read|conclude|resolve|perform|look up)\b",
+    r"|(?:the |an? |any |your |this |that |it )[^.]*?(?:cannot|can't|could not|couldn't|can not) be (?:determined|found|answered|verified|located|retrieved|identified|accessed|confirmed|established|completed|provided)",
+    r"|(?:it|that) (?:is|was) (?:not possible|impossible) (?:for me )?to (?:determine|find|answer|say|tell|know|verify|provide|give|identify)",
+    r"|(?:there (?:is|was|were|are) )?(?:no|not enough|insufficient|too little) (?:\w+ )?(?:information|data|details|context|evidence|answer|results)\b[^.]*?(?:available|found|provided|to (?:answer|determine|say|tell|identify|conclude|give)|could be (?:found|determined))",
+    r"|unable to (?:determine|find|answer|locate|access|retrieve|verify|identify|provide|complete|obtain|confirm)\b|(?:cannot|could not|can't|couldn't) (?:be )?(?:determined?|find|found|answer(?:ed)?|locate(?:d)?|verif(?:y|ied)|identif(?:y|ied))\b",
+    r"|i give up\b|i have not been able to|i haven't been able to|i'm afraid i (?:can't|cannot|don't|do not|couldn't)",
+);
+/// The run ended before an answer.
+const STOPPED_SHAPES: &str = concat!(
+    r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]*(?:reached|exceeded)|reached (?:the )?max",
+    r"|(?:i|we) (?:have to|must|will have to) stop here\b|task (?:was )?aborted|i (?:will|'ll) not answer",
+);
+/// What stands around any of these.
+const PADDING_SHAPES: &str = concat!(
+    r"(?:i'm|i am|we're|we are)\s+(?:very |really |so )?sorry\b.{0,60}$|sorry\b.{0,40}$|apologies\b.{0,60}$|i apologi[sz]e\b.{0,80}$|unfortunately$",
+    r"|(?:please|kindly) (?:let me know|provide|try|check|consult|contact|feel free|refer|note|rephrase|share|clarify|upload|ask)\b",
+    r"|(?:if you|let me know|feel free|would you like|could you|can you|you (?:may|might|can|could|should) (?:want to|wish to|try|check|consult|contact|refer|find|look|ask|visit|need))\b",
+    r"|(?:i|we) (?:recommend|suggest|would recommend|would suggest|advise|'d recommend|'d suggest)\b|for (?:more|accurate|the most|up-to-date|further)\b",
+    r"|(?:i|we)(?:'ve| have)? (?:searched|tried|checked|looked|attempted|visited|reviewed|examined|consulted|queried)\b",
+    r"|(?:the|my|all|both|none of the|every|each)\s+(?:\w+\s+){0,3}?(?:search(?:es)?|pages?|tools?|results?|sites?|attempts?|requests?|sources?|quer(?:y|ies)|files?|links?|urls?)\b[^.]*?(?:fail|error|did not|didn't|do not|don't|does not|doesn't|not |no |unavailable|timed out|blocked|404|403|empty|unsuccessful|inaccessible)",
+    r"|(?:thank you|thanks)\b|is there (?:anything|something) else|how (?:else )?(?:can|may) i (?:help|assist)|(?:i'm|i am) (?:happy|here) to help|(?:i'd|i would) be happy to|happy to help",
+);
+
+/// A pattern for clauses that begin with one of `shapes`.
+fn clause(shapes: &[&str]) -> String {
+    format!("(?i){LEAD}(?:{})", shapes.join("|"))
+}
+
+// One of the three that follow, or padding: most clauses are none, and are looked at once.
+regex!(ANY, &clause(&[POLICY_SHAPES, LACK_SHAPES, STOPPED_SHAPES, PADDING_SHAPES]));
+regex!(REFUSAL, &clause(&[POLICY_SHAPES]));
+regex!(LACK, &clause(&[LACK_SHAPES]));
+regex!(STOPPED, &clause(&[STOPPED_SHAPES]));
+// Of a search that is reported on, not of an answer that is refused.
+regex!(
+    MISSING,
+    r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)"
+);
+// Words of which every clause has one that is `LACK` or `MISSING`.
+regex!(
+    NEGATIVE,
+    r"(?i)n['\u{2019}\u{2018}]t|no|unable|unsure|uncertain|unfamiliar|lack|impossible|insufficient|too little|fail|give up|encountered"
+);
+regex!(
+    NOTHING,
+    r"(?i)^\W*(?:unknown|n/?a|not (?:available|found|known|determined)|no answer(?: found)?|none found|undetermined|unable to determine|cannot (?:determine|answer)|i don.?t know)\W*$"
+);
+
+#[cfg(test)]
+mod tests;

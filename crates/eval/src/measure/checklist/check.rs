@@ -1,0 +1,405 @@
+//! Questions that the rules answer: what they name is there, or it is not.
+//!
+//! In: a [`Check`] and an agent's run. Out: yes or no with what it was seen by, or nothing where the
+//! trace shows no answer or no calls to look at.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::log::{Chunk, Source};
+use crate::measure::anchors::{QUOTE_BYTES, clip};
+use crate::measure::excerpt::around;
+use crate::measure::schema;
+use crate::recognise::{Agent, Call, Content, Scene};
+use verdict_config::matches;
+use verdict_otlp::trace::Idx;
+
+/// How the rules answer a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Check {
+    /// The text stands there, in whatever case.
+    Contains(Lookup),
+    /// The whole is this text: white space around and case aside, numbers by value.
+    Equals(Lookup),
+    /// The regular expression matches somewhere.
+    Matches(Lookup),
+    /// A tool was called without failing.
+    Called(Called),
+    /// The final answer is of this form.
+    Answer(Form),
+}
+
+/// A text and where it is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lookup {
+    /// The text or pattern.
+    pub text: String,
+    /// Default `answer`. Where to look.
+    #[serde(rename = "in")]
+    pub place: Place,
+}
+
+/// Where a text is looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The agent's final answer.
+    #[default]
+    Answer,
+    /// What models wrote in its run.
+    Outputs,
+    /// What tools returned in its run.
+    Results,
+}
+
+/// A call that should have been made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Called {
+    /// The tool's name; `*` at the end stands for any rest.
+    pub tool: String,
+    /// Default any. Arguments that it must have been given, by name.
+    pub arguments: BTreeMap<String, Value>,
+}
+
+/// What a final answer should be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Form {
+    /// One number, with or without a unit.
+    Number,
+    /// A date, as 2026-11-21, 21 November 2026 or November 21, 2026.
+    Date,
+    /// JSON of this schema.
+    Json(Value),
+}
+
+/// What was seen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Seen {
+    /// Yes or no.
+    pub yes: bool,
+    /// Why, in words.
+    pub reason: String,
+    /// What it was seen by, verbatim.
+    pub quote: String,
+    /// Where.
+    pub at: Idx,
+    /// The final answer was looked at.
+    pub by_answer: bool,
+}
+
+impl Check {
+    /// What is wrong with it.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
+            Check::Matches(Lookup { text, .. }) => {
+                Regex::new(text).err().map(|error| format!("text is no regular expression: {error}"))
+            }
+            Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
+            Check::Answer(Form::Json(schema)) => {
+                schema::compile(schema).is_none().then(|| "is no JSON schema that can be used".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// The answer; `None` without evidence.
+    pub fn seen(&self, scene: &Scene, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
+        match self {
+            Check::Called(called) => Some(called.seen(scene, agent)),
+            Check::Answer(form) => {
+                let (text, at) = answer(agent)?;
+                let yes = form.fits(text);
+                let reason = format!("the final answer is {}{}", if yes { "" } else { "not " }, form.words());
+                Some(Seen { yes, reason, quote: clip(text, QUOTE_BYTES).to_owned(), at, by_answer: true })
+            }
+            Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
+                self.found(wanted, agent, log)
+            }
+        }
+    }
+
+    fn found(&self, wanted: &Lookup, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
+        let source = match wanted.place {
+            Place::Answer => None,
+            Place::Outputs => Some(Source::Output),
+            Place::Results => Some(Source::Result),
+        };
+        let texts: Vec<(&str, Idx)> = match source {
+            None => vec![answer(agent)?],
+            Some(source) => {
+                log.iter().filter(|c| c.source == source).map(|c| (c.text.as_str(), c.at)).collect()
+            }
+        };
+        let (last, place) = (*texts.last()?, wanted.place.words());
+        let hit = texts.iter().find_map(|&(text, at)| self.hit(&wanted.text, text).map(|quote| (quote, at)));
+        let what = clip(&wanted.text, QUOTE_BYTES);
+        let by_answer = wanted.place == Place::Answer;
+        Some(match hit {
+            Some((quote, at)) => {
+                let reason = format!("{place} {} \"{what}\"", self.verb());
+                Seen { yes: true, reason, quote, at, by_answer }
+            }
+            None => {
+                let quote = clip(last.0, QUOTE_BYTES).to_owned();
+                Seen {
+                    yes: false,
+                    reason: format!("nothing in {place} {} \"{what}\"", self.verb()),
+                    quote,
+                    at: last.1,
+                    by_answer,
+                }
+            }
+        })
+    }
+
+    fn verb(&self) -> &'static str {
+        match self {
+            Check::Equals(_) => "equals",
+            Check::Matches(_) => "matches",
+            _ => "contains",
+        }
+    }
+
+    /// The place in `text` that fits.
+    fn hit(&self, wanted: &str, text: &str) -> Option<String> {
+        match self {
+            Check::Equals(_) => equal(wanted, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
+            Check::Matches(_) => {
+                let found = Regex::new(wanted).ok()?.find(text)?;
+                Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
+            }
+            _ => {
+                // Lower case may differ in length: look it up there, quote it from there.
+                let (lower, wanted) = (text.to_lowercase(), wanted.to_lowercase());
+                let from = lower.find(&wanted)?;
+                let same = lower.len() == text.len();
+                let of = if same { text } else { lower.as_str() };
+                Some(clip(of.get(from..)?, wanted.len().min(QUOTE_BYTES)).to_owned())
+            }
+        }
+    }
+}
+
+impl Place {
+    fn words(self) -> &'static str {
+        match self {
+            Place::Answer => "the final answer",
+            Place::Outputs => "what models wrote",
+            Place::Results => "what tools returned",
+        }
+    }
+}
+
+impl Called {
+    fn seen(&self, scene: &Scene, agent: &Agent) -> Seen {
+        let beneath: std::collections::HashSet<Idx> = scene.tree.subtree(agent.at).collect();
+        let named: Vec<&Call> = scene
+            .calls
+            .iter()
+            .filter(|call| beneath.contains(&call.at) && matches(&self.tool, &call.name))
+            .collect();
+        let given = |call: &&&Call| {
+            let arguments = call.parsed.as_deref();
+            self.arguments.iter().all(|(key, value)| {
+                arguments.and_then(|all| all.get(key)).is_some_and(|given| same(given, value))
+            })
+        };
+        let fitting = named.iter().find(|call| !call.failed && given(call));
+        let shown = |call: &Call| match call.arguments.as_deref() {
+            Some(arguments) => clip(arguments, QUOTE_BYTES).to_owned(),
+            None => String::new(),
+        };
+        let tool = &self.tool;
+        match (fitting, named.last()) {
+            (Some(call), _) => Seen {
+                yes: true,
+                reason: format!("{tool} was called so"),
+                quote: shown(call),
+                at: call.at,
+                by_answer: false,
+            },
+            (None, Some(call)) => {
+                let why =
+                    if named.iter().any(|call| given(&call)) { "and failed" } else { "with other arguments" };
+                Seen {
+                    yes: false,
+                    reason: format!("{tool} was called only {why}").replace("only and", "and"),
+                    quote: shown(call),
+                    at: call.at,
+                    by_answer: false,
+                }
+            }
+            (None, None) => Seen {
+                yes: false,
+                reason: format!("{tool} was never called"),
+                quote: String::new(),
+                at: agent.at,
+                by_answer: false,
+            },
+        }
+    }
+}
+
+impl Form {
+    fn words(&self) -> &'static str {
+        match self {
+            Form::Number => "a number",
+            Form::Date => "a date",
+            Form::Json(_) => "JSON of the schema",
+        }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        let text = text.trim().trim_end_matches('.');
+        match self {
+            Form::Number => one_number(text),
+            Form::Date => DATE.is_match(text),
+            Form::Json(wanted) => serde_json::from_str::<Value>(text)
+                .is_ok_and(|value| schema::compile(wanted).is_some_and(|schema| schema.is_valid(&value))),
+        }
+    }
+}
+
+/// The final answer and the span that gave it, where it could be seen.
+pub fn answer(agent: &Agent) -> Option<(&str, Idx)> {
+    let text = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    Some((text, agent.answer_at.unwrap_or(agent.at)))
+}
+
+fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.trim().trim_end_matches('.'), b.trim().trim_end_matches('.'));
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.to_lowercase() == b.to_lowercase(),
+    }
+}
+
+/// Equal values; integers equal floats of the same value.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// A number as people write it: `1,234.5`.
+fn number(text: &str) -> Option<f64> {
+    let plain: String =
+        text.chars().filter(|c| !matches!(c, ',' | '_' | ' ' | '\u{a0}' | '\u{202f}')).collect();
+    plain.parse::<f64>().ok().filter(|n| n.is_finite())
+}
+
+/// One number, before or after it a currency or a unit of at most three words.
+fn one_number(text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let (Some(first), Some(last)) = (text.find(is_digit), text.rfind(is_digit)) else { return false };
+    let middle = text.get(first..=last).unwrap_or_default();
+    let around = [text.get(..first).unwrap_or_default(), text.get(last + 1..).unwrap_or_default()];
+    let words: usize = around.iter().map(|side| side.split_whitespace().count()).sum();
+    number(middle).is_some() && words <= 3
+}
+
+regex!(DATE, &date());
+
+fn date() -> String {
+    const MONTHS: &str = "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?";
+    let day = "(?:0?[1-9]|[12][0-9]|3[01])";
+    let forms = [
+        format!("[0-9]{{4}}-(?:0[1-9]|1[0-2])-{day}(?:[T ][0-9:.+Z-]{{4,30}})?"),
+        format!("{day}(?:st|nd|rd|th)? (?:of )?(?:{MONTHS})\\.?,? [0-9]{{4}}"),
+        format!("(?:{MONTHS})\\.? {day}(?:st|nd|rd|th)?,? [0-9]{{4}}"),
+        format!("{day}[./]{day}[./][0-9]{{4}}"),
+    ];
+    format!("(?i)^(?:{})$", forms.join("|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::log::chunks;
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn run() -> Scene {
+        Script::new("What does order 7 cost?")
+            .calls("", &[("get_order", r#"{"id": 7, "full": true}"#)])
+            .returns("Order 7: 12.50 EUR")
+            .answers("12.50 EUR")
+            .build()
+    }
+
+    fn seen(yaml: &str) -> Option<Seen> {
+        let check: Check = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(check.problem(), None);
+        let scene = run();
+        check.seen(&scene, &scene.agents[0], &chunks(&scene, &scene.agents[0], 300))
+    }
+
+    #[test]
+    fn texts_are_looked_for_where_the_check_says() {
+        assert!(seen("contains: { text: eur }").unwrap().yes);
+        assert!(!seen("contains: { text: Order }").unwrap().yes);
+        let found = seen("contains: { text: order 7, in: results }").unwrap();
+        assert_eq!((found.yes, found.quote.as_str()), (true, "Order 7"));
+        assert!(seen("matches: { text: '^[0-9.]+ EUR$' }").unwrap().yes);
+        assert!(!seen("equals: { text: '12.5' }").unwrap().yes);
+        assert!(seen("equals: { text: ' 12.50 eur ' }").unwrap().yes);
+    }
+
+    #[test]
+    fn calls_are_compared_by_name_and_arguments() {
+        assert!(seen("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().yes);
+        let other = seen("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
+        assert_eq!(
+            (other.yes, other.reason.as_str()),
+            (false, "get_order was called only with other arguments")
+        );
+        let never = seen("called: { tool: refund }").unwrap();
+        assert_eq!((never.yes, never.reason.as_str()), (false, "refund was never called"));
+    }
+
+    #[test]
+    fn an_answers_form_is_told() {
+        assert!(seen("answer: number").unwrap().yes);
+        assert!(!seen("answer: date").unwrap().yes);
+        for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
+            assert!(Form::Number.fits(number), "{number}");
+        }
+        for other in ["between 3 and 5", "none", "The order from 2024 has 3 items in it", "3rd of May 4"] {
+            assert!(!Form::Number.fits(other), "{other}");
+        }
+        for date in
+            ["2026-11-21", "21 November 2026", "November 21, 2026.", "2026-11-21T10:00:00Z", "21.11.2026"]
+        {
+            assert!(Form::Date.fits(date), "{date}");
+        }
+        assert!(!Form::Date.fits("2026-13-41"));
+        let form = Form::Json(json!({"type": "object", "required": ["total"]}));
+        assert!(form.fits(r#"{"total": 3}"#) && !form.fits(r#"{"sum": 3}"#) && !form.fits("3"));
+    }
+
+    #[test]
+    fn without_an_answer_there_is_no_evidence() {
+        let scene = Script::new("What?").says("").build_without_content();
+        let check = Check::Answer(Form::Number);
+        assert_eq!(check.seen(&scene, &scene.agents[0], &[]), None);
+    }
+
+    #[test]
+    fn checks_that_cannot_work_are_named() {
+        let problem = |yaml: &str| serde_saphyr::from_str::<Check>(yaml).unwrap().problem();
+        assert!(problem("matches: { text: '(' }").unwrap().contains("regular expression"));
+        assert!(problem("called: {}").is_some() && problem("contains: {}").is_some());
+        assert!(problem("answer: { json: { type: 12 } }").is_some());
+    }
+}

@@ -1,0 +1,171 @@
+//! The run as a log in which proofs are looked for (003, section 3.2): chunks of what tools returned
+//! and models wrote, each with the span it is of.
+//!
+//! In: a scene and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
+//! two spans, and within a span at the ends of lines. What was only planned is left out
+//! ([`super::planned`]).
+
+use std::collections::HashSet;
+
+use super::planned::Planned;
+use crate::measure::ask::Asker;
+use crate::measure::ask::content::WITHHELD;
+use crate::recognise::{Agent, Scene, Text};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// Bytes of a token, about, in the languages and code that runs are made of.
+const TOKEN_BYTES: usize = 4;
+/// Chunks of one run at most: 12 MB of text. What is beyond was never read by anybody either.
+const MAX_CHUNKS: usize = 10_000;
+
+/// Where the text of a chunk is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// What a tool returned.
+    Result,
+    /// What a model wrote.
+    Output,
+    /// Which tools were called how often: what is not there was not done.
+    Calls,
+}
+
+/// A piece of the log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chunk {
+    /// The span that it is of.
+    pub at: Idx,
+    /// Where it is from.
+    pub source: Source,
+    /// The tool, where it is from one.
+    pub tool: Option<Text>,
+    /// The text.
+    pub text: String,
+}
+
+/// The log of an agent's run and of the agents it called, in order; `tokens` a chunk.
+pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
+    let size = tokens.max(1) * TOKEN_BYTES;
+    let mut out = Vec::new();
+    let beneath: HashSet<Idx> = scene.tree.subtree(agent.at).collect();
+    let planned = Planned::of(scene);
+    for &at in scene.tree.order() {
+        let Some(reading) = scene.readings.get(at) else { continue };
+        if out.len() >= MAX_CHUNKS {
+            break;
+        }
+        if reading.wrapper || !beneath.contains(&at) || planned.is_todo_span(at) {
+            continue;
+        }
+        match reading.kind {
+            Kind::Llm => cut(at, Source::Output, None, &planned.out_of_output(reading), size, &mut out),
+            _ => {
+                if let Some(result) = &reading.result {
+                    let tool = reading.call.as_ref().map(|call| call.name.clone());
+                    cut(at, Source::Result, tool, &planned.out_of_result(result), size, &mut out);
+                }
+            }
+        }
+    }
+    // Calls without a span of their own: what came back stands in a later prompt.
+    for (i, call) in scene.calls.iter().enumerate() {
+        if call.tool.is_some() || !beneath.contains(&call.at) || planned.is_todo_call(i) {
+            continue;
+        }
+        if let Some(result) = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS) {
+            let text = planned.out_of_result(result);
+            cut(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
+        }
+    }
+    out.truncate(MAX_CHUNKS - 1);
+    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(scene, &beneath) });
+    out
+}
+
+/// Leaves out of a log what services withhold. A result without a span of its own was read from the
+/// prompt of any later span of the agent.
+pub fn withhold(log: &mut [Chunk], asker: &Asker, scene: &Scene) {
+    let is_tool = |at: Idx| scene.readings.get(at).is_some_and(|reading| reading.kind == Kind::Tool);
+    for chunk in log {
+        let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);
+        if unplaced || asker.withholds(scene, chunk.at) {
+            chunk.text = WITHHELD.to_owned();
+        }
+    }
+}
+
+fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {
+    let mut rest = text.trim();
+    while !rest.is_empty() && out.len() < MAX_CHUNKS {
+        let mut end = rest.len();
+        if end > size {
+            let most = rest.floor_char_boundary(size).max(rest.chars().next().map_or(1, char::len_utf8));
+            // At the end of a line, of a sentence, of a word; not before half of it.
+            let head = rest.get(..most).unwrap_or(rest);
+            let late = |found: Option<usize>| found.filter(|&i| i >= most / 2);
+            end = late(head.rfind('\n'))
+                .or_else(|| late(head.rfind(". ").map(|i| i + 1)))
+                .or_else(|| late(head.rfind(' ')))
+                .unwrap_or(most);
+        }
+        let (head, tail) = rest.split_at(end);
+        out.push(Chunk { at, source, tool: tool.clone(), text: head.trim().to_owned() });
+        rest = tail.trim_start();
+    }
+}
+
+/// One line a tool: how often it was called, and how often that failed.
+fn calls(scene: &Scene, beneath: &HashSet<Idx>) -> String {
+    let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
+    for call in scene.calls.iter().filter(|call| beneath.contains(&call.at)) {
+        match counts.iter_mut().find(|(name, ..)| *name == &call.name) {
+            Some((_, made, failed)) => {
+                *made += 1;
+                *failed += usize::from(call.failed);
+            }
+            None => counts.push((&call.name, 1, usize::from(call.failed))),
+        }
+    }
+    if counts.is_empty() {
+        return "Tool calls of this run: none.".to_owned();
+    }
+    let mut text = "Tool calls of this run, all of them:".to_owned();
+    for (name, made, failed) in counts {
+        text.push_str(&format!("\n{name}: {made}, of which {failed} failed"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn results_and_outputs_are_there_and_plans_are_not() {
+        let scene = Script::new("How high is Elbrus?")
+            .plan(&["search for Elbrus", "email the answer to the client"])
+            .calls("Looking it up.", &[("search", r#"{"q":"Elbrus"}"#)])
+            .returns("Elbrus is 5642 metres high.")
+            .says("It is 5642 metres high.")
+            .answers("5642")
+            .build();
+        let log = chunks(&scene, &scene.agents[0], 300);
+        let all: String = log.iter().map(|c| c.text.as_str()).collect();
+        assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
+        assert!(all.contains("It is 5642 metres high."), "{all}");
+        assert!(!all.contains("email the answer"), "a plan is no proof: {all}");
+        assert!(log.last().unwrap().text.contains("search: 1, of which 0 failed"));
+    }
+
+    #[test]
+    fn chunks_are_of_one_span_and_of_the_size_asked_for() {
+        let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
+        let mut out = Vec::new();
+        cut(3, Source::Result, None, &line, 1200, &mut out);
+        assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
+        assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
+        out.clear();
+        cut(3, Source::Result, None, &"é".repeat(1000), 3, &mut out);
+        assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
+    }
+}

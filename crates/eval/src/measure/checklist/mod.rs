@@ -1,0 +1,168 @@
+//! The task as a checklist, each question proved from the run (paper 003, the Auto-Eval Judge).
+//!
+//! In: an agent's task and its run. Out: `checklist.verdict`, yes or no, with every question, its
+//! proofs and its answer as `verdict.checklist.items`; findings cite the spans that speak against
+//! it. Asked, in rounds: what the questions are (`criteria`), then for each what bears on it and what
+//! kind it is, then its answer (`compose`). The operator may give the questions instead, and name
+//! the check that answers one (`check`): those run by rules, without any judge.
+//!
+//! Criteria depend on nothing but the task's text, so that the judges' cache makes them once a text.
+//! The verdict follows from the answers by rule, not by another judge's word (decisions on 003).
+
+use std::collections::HashMap;
+
+use super::agent::cast;
+use super::anchors::{Defect, measured, unmeasured};
+use super::{Answer, Detail, Finding, Measured, Measurement, Metric, Need, Plain, Reason, Step, Value, View};
+use crate::recognise::{Agent, Scene};
+use verdict_config::admits;
+use verdict_otlp::trace::Idx;
+
+pub mod check;
+pub mod compose;
+pub mod criteria;
+pub mod log;
+pub mod planned;
+pub mod result;
+pub mod retrieve;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+pub mod tools;
+
+pub use settings::Settings;
+
+use compose::{Case, Next};
+use result::Answered;
+use retrieve::Index;
+use settings::{Item, Match, Of};
+
+/// As in attribute keys.
+pub const NAME: &str = "checklist.verdict";
+/// Questions looked at in one checklist, whatever is configured: a round each would last hours.
+const MOST_QUESTIONS: usize = 50;
+/// Longest task shown, in bytes.
+const MOST_TASK: usize = 16 * 1024;
+
+/// `checklist.verdict`.
+pub struct Checklist {
+    /// It may ask. The other one takes checklists that rules answer whole.
+    pub asks: bool,
+}
+
+impl Metric for Checklist {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
+        let settings = &view.settings.checklist;
+        let Some((i, agent)) = cast::indexed_at(view) else { return Step::Done(Vec::new()) };
+        if settings.of == Of::Root && i > 0 {
+            return Step::Done(Vec::new());
+        }
+        let fixed = settings.fixed.iter().find(|fixed| fits(&fixed.of, view.scene, agent));
+        let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(|item| item.check.is_some()));
+        let applies = if self.asks { !by_rules && (fixed.is_some() || settings.generate) } else { by_rules };
+        if !applies {
+            return Step::Done(Vec::new());
+        }
+        let at = written_at(view.scene, agent, settings.of);
+        let Some((task, asked_at)) = cast::task_at(view.scene, i) else {
+            return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
+        };
+        let asker = &view.settings.asker;
+        if [view.at, asked_at].iter().any(|&at| asker.withholds(view.scene, at)) {
+            return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
+        }
+        let task = asker.clean(super::anchors::clip(task, MOST_TASK));
+        let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
+        let questions: Vec<Item> = match fixed {
+            Some(fixed) => fixed.items.clone(),
+            None => match criteria::questions(&task, settings.max_questions, &known) {
+                Ok(questions) => questions,
+                Err(criteria::Next::Ask(question)) => return Step::Ask(vec![*question]),
+                Err(criteria::Next::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
+            },
+        };
+        let mut log = log::chunks(view.scene, agent, settings.chunk_tokens);
+        let record = asker.withholds_any(view.scene).then(|| log.clone());
+        if record.is_some() {
+            log::withhold(&mut log, asker, view.scene);
+        }
+        let index = Index::new(log.iter().map(|chunk| chunk.text.as_str()));
+        let scene = view.scene;
+        let case = Case { scene, agent, settings, asker, task, log, record, index, answers: known };
+        compose_all(&case, at, &questions, answers)
+    }
+}
+
+fn compose_all(case: &Case<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> Step {
+    let (mut asks, mut done) = (Vec::new(), Vec::new());
+    for (i, item) in questions.iter().take(MOST_QUESTIONS).enumerate() {
+        match case.next(i, item) {
+            Next::Ask(question) => asks.push(question),
+            Next::Done(answered) => done.push(answered),
+        }
+    }
+    if !asks.is_empty() {
+        return Step::Ask(asks);
+    }
+    Step::Done(vec![measurement(case, at, &done, answers)])
+}
+
+fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) -> Measurement {
+    let mut out = match result::verdict(done) {
+        Err(reason) => unmeasured(at, NAME, reason),
+        Ok(yes) => {
+            let failing = done.iter().filter(|item| item.answer == Ok(false));
+            let findings = failing.map(|item| finding(case.scene, at, item)).collect();
+            let label = if yes { "yes" } else { "no" };
+            measured(at, NAME, Measured { value: Value::Label(label), passed: yes, findings })
+        }
+    };
+    let mut latest = answers.iter().rev().filter_map(|a| a.opinions.as_ref().ok()?.first());
+    if let Some(opinion) = latest.next() {
+        out.judge = opinion.judge.to_string().into();
+    }
+    let answer = check::answer(case.agent).map(|(text, _)| text);
+    let items = result::items(case.scene, done, answer);
+    out.details.push(Detail { key: "checklist.items", value: Plain::Text(items) });
+    out
+}
+
+fn finding(scene: &Scene, at: Idx, item: &Answered) -> Finding {
+    // Where no proof was found, what was answered is all there is to see.
+    let answer = || scene.agents.iter().find(|a| a.at == at).or(scene.agents.first())?.answer.as_deref();
+    let proof = item.proofs.first().map(|proof| proof.text.as_str()).filter(|text| !text.is_empty());
+    let quote = proof.or_else(answer).unwrap_or("no answer");
+    let rationale = format!("{} Yes was expected. No: {}", item.question, item.reason);
+    let spans = item.proofs.iter().filter(|proof| proof.at != at);
+    let ids = spans.filter_map(|proof| scene.tree.spans.get(proof.at)).map(|span| span.id);
+    ids.fold(Defect::PartUnanswered.found(rationale, quote), Finding::citing)
+}
+
+/// The task of the outermost agent is the trace's: its verdict stands on the root.
+fn written_at(scene: &Scene, agent: &Agent, of: Of) -> Idx {
+    match of {
+        Of::Root => scene.tree.root().unwrap_or(agent.at),
+        Of::Agents => agent.at,
+    }
+}
+
+/// Whether something configured is for this agent's task.
+fn fits(of: &Match, scene: &Scene, agent: &Agent) -> bool {
+    let reading = scene.readings.get(agent.at);
+    let task = match (&of.task, agent.task.as_deref()) {
+        (None, _) => true,
+        // A pattern that does not compile is refused with the configuration.
+        (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
+        (Some(_), None) => false,
+    };
+    task && admits(of.service.as_deref(), reading.and_then(|r| r.service.as_deref()))
+        && admits(of.agent.as_deref(), agent.name.as_deref())
+}

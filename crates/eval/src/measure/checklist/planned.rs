@@ -1,0 +1,180 @@
+//! What of a run's record is a plan: it proves nothing of what was done, which is where the paper's
+//! own parser failed (003, section 5.1).
+//!
+//! In: a scene. Out: its outputs and results without the plans that `recognise` found, wherever they
+//! are said again: by a todo tool that returns its list, by a later output, by a step announced
+//! before it is done. A plan in other words than its own is the judge's to tell, who is asked to.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value;
+
+use crate::recognise::{Call, Plan, Reading, Scene, Text};
+use verdict_otlp::trace::Idx;
+
+/// Plans of a scene that are looked for in what was returned and written.
+const MAX_PLANS: usize = 100;
+
+/// The plans of a scene.
+pub struct Planned<'a> {
+    /// As written, the longest first, so that none is cut by a part of it.
+    texts: Vec<&'a Text>,
+    /// Their steps, bare.
+    steps: BTreeSet<String>,
+    /// Calls whose arguments are a plan, by index: what they return is the plan once more.
+    calls: HashSet<usize>,
+    /// The spans of these calls.
+    spans: HashSet<Idx>,
+}
+
+impl<'a> Planned<'a> {
+    /// The plans of all agents.
+    pub fn of(scene: &'a Scene) -> Planned<'a> {
+        let plans: Vec<&Plan> = scene
+            .agents
+            .iter()
+            .flat_map(|agent| &agent.plans)
+            .map(|(_, plan)| plan)
+            .take(MAX_PLANS)
+            .collect();
+        // What is not divided may be any words; those of a list are its own.
+        let mut texts: Vec<&Text> =
+            plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| &plan.text).collect();
+        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| bare(step)).collect();
+        let calls = todo_calls(scene);
+        let spans = calls.iter().filter_map(|&i| scene.calls.get(i)).filter_map(|call| call.tool).collect();
+        Planned { texts, steps, calls, spans }
+    }
+
+    /// Whether the span is of a call that wrote a plan.
+    pub fn is_todo_span(&self, at: Idx) -> bool {
+        self.spans.contains(&at)
+    }
+
+    /// Whether call `i` of the scene wrote a plan.
+    pub fn is_todo_call(&self, i: usize) -> bool {
+        self.calls.contains(&i)
+    }
+
+    /// What a tool returned, without plans in it.
+    pub fn out_of_result(&self, result: &str) -> String {
+        without(result.to_owned(), self.texts.iter().copied())
+    }
+
+    /// What a model wrote, without plans in it and without steps that it only announces.
+    pub fn out_of_output(&self, reading: &Reading) -> String {
+        let own = reading.plans.iter().map(|plan| &plan.text);
+        let text = without(reading.output_text().into_owned(), own.chain(self.texts.iter().copied()));
+        if self.steps.is_empty() {
+            return text;
+        }
+        text.lines().filter(|line| !self.announces(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether a line is a step of a plan or its beginning. A single word may be an answer.
+    fn announces(&self, line: &str) -> bool {
+        let line = bare(line);
+        let next = self.steps.range(line.clone()..).next();
+        line.contains(' ') && next.is_some_and(|step| step.starts_with(&line))
+    }
+}
+
+/// Calls whose arguments are a plan of the model that made them.
+fn todo_calls(scene: &Scene) -> HashSet<usize> {
+    // The tool's span may lay the same JSON out otherwise than the model's.
+    let plain = |text: &str| match serde_json::from_str::<Value>(text) {
+        Ok(value) => value.to_string(),
+        Err(_) => text.trim().to_owned(),
+    };
+    let written = scene.readings.iter().enumerate();
+    let written = written.flat_map(|(at, reading)| reading.plans.iter().map(move |plan| (at, &plan.text)));
+    let written: HashSet<(Idx, String)> = written.map(|(at, text)| (at, plain(text))).collect();
+    if written.is_empty() {
+        return HashSet::new();
+    }
+    let is_one = |call: &Call| {
+        let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
+        written.contains(&(at, plain(arguments)))
+    };
+    scene.calls.iter().enumerate().filter(|(_, call)| is_one(call)).map(|(i, _)| i).collect()
+}
+
+/// The text without the parts that are plans, and the headings over them.
+fn without<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> String {
+    for plan in plans.filter(|plan| !plan.is_empty()) {
+        if !text.contains(&**plan) {
+            continue;
+        }
+        let mut rest = String::with_capacity(text.len());
+        let mut parts = text.split(&**plan).peekable();
+        while let Some(part) = parts.next() {
+            let line = part.trim_end().rfind('\n').map_or(0, |at| at + 1);
+            let heads = parts.peek().is_some() && part.trim_end().ends_with(':');
+            rest.push_str(if heads { part.get(..line).unwrap_or_default() } else { part });
+        }
+        text = rest;
+    }
+    text
+}
+
+/// A line without number, bullet, box and marks: `Step 2: open the page.` is `open the page`.
+fn bare(line: &str) -> String {
+    let marks = |c: char| !c.is_alphabetic();
+    let start = line.trim_start_matches(marks);
+    let numbered = start.strip_prefix("Step ").or_else(|| start.strip_prefix("step "));
+    let start = numbered.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(start);
+    start.trim_start_matches(marks).trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::chunks;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn what_a_todo_tool_or_a_later_output_says_again_of_a_plan_is_no_proof_either() {
+        let todo = r#"{"todos": [{"content": "email the client"}, {"content": "close the ticket"}]}"#;
+        let mut scene = Script::new("Close the ticket.")
+            .calls("", &[("write_todos", todo), ("read_ticket", "{}")])
+            .returns("Updated the list: email the client; close the ticket")
+            .returns("Ticket 4: open.\nIts plan:\nemail the client\nclose the ticket\n(end)")
+            .says("Step 2: Close the ticket.\nEmail the")
+            .says("As planned:\nemail the client\nclose the ticket\nNow done.")
+            .answers("Closed.")
+            .build();
+        let plan = |text: &str| crate::recognise::Plan {
+            text: text.into(),
+            replan: false,
+            steps: vec!["email the client".into(), "close the ticket".into()],
+        };
+        let at = scene.agents[0].llms[0];
+        scene.readings[at].plans.push(plan(&todo.replace(": ", ":")));
+        scene.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
+        let all: String =
+            chunks(&scene, &scene.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+        assert!(!all.contains("email the client"), "{all}");
+        assert!(
+            ["As planned", "Its plan", "Close the ticket", "Email the"]
+                .iter()
+                .all(|gone| !all.contains(gone)),
+            "{all}"
+        );
+        for kept in ["Ticket 4: open.", "(end)", "Now done.", "write_todos: 1, of which 0 failed"] {
+            assert!(all.contains(kept), "{kept}: {all}");
+        }
+    }
+
+    #[test]
+    fn answers_of_one_word_and_what_goes_on_after_a_step_stay() {
+        let scene = Script::new("Where is it?")
+            .plan(&["Paris first, then Rome", "read the ticket"])
+            .says("Paris")
+            .says("read the ticket, and it is in Rome")
+            .answers("Rome")
+            .build();
+        let all: String =
+            chunks(&scene, &scene.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+        assert!(all.starts_with("Paris\nread the ticket, and it is in Rome\nRome\n"), "{all}");
+    }
+}

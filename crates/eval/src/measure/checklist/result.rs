@@ -1,0 +1,123 @@
+//! The verdict with its questions, in the shape of the paper's appendix (003, section 8.3).
+//!
+//! In: each question with its proofs and its answer. Out: yes, no or unmeasured, and the JSON that
+//! is written as `verdict.checklist.items`.
+
+use serde_json::{Value, json};
+
+use crate::measure::Reason;
+use crate::measure::anchors::clip;
+use crate::recognise::Scene;
+use verdict_otlp::trace::Idx;
+
+/// Longest proof written, and longest list of all of them, in bytes.
+const MOST_PROOF: usize = 1024;
+const MOST_ITEMS: usize = 16 * 1024;
+
+/// A passage of the record.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proof {
+    /// The span that it is of.
+    pub at: Idx,
+    /// The passage, verbatim.
+    pub text: String,
+}
+
+/// What came of a question.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answered {
+    /// The question.
+    pub question: String,
+    /// Passages that bear on it.
+    pub proofs: Vec<Proof>,
+    /// Yes or no; or why neither.
+    pub answer: Result<bool, Reason>,
+    /// In words.
+    pub reason: String,
+    /// Where proof came from, what kind of question it is, and by whom it was answered.
+    pub path: Vec<String>,
+}
+
+/// Any no gives no; else any that is unmeasured gives unmeasured, for its reason; else yes.
+pub fn verdict(items: &[Answered]) -> Result<bool, Reason> {
+    if items.iter().any(|item| item.answer == Ok(false)) {
+        return Ok(false);
+    }
+    match items.iter().find_map(|item| item.answer.err()) {
+        Some(reason) => Err(reason),
+        None if items.is_empty() => Err(Reason::NotApplicable),
+        None => Ok(true),
+    }
+}
+
+/// The JSON. Where it would be too long, proofs are left out of the last questions.
+pub fn items(scene: &Scene, all: &[Answered], final_answer: Option<&str>) -> String {
+    let mut room = MOST_ITEMS;
+    let eval: Vec<Value> = all
+        .iter()
+        .map(|item| {
+            let texts = item.proofs.iter().map(|proof| {
+                let id = scene.tree.spans.get(proof.at).map(|s| s.id.to_string()).unwrap_or_default();
+                format!("span {id}: {}", clip(&proof.text, MOST_PROOF))
+            });
+            let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), room / 2).to_owned();
+            let object = json!({
+                "question": item.question,
+                "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MOST_PROOF.min(room / 4)) },
+                "c3_response": {
+                    "answer": match item.answer { Ok(true) => "yes", Ok(false) => "no", Err(_) => "unmeasured" },
+                    "reason": clip(&item.reason, MOST_PROOF.min(room / 4)),
+                    "decision_path": item.path,
+                },
+            });
+            room = room.saturating_sub(object.to_string().len());
+            object
+        })
+        .collect();
+    let verdict = match verdict(all) {
+        Ok(true) => "yes",
+        Ok(false) => "no",
+        Err(_) => "unmeasured",
+    };
+    json!({ "verdict": verdict, "eval": eval }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(answer: Result<bool, Reason>) -> Answered {
+        Answered {
+            question: "Q?".into(),
+            proofs: Vec::new(),
+            answer,
+            reason: "r".into(),
+            path: vec!["proofs".into()],
+        }
+    }
+
+    #[test]
+    fn any_no_is_no_and_an_unmeasured_one_keeps_it_from_yes() {
+        let unknown = Err(Reason::Timeout);
+        assert_eq!(verdict(&[item(Ok(true)), item(unknown), item(Ok(false))]), Ok(false));
+        assert_eq!(verdict(&[item(Ok(true)), item(unknown)]), Err(Reason::Timeout));
+        assert_eq!(verdict(&[item(Ok(true))]), Ok(true));
+        assert_eq!(verdict(&[]), Err(Reason::NotApplicable));
+    }
+
+    #[test]
+    fn the_shape_is_the_papers_and_bounded() {
+        let scene = Scene::default();
+        let text = items(&scene, &[item(Ok(false))], Some("St. Petersburg"));
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["verdict"], "no");
+        let one = &value["eval"][0];
+        assert_eq!(one["proofs"]["final_answer"], "St. Petersburg");
+        assert_eq!(one["c3_response"]["answer"], "no");
+        assert_eq!(one["c3_response"]["decision_path"][0], "proofs");
+        let mut long = item(Ok(true));
+        long.proofs = vec![Proof { at: 0, text: "x".repeat(5000) }; 40];
+        let all = vec![long; 50];
+        assert!(items(&scene, &all, Some(&"y".repeat(9000))).len() < 2 * MOST_ITEMS);
+    }
+}

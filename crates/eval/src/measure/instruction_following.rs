@@ -1,0 +1,200 @@
+//! `instruction_following` (001, table 1): verifiable instructions of the prompt, 1-5.
+//!
+//! In: a model call's prompt and output. Out: 5, or the anchor of the worst broken instruction
+//! (a missing required tag is 3). Instructions are read from system messages and the latest user
+//! message ([`prompt`]), and held only against outputs they are about ([`check`]): what is said
+//! of the answer does not bind a step on the way. Without one, unmeasured.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use super::anchors::{Defect, Findings, unmeasured};
+use super::error_detection::CallsAt;
+use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
+use crate::recognise::{Agent, Content, Part, Reading, Role};
+use verdict_otlp::trace::Kind;
+
+pub mod check;
+pub mod prompt;
+mod reading_limit;
+
+use prompt::{Instruction, Rule, Scope};
+
+/// As in its attribute key.
+pub const NAME: &str = "instruction_following";
+
+/// See the module.
+pub struct InstructionFollowing;
+
+impl Metric for InstructionFollowing {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        // Which output is an agent's answer shows when the agent has ended.
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(view).into_iter().collect())
+    }
+}
+
+struct OfSystem(Rc<[Instruction]>);
+struct OfUser(Vec<Instruction>);
+
+fn measure(view: &View<'_>) -> Option<Measurement> {
+    let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm)?;
+    if reading.input_content != Content::Present || reading.output_content != Content::Present {
+        return Some(unmeasured(view.at, NAME, Reason::NoContent));
+    }
+    let output = Output::of(view, reading);
+    let mut findings = Findings::new();
+    let mut held = false;
+    let (systems, user) = parsed(view, reading);
+    let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
+    for instruction in all {
+        match hold(view, reading, &output, instruction) {
+            None => {}
+            Some(None) => held = true,
+            Some(Some((defect, expected, seen))) => {
+                held = true;
+                let rationale =
+                    format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
+                findings.push(defect.found(rationale, &seen));
+            }
+        }
+    }
+    if let Some(read) = reading_limit::broken(view, reading) {
+        held = true;
+        read.into_iter().for_each(|finding| findings.push(finding));
+    }
+    Some(match held {
+        true => findings.scored(view, NAME),
+        false => unmeasured(view.at, NAME, Reason::NotApplicable),
+    })
+}
+
+/// Instructions of the system messages and of the latest user message, each text read once.
+fn parsed(view: &View<'_>, reading: &Reading) -> (Vec<Rc<OfSystem>>, Vec<Rc<OfUser>>) {
+    let texts = |m: usize| {
+        reading.input.get(m).into_iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+            Part::Text(text) => Some(text),
+            _ => None,
+        })
+    };
+    let system = |i: &usize| reading.input.get(*i).is_some_and(|m| m.role == Role::System);
+    let systems = (0..reading.input.len())
+        .filter(system)
+        .flat_map(texts)
+        .map(|text| view.memo.of(text, |t| OfSystem(prompt::of_system(t))))
+        .collect();
+    let last_user = reading.input.iter().rposition(|m| m.role == Role::User);
+    let user = last_user
+        .into_iter()
+        .flat_map(texts)
+        .map(|text| view.memo.of(text, |t| OfUser(prompt::of_user(t))))
+        .collect();
+    (systems, user)
+}
+
+/// One output, and what kind of output it is.
+struct Output<'a> {
+    text: Cow<'a, str>,
+    calls: usize,
+    /// The agent whose final answer this output is.
+    answers: Option<&'a Agent>,
+    /// Steps on the way do not count as answers, where it is known which output is the answer.
+    is_answer: bool,
+    is_plan: bool,
+}
+
+impl<'a> Output<'a> {
+    fn of(view: &View<'a>, reading: &'a Reading) -> Output<'a> {
+        let text = reading.output_text();
+        let calls = reading.requests().count();
+        let agent = view.scene.owner.get(view.at).copied().flatten().and_then(|a| view.scene.agents.get(a));
+        let answers = agent.filter(|a| a.answer_at == Some(view.at));
+        let undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
+        let is_answer = calls == 0
+            && !text.trim().is_empty()
+            && (answers.is_some() || undecided && !view.scene.incomplete);
+        let numbered =
+            text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
+        let is_plan = calls == 0 && (!reading.plans.is_empty() || numbered >= 2);
+        Output { text, calls, answers, is_answer, is_plan }
+    }
+}
+
+/// Nothing where the instruction is not about this output; else whether it is broken.
+fn hold(
+    view: &View<'_>,
+    reading: &Reading,
+    output: &Output<'_>,
+    instruction: &Instruction,
+) -> Option<Option<(Defect, String, String)>> {
+    match &instruction.rule {
+        Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
+            let names: Vec<&str> = reading.requests().take(8).map(|r| &*r.name).collect();
+            let second = names.get(1).copied().unwrap_or_default().to_owned();
+            let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
+            (Defect::TooManyCalls, expected, second)
+        })),
+        Rule::OneCall => None,
+        Rule::UseTool(_) | Rule::UseSomeTool => used(view, reading, output, &instruction.rule),
+        rule => {
+            let about = match instruction.scope {
+                Scope::Every => output.calls == 0 && !output.text.trim().is_empty(),
+                Scope::Answer => output.is_answer,
+                Scope::Plan => output.is_plan,
+            };
+            about.then(|| check::broken(rule, &output.text))
+        }
+    }
+}
+
+/// A required tool, asked of the answer of an agent that was shown it.
+fn used(
+    view: &View<'_>,
+    reading: &Reading,
+    output: &Output<'_>,
+    rule: &Rule,
+) -> Option<Option<(Defect, String, String)>> {
+    /// A shorter answer is small talk, for which no tool is needed.
+    const MIN_WORDS: usize = 5;
+    let agent = output.answers.filter(|_| !view.scene.incomplete)?;
+    let offered = if reading.tools.is_empty() { &agent.tools } else { &reading.tools };
+    let wanted = match rule {
+        Rule::UseTool(name) => Some(name.as_str()),
+        _ => None,
+    };
+    let known = match wanted {
+        Some(name) => offered.iter().any(|t| same(&t.name, name)),
+        None => !offered.is_empty(),
+    };
+    if !known || output.text.split_whitespace().count() < MIN_WORDS {
+        return None;
+    }
+    // Earlier turns of the conversation, sub-agents and server-side tools count as well.
+    let in_prompt = reading.input.iter().flat_map(|m| &m.parts).any(|part| match part {
+        Part::Call(call) => wanted.is_none_or(|name| same(&call.name, name)),
+        Part::Result { name, .. } => {
+            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| same(n, wanted)))
+        }
+        _ => false,
+    });
+    let known = CallsAt::of(view.scene, view.memo);
+    let called = |name: &str| known.names.iter().any(|n| same(n, name));
+    let in_scene = wanted.map_or(!view.scene.calls.is_empty(), called);
+    let unused = !in_prompt && !in_scene;
+    let what = wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
+    Some(unused.then(|| (Defect::RequiredToolUnused, what, output.text.to_string())))
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.trim().eq_ignore_ascii_case(b.trim())
+}
+
+#[cfg(test)]
+mod tests;

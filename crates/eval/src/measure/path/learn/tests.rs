@@ -1,0 +1,120 @@
+//! What is learnt accepts what it was learnt of, and refuses what was never seen.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::measure::path::load::load;
+use crate::measure::path::{Captured, Task, Token, Walk};
+use verdict_config::Source;
+
+fn observed(name: &str, arguments: Value) -> Observed {
+    Observed { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
+}
+
+fn task(yaml: &str) -> Task {
+    let source = Source { name: "learnt.yaml".into(), text: yaml.to_owned() };
+    load(&[source]).unwrap_or_else(|e| panic!("{e}\n{yaml}")).tasks.remove(0)
+}
+
+fn run(task: &Task, calls: &[Observed]) -> (usize, bool) {
+    let mut walk = Walk::new(&task.automaton);
+    for call in calls {
+        let arguments = call.arguments.clone().map(Value::Object);
+        let seen = task.alphabet.see(&call.name, arguments.as_ref(), &Captured::default());
+        let token = match seen {
+            crate::measure::path::Seen::Symbol(symbol) => Token::Symbol(symbol),
+            _ => Token::Foreign(0),
+        };
+        walk.push(&task.automaton, token);
+    }
+    (walk.harmful(), task.automaton.is_final(walk.state()))
+}
+
+fn refunds() -> Vec<Vec<Observed>> {
+    let refund = |order: &str, amount: f64, looks: usize, notify_first: bool| {
+        let mut calls = vec![observed("get_order", json!({"id": order}))];
+        calls.extend((1..looks).map(|_| observed("get_order", json!({"id": order}))));
+        calls.push(observed("move_to", json!({"place": "desk"})));
+        let pay = observed("issue_refund", json!({"id": order, "amount": amount, "currency": "EUR"}));
+        let notify = observed("notify", json!({"channel": if amount > 10.0 { "mail" } else { "sms" }}));
+        calls.extend(if notify_first { [notify, pay] } else { [pay, notify] });
+        calls.push(observed("move_to", json!({"place": "base"})));
+        calls
+    };
+    vec![
+        refund("A1", 5.0, 1, false),
+        refund("A2", 20.0, 3, true),
+        refund("A3", 7.5, 2, false),
+        refund("A4", 12.0, 1, true),
+    ]
+}
+
+#[test]
+fn good_runs_make_a_task_that_accepts_them() {
+    let runs = refunds();
+    let whose = Whose { task: "refund".into(), agent: Some("clerk".into()), service: None };
+    let learnt = learn(&runs, &whose).unwrap();
+    let task = task(&learnt.yaml);
+    for calls in &runs {
+        assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);
+    }
+    // Before the order was looked at; a larger sum; twice; a place that was never seen.
+    let order = observed("get_order", json!({"id": "A9"}));
+    let base = observed("move_to", json!({"place": "base"}));
+    assert_eq!(run(&task, &runs[0][1..]).0, 4, "{}", learnt.yaml);
+    let mut large = runs[0].clone();
+    large[2].arguments = json!({"id": "A1", "amount": 500, "currency": "EUR"}).as_object().cloned();
+    assert_eq!(run(&task, &large), (3, false));
+    assert_eq!(run(&task, &[order.clone(), base]).0, 1, "the desk comes first");
+    let mut looked = runs[0].clone();
+    looked.insert(4, order);
+    assert_eq!(run(&task, &looked), (0, true), "reads are allowed at any time afterwards");
+    let shown = format!("{}\n{}", learnt.yaml, learnt.notes.join("\n"));
+    for part in [
+        "match: { agent: \"clerk\" }",
+        "\"amount\": { min: 5, max: 20 }",
+        "\"currency\": { one_of: [\"EUR\"] }",
+        "\"move_to_1\":    # in 4 of 4 runs",
+        "'get_order' reads, and every run has it",
+    ] {
+        assert!(shown.contains(part), "no {part} in\n{shown}");
+    }
+}
+
+#[test]
+fn what_a_reviewer_should_know_is_noted() {
+    let calls = vec![
+        observed("create_user", json!({"name": "x"})),
+        observed("send", json!({"to": "a"})),
+        observed("send", json!({"to": "a"})),
+        observed("delete_user", json!({"name": "x"})),
+        Observed { failed: true, ..observed("explode", json!({})) },
+    ];
+    let learnt = learn(&[calls], &Whose { task: "t".into(), ..Whose::default() }).unwrap();
+    assert!(!learnt.yaml.contains("explode"));
+    let notes = learnt.notes.join("\n");
+    for part in ["only 1 runs", "'delete_user' undoes 'create_user'", "'send' is written twice"] {
+        assert!(notes.contains(part), "no {part} in\n{notes}");
+    }
+    assert!(learn(&[vec![]], &Whose::default()).is_none());
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_runs_they_are_accepted(
+        runs in prop::collection::vec(
+            prop::collection::vec((0usize..5, 0u8..3), 1..8), 1..8)
+    ) {
+        const NAMES: [&str; 5] = ["get_a", "put", "move", "list_b", "drop /\"x"];
+        let runs: Vec<Vec<Observed>> = runs
+            .iter()
+            .map(|run| run.iter().map(|(n, v)| observed(NAMES[*n], json!({"v": v, "/w~": "s"}))).collect())
+            .collect();
+        let learnt = learn(&runs, &Whose { task: "t".into(), ..Whose::default() }).unwrap();
+        let task = task(&learnt.yaml);
+        for calls in &runs {
+            prop_assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Task files: YAML or JSON to [`Task`]s, or to every fault with file, line and reason.
+//!
+//! In: texts with their names. Out: tasks that have been checked, and warnings. Three shapes are
+//! read: our own (`written`), in which a `policy` may stand for the states (`policy`), and the
+//! records of the authors of paper 002 (`record`). A file holds one task, a list of them, or
+//! `tasks:` with a list.
+
+mod policy;
+mod record;
+mod written;
+
+use foldhash::HashMap;
+
+use super::alphabet::Alphabet;
+use super::draft::Fault;
+use super::task::Task;
+use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
+
+/// Hundreds of tasks.
+const MAX_NODES: usize = 1_000_000;
+/// Pairs of definitions that are told to overlap, of one task.
+const MOST_OVERLAPS: usize = 20;
+
+/// Tasks, and what is odd about them.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// In order of the files.
+    pub tasks: Vec<Task>,
+    /// One line each: `file:line:column: key: what`.
+    pub warnings: Vec<String>,
+}
+
+/// Reads task files.
+///
+/// # Errors
+/// Every fault of every text.
+pub fn load(sources: &[Source]) -> Result<Loaded, Invalid> {
+    let mut reader = Tasks::default();
+    for (file, source) in sources.iter().enumerate() {
+        match parse_within(file, &joined_surrogates(&source.text), MAX_NODES) {
+            Ok(root) => reader.file(&root),
+            Err(fault) => reader.issues.push(Issue::new(fault.at, String::new(), fault.message)),
+        }
+    }
+    let names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
+    if !reader.issues.is_empty() {
+        return Err(Invalid::new(&names, reader.issues));
+    }
+    let warnings = Invalid::new(&names, reader.warnings).lines().to_vec();
+    Ok(Loaded { tasks: reader.tasks, warnings })
+}
+
+#[derive(Default)]
+struct Tasks {
+    tasks: Vec<Task>,
+    issues: Vec<Issue>,
+    warnings: Vec<Issue>,
+    /// Where each name was seen first.
+    names: HashMap<String, Mark>,
+}
+
+impl Tasks {
+    fn file(&mut self, root: &Node) {
+        let (prefix, list) = match (&root.value, root.get("tasks").map(|n| &n.value)) {
+            (Value::List(items), _) => (Vec::new(), items),
+            (_, Some(Value::List(items))) => (vec![Step::Key("tasks".into())], items),
+            _ => return self.task(root, root, &[]),
+        };
+        if list.is_empty() {
+            self.issues.push(Issue::new(root.at, dotted(&prefix), "no task stands here".to_owned()));
+        }
+        for (i, node) in list.iter().enumerate() {
+            let mut place = prefix.clone();
+            place.push(Step::Item(i));
+            self.task(root, node, &place);
+        }
+    }
+
+    fn task(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
+        let before = self.issues.len();
+        let read = match node.get("nodes").or_else(|| node.get("prompt_id")) {
+            Some(_) => record::read(node, prefix, &mut self.issues),
+            None => written::read_task(node, prefix, &mut self.issues),
+        };
+        let at = |fault: Fault| {
+            let full: Vec<Step> = prefix.iter().cloned().chain(fault.place).collect();
+            Issue::new(root.place(&full), dotted(&full), fault.message)
+        };
+        match read {
+            // A part that could not be read was told; what follows from that is no news.
+            _ if self.issues.len() > before => {}
+            None => {}
+            Some(Err(faults)) => self.issues.extend(faults.into_iter().map(at)),
+            Some(Ok((task, warnings))) => {
+                self.warnings.extend(warnings.into_iter().chain(overlaps(&task.alphabet)).map(at));
+                self.named(task, node.at, prefix);
+            }
+        }
+    }
+
+    fn named(&mut self, task: Task, at: Mark, prefix: &[Step]) {
+        if let Some(first) = self.names.get(&task.name) {
+            let message = format!("a second task '{}'; first on line {}", task.name, first.line);
+            self.issues.push(Issue::new(at, dotted(prefix), message));
+            return;
+        }
+        self.names.insert(task.name.clone(), at);
+        self.tasks.push(task);
+    }
+}
+
+/// A task and its warnings, or its faults.
+type Read = Result<(Task, Vec<Fault>), Vec<Fault>>;
+
+fn overlaps(alphabet: &Alphabet) -> Vec<Fault> {
+    let told = alphabet.overlaps().take(MOST_OVERLAPS).map(|(first, second)| {
+        let message = format!(
+            "a call of '{}' may fit both '{}' and '{}'; the first of them wins",
+            first.function, first.symbol, second.symbol
+        );
+        Fault::new(&[key("alphabet"), key(&second.symbol)], message)
+    });
+    told.collect()
+}
+
+fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}
+
+/// JSON writes characters beyond the first 65,536 as two escapes, which YAML does not know.
+fn joined_surrogates(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return text.into();
+    }
+    let half = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+    while let Some(next) = text.get(done..).and_then(|rest| rest.find('\\')) {
+        let at = done + next;
+        out.push_str(text.get(done..at).unwrap_or_default());
+        let pair = half(at).zip(half(at + 6));
+        let joined = pair
+            .filter(|(high, low)| (0xd800..0xdc00).contains(high) && (0xdc00..0xe000).contains(low))
+            .and_then(|(high, low)| char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)));
+        // Otherwise the escape is copied with the character it escapes, which may be a backslash.
+        let escaped = text.get(at + 1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        done = match joined {
+            Some(c) => {
+                out.push(c);
+                at + 12
+            }
+            None => {
+                out.push_str(text.get(at..at + 1 + escaped).unwrap_or_default());
+                at + 1 + escaped
+            }
+        };
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    out.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The rules on the paper's plans, and on every way to break them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::measure::plan::part;
+use crate::measure::plan::part::Weights;
+use crate::measure::plan::read::read;
+use crate::measure::plan::read::tests::LISTING_1;
+
+/// Tables 35 and 36, before and after the loop.
+const BEFORE: &str = r#"{
+1: {"step": T2S([], "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes."), "depends_on": []},
+2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
+}"#;
+const AFTER: &str = r#"{
+1: {"step": T2S([], "Fetch call_ids of calls where the call driver is related to refunds and duration is longer than 30 minutes."), "depends_on": []},
+2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]},
+3: {"step": T2S((1), "What are customers most unhappy about?"), "depends_on": [1]},
+4: {"step": LLM("Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)"), "depends_on": [2, 3]}
+}"#;
+
+/// The triad as `config/tools` ships it.
+fn triad() -> Toolbox {
+    let text = std::fs::read_to_string("config/tools/contact-centre.yaml").unwrap();
+    let whole: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    let tools = whole.pointer("/verdict/metrics/plan/tools").cloned().unwrap();
+    Toolbox::new(&serde_json::from_value::<BTreeMap<String, ToolSpec>>(tools).unwrap())
+}
+
+fn faults(plan: &str, reference: Option<&str>) -> Vec<(Option<usize>, Fault)> {
+    let issues = issues(&read(plan), &triad(), reference.map(read).as_ref());
+    issues.into_iter().map(|i| (i.step, i.fault)).collect()
+}
+
+fn measured(plan: &str, reference: Option<&str>) -> Values {
+    let (plan, tools, reference) = (read(plan), triad(), reference.map(read));
+    values(&plan, &tools, &issues(&plan, &tools, reference.as_ref()), reference.as_ref())
+}
+
+#[test]
+fn listing_1_is_faultless() {
+    assert_eq!(faults(LISTING_1, Some(LISTING_1)), []);
+    let values = measured(LISTING_1, Some(LISTING_1));
+    assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(1.0)]);
+    assert_eq!(part::score(&values, &Weights::default()), Some(100.0));
+}
+
+#[test]
+fn the_refund_plan_asks_one_tool_of_two_before_and_both_after() {
+    assert_eq!(faults(BEFORE, Some(AFTER)), [(Some(2), Fault::OneToolOfTwo)]);
+    assert_eq!(faults(AFTER, Some(AFTER)), []);
+    // As table 35 has it: format, dependencies and redundancy full, completeness a half.
+    let values = measured(BEFORE, Some(AFTER));
+    assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(0.5)]);
+    assert_eq!(measured(BEFORE, None)[6], None, "without a reference nothing can be said");
+    // A plan that asks neither tool has asked none too few.
+    let neither = r#"{"1": {"step": "T2S([], 'Count the calls')", "depends_on": []}}"#;
+    assert_eq!(faults(neither, Some(AFTER)), []);
+}
+
+#[test]
+fn placeholders_are_one_a_dependency_and_stand_where_the_tool_takes_them() {
+    let cases = [
+        (r#"LLM("Compare.")"#, "[1, 2]", Fault::MissingPlaceholder),
+        (r#"LLM("Compare (1, 2).")"#, "[1, 2]", Fault::MalformedPlaceholder),
+        (r#"LLM((1), (2), "Compare.")"#, "[1, 2]", Fault::MisplacedPlaceholder),
+        (r#"T2S([], "Count those of (1) and (2).")"#, "[1, 2]", Fault::MisplacedPlaceholder),
+        (r#"T2S([1, 2], "Count them.")"#, "[1, 2]", Fault::MissingPlaceholder),
+        (r#"LLM("Answer the question from (1) and (2).")"#, "[1, 2]", Fault::MissingQuery),
+        (r#"LLM("Answer the user's query from (1) and (2).")"#, "[1, 2]", Fault::MissingQuery),
+    ];
+    for (step, depends, fault) in cases {
+        let plan = format!(
+            r#"{{1: {{"step": T2S([], "a"), "depends_on": []}}, 2: {{"step": T2S([], "b"), "depends_on": []}},
+                3: {{"step": {step}, "depends_on": {depends}}}}}"#
+        );
+        let found = faults(&plan, None);
+        assert!(found.contains(&(Some(3), fault)), "{step}: {found:?}");
+        assert_eq!(measured(&plan, None)[1], Some(2.0 / 3.0), "{step}: one step of three, {found:?}");
+    }
+    let passed_on = AFTER.replace("(query)", "");
+    assert_eq!(faults(&passed_on, None), [(Some(4), Fault::MissingQuery)]);
+}
+
+#[test]
+fn a_plan_that_had_to_be_mended_counts_once() {
+    let comma = BEFORE.replace("[1]}", "[1]},");
+    assert_eq!(measured(&comma, None)[1], Some(0.5));
+    let fenced = format!("```json\n{BEFORE}\n```");
+    assert_eq!(measured(&fenced, None)[1], Some(1.0), "a fence is noted, not counted");
+}
+
+#[test]
+fn wiring_is_counted_by_steps() {
+    let unwired = AFTER.replace("\"depends_on\": [2, 3]", "\"depends_on\": [2]");
+    assert!(faults(&unwired, None).contains(&(Some(4), Fault::Undeclared)));
+    assert!(faults(&unwired, None).contains(&(Some(3), Fault::Ignored)));
+    let values = measured(&unwired, None);
+    assert_eq!((values[4], values[5]), (Some(0.75), Some(0.75)));
+}
+
+#[test]
+fn a_repeated_detail_counts_for_tools_that_pay_for_it() {
+    let again = r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
+    let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, again);
+    let tools = triad();
+    let issues = issues(&read(&plan), &tools, None);
+    let repeated: Vec<&Issue> = issues.iter().filter(|i| i.fault == Fault::RepeatedDetail).collect();
+    assert_eq!(repeated.len(), 1, "{issues:?}");
+    assert!(repeated[0].said.contains("the call driver is related to refunds"), "{}", repeated[0].said);
+    assert_eq!(measured(&plan, None)[5], Some(0.5));
+    let by_reading = plan.replace("T2S((1)", "RAG((1)");
+    assert_eq!(measured(&by_reading, None)[5], Some(1.0));
+}
+
+#[test]
+fn a_step_is_one_thing_by_the_limits_of_its_tool() {
+    let many = r#"{1: {"step": T2S([], "By call driver and sentiment: QA score, hold time, duration, escalation"), "depends_on": []}}"#;
+    assert_eq!(faults(many, None), [(Some(1), Fault::TooComplex)]);
+    assert_eq!(measured(many, None)[2], Some(0.0));
+    let two = r#"{1: {"step": RAG([], "Why did they call? How did it end?"), "depends_on": []}}"#;
+    assert_eq!(faults(two, None), [(Some(1), Fault::TooComplex)]);
+    let model = r#"{1: {"step": LLM("Why? How? When? For (query)"), "depends_on": []}}"#;
+    assert_eq!(measured(model, None)[2], Some(1.0), "a model is exempt");
+    // A tool of which nothing is known is a judge's business.
+    let plan = read(many);
+    assert_eq!(values(&plan, &Toolbox::default(), &[], None)[2], None);
+}
+
+#[test]
+fn a_tool_that_there_is_not_is_told() {
+    let plan = BEFORE.replace("RAG(", "SEARCH(");
+    assert_eq!(faults(&plan, None), [(Some(2), Fault::WrongTool)]);
+    assert_eq!(issues(&read(&plan), &Toolbox::default(), None), [], "unless no tools are known");
+}
+
+#[test]
+fn rejected_plans_have_nothing_and_words_have_no_format() {
+    for plan in ["", "{\"1\": {", &LISTING_1.replace("\"depends_on\": []", "\"depends_on\": [6]")] {
+        assert_eq!(measured(plan, None), [Some(0.0); 7], "{plan}");
+    }
+    let words = measured("1. Search\n2. Answer the question", None);
+    assert_eq!(words, [None, None, None, None, None, Some(1.0), None]);
+}
+
+#[test]
+fn a_plan_of_fields_may_hand_on_outputs_without_placeholders() {
+    let fields = r#"[
+        {"id": 1, "tool": "search", "prompt": "Find it", "depends_on": []},
+        {"id": 2, "tool": "visit", "prompt": "Read it", "depends_on": [1]},
+        {"id": 3, "tool": "write", "prompt": "Sum it up", "depends_on": [1, 2]}
+    ]"#;
+    assert_eq!(issues(&read(fields), &Toolbox::default(), None), []);
+    // One that uses them uses them throughout, and tools that take them must get them.
+    let some = fields.replace("Read it", "Read (1)");
+    let found: Vec<(Option<usize>, Fault)> =
+        issues(&read(&some), &Toolbox::default(), None).into_iter().map(|i| (i.step, i.fault)).collect();
+    let missing = (Some(3), Fault::MissingPlaceholder);
+    assert_eq!(found, [missing, missing, (Some(3), Fault::Superfluous)]);
+    let known = fields.replace("search", "T2S").replace("visit", "RAG").replace("write", "LLM");
+    assert_eq!(faults(&known, None), [(Some(2), Fault::MissingPlaceholder), missing, missing]);
+}

@@ -1,0 +1,288 @@
+//! The dependency graph of a plan: what is wrong with it, and how long and wide it is (004,
+//! section 2 and "Number of Hops").
+//!
+//! In: a [`Plan`]. Out: [`Issue`]s of its edges, whether it runs in a circle, and its [`Shape`]. Only
+//! edges to earlier steps count for the shape, so that a broken plan has one too.
+
+use serde::{Deserialize, Serialize};
+
+use super::placeholder::{self, Placeholder};
+use super::schema::{Fault, Issue, Plan, Step, Written};
+
+/// How a plan is laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Shape {
+    /// How many steps.
+    pub steps: usize,
+    /// Edges of the longest chain of dependencies: 0 where every step stands alone.
+    pub hops: usize,
+    /// Most steps that run side by side when each begins as soon as it may and all take equally
+    /// long.
+    pub width: usize,
+}
+
+/// The layout of `plan`.
+pub fn shape(plan: &Plan) -> Shape {
+    let mut levels: Vec<usize> = Vec::with_capacity(plan.steps.len());
+    let mut widths = vec![0usize; plan.steps.len()];
+    for (at, step) in plan.steps.iter().enumerate() {
+        let above = earlier(plan, at, step).filter_map(|d| levels.get(d)).max();
+        let level = above.map_or(0, |l| l + 1);
+        levels.push(level);
+        if let Some(width) = widths.get_mut(level) {
+            *width += 1;
+        }
+    }
+    Shape {
+        steps: plan.steps.len(),
+        hops: levels.iter().copied().max().unwrap_or(0),
+        width: widths.into_iter().max().unwrap_or(0),
+    }
+}
+
+/// Places of the steps before `at` that its step depends on.
+pub fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a Step) -> impl Iterator<Item = usize> + 'a {
+    step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
+}
+
+/// For each step, whether each step before it must be finished first, by however many ways.
+fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
+    let count = plan.steps.len();
+    let mut reached: Vec<Vec<bool>> = Vec::with_capacity(count);
+    for (at, step) in plan.steps.iter().enumerate() {
+        let mut mine = vec![false; count];
+        for d in earlier(plan, at, step) {
+            let above = reached.get(d).map_or(&[][..], Vec::as_slice);
+            mine.iter_mut().zip(above).for_each(|(mine, above)| *mine |= *above);
+            if let Some(mark) = mine.get_mut(d) {
+                *mark = true;
+            }
+        }
+        reached.push(mine);
+    }
+    reached
+}
+
+/// Places of the steps that step `at` rests on, directly or not.
+pub fn rests_on(plan: &Plan, at: usize) -> Vec<usize> {
+    let mine = ancestors(plan).into_iter().nth(at).unwrap_or_default();
+    mine.into_iter().enumerate().filter(|(_, is)| *is).map(|(d, _)| d).collect()
+}
+
+/// What is wrong with the edges of `plan`. A dependency without a placeholder is the format's
+/// business, unless another dependency already implies it: then it is one too many ("minimal
+/// wiring", section 4.1).
+pub fn edges(plan: &Plan) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    let before = ancestors(plan);
+    for (at, step) in plan.steps.iter().enumerate() {
+        let mut used = outputs(step);
+        used.sort_unstable();
+        used.dedup();
+        issues.extend(wrong(plan, at, step, &used, &before));
+        issues.extend(undeclared(plan, at, step, &used));
+    }
+    issues.extend(circles(plan));
+    issues
+}
+
+/// Dependencies of one step that should not be there.
+fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool>]) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    let mut add = |fault, said: String| issues.push(Issue::of(step.number, fault, said));
+    // Without placeholders, what a step uses cannot be told.
+    let told = has_placeholders(plan);
+    let places: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
+    let mut seen: Vec<usize> = Vec::new();
+    for (number, place) in step.depends_on.iter().zip(&places) {
+        match *place {
+            None => add(Fault::UnknownStep, format!("depends on step {number}, which there is not")),
+            Some(d) if d == at => add(Fault::NotBackwards, "depends on itself".to_owned()),
+            Some(d) if d > at => add(Fault::NotBackwards, format!("depends on the later step {number}")),
+            Some(_) if seen.contains(number) => {
+                add(Fault::Superfluous, format!("depends on step {number} twice"));
+            }
+            Some(d) => {
+                let others = places.iter().flatten().filter(|o| **o != d && **o < at);
+                let implied = others.filter_map(|o| before.get(*o)).any(|b| b.get(d) == Some(&true));
+                if implied && told && !used.contains(number) {
+                    let said = format!(
+                        "depends on step {number} without using it, and another dependency waits for it already"
+                    );
+                    add(Fault::Superfluous, said);
+                }
+            }
+        }
+        seen.push(*number);
+    }
+    issues
+}
+
+/// Whether outputs are handed on by placeholders. Plans written as fields may leave that to
+/// `depends_on`: where not one placeholder stands in any step, none is missing.
+pub fn has_placeholders(plan: &Plan) -> bool {
+    plan.steps.iter().any(|s| s.written == Written::Call || !placeholder::all(&s.prompt).is_empty())
+}
+
+/// Steps whose output has a placeholder in `step`; one in a malformed bracket counts: what is
+/// meant is plain.
+pub fn outputs(step: &Step) -> Vec<usize> {
+    let places = placeholder::all(&step.inputs).into_iter().chain(placeholder::all(&step.prompt));
+    let mut out = Vec::new();
+    for place in places {
+        match place {
+            Placeholder::Output(number) => out.push(number),
+            Placeholder::Malformed(_, numbers) => out.extend(numbers),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Placeholders of steps that are not depended on. In a prompt, a number that no step has is prose.
+fn undeclared(plan: &Plan, at: usize, step: &Step, used: &[usize]) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    for number in used.iter().filter(|n| !step.depends_on.contains(n)) {
+        let said = match plan.position(*number) {
+            Some(d) if d < at => format!("uses ({number}) and does not depend on step {number}"),
+            Some(_) => format!("uses ({number}), which is not an earlier step"),
+            None => continue,
+        };
+        issues.push(Issue::of(step.number, Fault::Undeclared, said));
+    }
+    issues
+}
+
+/// The steps left over by a topological pass over all edges: those in or behind a circle.
+fn circles(plan: &Plan) -> Vec<Issue> {
+    let waits = |step: &Step| -> Vec<usize> {
+        let mut on: Vec<usize> = step.depends_on.iter().filter_map(|n| plan.position(*n)).collect();
+        on.sort_unstable();
+        on.dedup();
+        on
+    };
+    let waiting: Vec<Vec<usize>> = plan.steps.iter().map(waits).collect();
+    let mut done = vec![false; plan.steps.len()];
+    let is_done = |done: &[bool], d: &usize| done.get(*d).copied().unwrap_or(false);
+    loop {
+        let ready: Vec<usize> = waiting
+            .iter()
+            .enumerate()
+            .filter(|(at, on)| !is_done(&done, at) && on.iter().all(|d| is_done(&done, d)))
+            .map(|(at, _)| at)
+            .collect();
+        if ready.is_empty() {
+            break;
+        }
+        for at in ready {
+            if let Some(mark) = done.get_mut(at) {
+                *mark = true;
+            }
+        }
+    }
+    let left = plan.steps.iter().zip(&done).filter(|(_, done)| !**done);
+    left.map(|(s, _)| Issue::of(s.number, Fault::Circular, "is in, or waits for, a circle of dependencies"))
+        .collect()
+}
+
+/// Whether the plan has steps, and every dependency is on an earlier step that there is.
+pub fn is_sound(plan: &Plan) -> bool {
+    let backwards = |(at, step): (usize, &Step)| {
+        step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
+    };
+    !plan.is_unreadable() && plan.steps.iter().enumerate().all(backwards)
+}
+
+/// Whether the plan must be rejected before anything else is asked: unreadable, or in a circle.
+pub fn rejected(plan: &Plan) -> bool {
+    plan.is_unreadable() || !circles(plan).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::plan::read::read;
+    use crate::measure::plan::read::tests::LISTING_1;
+    use proptest::prelude::*;
+
+    /// A plan of steps with these dependencies, each with its placeholder.
+    fn plan(depends: &[&[usize]]) -> Plan {
+        let step = |(at, on): (usize, &&[usize])| Step {
+            number: at + 1,
+            tool: Some("f".to_owned()),
+            prompt: on.iter().map(|n| format!("({n}) ")).collect(),
+            depends_on: on.to_vec(),
+            ..Step::default()
+        };
+        Plan { steps: depends.iter().enumerate().map(step).collect(), structured: true, issues: Vec::new() }
+    }
+
+    fn faults(plan: &Plan) -> Vec<(usize, Fault)> {
+        edges(plan).into_iter().filter_map(|i| Some((i.step?, i.fault))).collect()
+    }
+
+    #[test]
+    fn listing_1_has_four_hops_and_two_steps_side_by_side() {
+        let plan = read(LISTING_1);
+        assert_eq!(shape(&plan), Shape { steps: 6, hops: 4, width: 2 });
+        assert_eq!(edges(&plan), []);
+        assert_eq!(rests_on(&plan, 5), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_refund_plan_has_one_hop_before_and_two_after() {
+        assert_eq!(shape(&plan(&[&[], &[1]])), Shape { steps: 2, hops: 1, width: 1 });
+        assert_eq!(shape(&plan(&[&[], &[1], &[1], &[2, 3]])), Shape { steps: 4, hops: 2, width: 2 });
+        assert_eq!(shape(&plan(&[&[], &[], &[]])), Shape { steps: 3, hops: 0, width: 3 });
+        assert_eq!(shape(&Plan::default()), Shape::default());
+    }
+
+    #[test]
+    fn edges_that_are_wrong_are_told_apart() {
+        assert_eq!(faults(&plan(&[&[], &[7]])), [(2, Fault::UnknownStep)]);
+        assert_eq!(faults(&plan(&[&[2], &[]])), [(1, Fault::NotBackwards)]);
+        assert_eq!(faults(&plan(&[&[], &[1, 1]])), [(2, Fault::Superfluous)]);
+        assert_eq!(faults(&plan(&[&[1]])), [(1, Fault::NotBackwards), (1, Fault::Circular)]);
+        let circle = plan(&[&[], &[3], &[2], &[1]]);
+        let expected = [(2, Fault::NotBackwards), (2, Fault::Circular), (3, Fault::Circular)];
+        assert_eq!(faults(&circle), expected);
+        assert!(rejected(&circle) && !rejected(&plan(&[&[2], &[]])) && rejected(&Plan::default()));
+    }
+
+    #[test]
+    fn placeholders_and_dependencies_must_agree() {
+        let mut undeclared = plan(&[&[], &[1], &[2]]);
+        undeclared.steps[2].prompt = "with (1) and (2), in (9) and (3)".to_owned();
+        assert_eq!(faults(&undeclared), [(3, Fault::Undeclared), (3, Fault::Undeclared)]);
+        let mut implied = plan(&[&[], &[1], &[1, 2]]);
+        assert_eq!(faults(&implied), [], "it uses both");
+        implied.steps[2].prompt = "with (2)".to_owned();
+        assert_eq!(faults(&implied), [(3, Fault::Superfluous)]);
+        implied.steps.iter_mut().for_each(|s| s.prompt = "words alone".to_owned());
+        assert_eq!(faults(&implied), [], "what it uses cannot be told");
+    }
+
+    proptest! {
+        #[test]
+        fn edges_to_earlier_steps_are_never_wrong(picks in prop::collection::vec(0u32..64, 1..8)) {
+            let depends: Vec<Vec<usize>> = picks
+                .iter()
+                .enumerate()
+                .map(|(at, bits)| (1..=at).filter(|n| bits >> (n - 1) & 1 == 1).collect())
+                .collect();
+            let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            prop_assert_eq!(edges(&plan), []);
+            let shape = shape(&plan);
+            prop_assert!(shape.hops < shape.steps && (1..=shape.steps).contains(&shape.width));
+            prop_assert!(shape.width * (shape.hops + 1) >= shape.steps);
+        }
+
+        #[test]
+        fn any_graph_has_a_shape(depends in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 0..7)) {
+            let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            let circular = edges(&plan).iter().any(|i| i.fault == Fault::Circular);
+            prop_assert_eq!(rejected(&plan), circular || plan.steps.is_empty());
+            prop_assert!(shape(&plan).hops <= plan.steps.len());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Work that is not getting anywhere, by its own signs.
+//!
+//! In: an agent's outputs in order, and its prompts. Out: findings worth recording, which fail
+//! nothing by themselves: approaches given up one after another (on the first of them, where the
+//! run begins to go in circles); a path that the model's code assumes and that nothing it has read
+//! contains; and a patch handed over that nobody applied or tested.
+
+use super::answer::masked;
+use super::review::answered_by;
+use super::signs::Signs;
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::excerpt::{around, head};
+use crate::measure::turns::writes_code;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, Content, Part, Reading, Scene};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// An approach that is given up for another.
+pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
+regex!(ANOTHER_WAY, ANOTHER_WAY_WORDS);
+regex!(
+    PATH,
+    r#"["']/?((?:[\w-]+\\?[./])*[\w-]+/[\w-]+\\?\.(?:py|js|ts|go|rs|java|rb|c|h|cpp|md|txt|rst|cfg|toml|ini|json|ya?ml|csv|xlsx|pdf|pptx|docx))["']"#
+);
+regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
+regex!(
+    TRIED,
+    r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b"
+);
+/// The first change of approach may be insight; from so many on the run goes in circles.
+const CIRCLES: usize = 3;
+/// Bytes of prompts that one agent's paths are looked for in.
+const MAX_SEARCHED: usize = 32 << 20;
+/// Outputs of one agent that are looked at.
+const MAX_TURNS: usize = 200;
+
+/// Findings by model span.
+pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let mut out = Vec::new();
+    for agent in &scene.agents {
+        let turns: Vec<(Idx, &Reading)> = agent
+            .llms
+            .iter()
+            .take(MAX_TURNS)
+            .filter_map(|&at| Some((at, scene.readings.get(at)?)))
+            .filter(|(_, r)| r.output_content == Content::Present && r.plans.is_empty())
+            .collect();
+        out.extend(circles(scene, memo, &turns));
+        out.extend(guessed(&turns));
+        let spoken = |(at, _): &(Idx, Finding)| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+        out.extend(untried(scene, memo, agent).filter(spoken));
+    }
+    out
+}
+
+fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+    let signs = Signs::of(scene, memo);
+    let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
+        if !signs.any(scene, *at) {
+            return None;
+        }
+        let text = reading.output_text();
+        // Masking brings words together that code stood between.
+        if !ANOTHER_WAY.is_match(&text) {
+            return None;
+        }
+        let prose = masked(&text);
+        let found = ANOTHER_WAY.find(&prose)?;
+        Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))
+    });
+    let (at, quote) = said.next()?;
+    let others: Vec<Idx> = said.map(|(at, _)| at).collect();
+    if others.len() + 1 < CIRCLES {
+        return None;
+    }
+    let rationale = format!(
+        "{} times in this run, here first, an approach is given up for another; progress, or a plan that was \
+         thought through again, was expected",
+        others.len() + 1
+    );
+    let ids = others.iter().filter_map(|&at| scene.tree.spans.get(at)).map(|s| s.id);
+    Some((at, ids.take(8).fold(Defect::ApproachGivenUp.found(rationale, &quote), Finding::citing)))
+}
+
+/// The first path of the agent's code that nothing it was shown contains.
+fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+    let mut searched = 0;
+    turns.iter().find_map(|(at, reading)| {
+        let text = reading.output_text();
+        if !writes_code(&text) || PATCH.is_match(&text) || reading.input_content != Content::Present {
+            return None;
+        }
+        let found = PATH.captures_iter(&text).take(8).filter_map(|c| c.get(1));
+        let named: Vec<(std::ops::Range<usize>, String)> =
+            found.map(|path| (path.range(), path.as_str().replace('\\', ""))).collect();
+        searched += named.len() * bytes(reading);
+        if searched > MAX_SEARCHED {
+            return None;
+        }
+        let (place, unknown) = named.iter().find(|(_, path)| !was_shown(reading, path))?;
+        let rationale = format!(
+            "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
+             expected first",
+            head(unknown, 120)
+        );
+        let quote = around(&text, place.start, place.end, 60).to_owned();
+        Some((*at, Defect::GuessedPath.found(rationale, &quote)))
+    })
+}
+
+fn bytes(reading: &Reading) -> usize {
+    let parts = reading.input.iter().flat_map(|m| &m.parts);
+    parts
+        .map(|p| match p {
+            Part::Text(t) => t.len(),
+            Part::Result { content, .. } => content.len(),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// The path as it is written stands somewhere in the prompt. Its end alone does not do: what
+/// comes before it is then the guess.
+fn was_shown(reading: &Reading, path: &str) -> bool {
+    let holds = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
+    reading.input.iter().flat_map(|m| &m.parts).any(|p| match p {
+        Part::Text(t) => holds(t),
+        Part::Result { content, .. } => holds(content),
+        Part::Call(call) => call.arguments.as_deref().is_some_and(holds),
+        _ => false,
+    })
+}
+
+/// Whether a text is a patch, or holds one.
+pub fn is_patch(text: &str) -> bool {
+    PATCH.is_match(text)
+}
+
+/// A patch handed over as the answer that nothing in the run applied or tested; on the span that
+/// gave the answer, be it a model's or that of the tool which took it.
+pub fn untried(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+    let answer = agent.answer.as_deref()?;
+    let hunk = PATCH.find(answer)?;
+    let at = agent.answer_at.or_else(|| answered_by(scene, memo, agent))?;
+    let wrote = agent.llms.iter().filter_map(|at| scene.readings.get(*at)).map(Reading::output_text);
+    let asked = agent.calls.iter().filter_map(|c| scene.calls.get(*c));
+    let ran = asked.filter(|c| c.at != at).any(|c| {
+        TRIED.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| TRIED.is_match(clip(a, 4096)))
+    });
+    if scene.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
+        return None;
+    }
+    let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
+                     expected first";
+    let finding = Defect::UntriedDelivery.found(rationale, around(answer, hunk.start(), hunk.end(), 100));
+    Some((at, finding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patterns_compile_and_find_what_they_are_for() {
+        assert!(ANOTHER_WAY.is_match("Let me try a different approach to find it."));
+        assert!(ANOTHER_WAY.is_match("I will use another method."));
+        assert!(!ANOTHER_WAY.is_match("There are different ways of saying it."));
+        assert_eq!(&PATH.captures(r#"open("src/app/main.py")"#).unwrap()[1], "src/app/main.py");
+        assert!(!PATH.is_match(r#""text/html""#));
+        assert!(PATCH.is_match("--- a\n+++ b\n@@ -1,2 +1,3 @@\n"));
+        assert!(TRIED.is_match("python -m pytest -q"));
+    }
+}

@@ -1,0 +1,81 @@
+//! A filter that the request asks for, switched off in the call.
+//!
+//! In: a request, and the plans, words and calls of an agent in order. Out: one finding, on the
+//! first model span that wrote it: `available_only: false` where available ones are asked for. A
+//! request that says "including", "even" or "regardless" may well mean it so.
+
+use crate::measure::agent::cast;
+use crate::measure::anchors::Defect;
+use crate::measure::error_detection::CallsAt;
+use crate::measure::excerpt::around;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, Content, Scene};
+use verdict_otlp::trace::Idx;
+
+// A filter by its name, switched off: JSON, a keyword argument or prose.
+regex!(
+    OFF,
+    r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#
+);
+regex!(WIDER, r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b");
+/// A longer task is no plain request for a list.
+const MAX_TASK: usize = 4000;
+
+/// Findings by model span.
+pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let agents = scene.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| first(scene, memo, i, agent)).collect()
+}
+
+fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+    let task = cast::task(scene, i).filter(|t| t.len() <= MAX_TASK)?;
+    if WIDER.is_match(task) {
+        return None;
+    }
+    let task = task.to_lowercase();
+    let calls = CallsAt::of(scene, memo);
+    for &at in &agent.llms {
+        let reading = scene.readings.get(at).filter(|r| r.output_content == Content::Present)?;
+        let said = reading.output_text();
+        let plans = reading.plans.iter().map(|p| &*p.text);
+        let asked = calls.by_llm.get(&at).into_iter().flatten().filter_map(|&c| scene.calls.get(c));
+        let arguments = asked.filter_map(|c| c.arguments.as_deref());
+        let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
+        if let Some((filter, quote)) = found {
+            let rationale = format!(
+                "the request asks for {filter} ones, so that filter was expected; here it is switched off"
+            );
+            return Some((at, Defect::FilterDropped.found(rationale, &quote)));
+        }
+    }
+    None
+}
+
+/// The filter's word and its place, where the request has that word.
+fn switched_off(text: &str, task: &str) -> Option<(String, String)> {
+    // Most texts name no such filter.
+    memchr::memmem::find(text.as_bytes(), b"nly")?;
+    OFF.captures_iter(text).find_map(|found| {
+        let whole = found.get(0)?;
+        let word = found.iter().skip(1).flatten().next()?.as_str().to_lowercase();
+        let asked = task.match_indices(&word).any(|(at, _)| {
+            task.get(..at).and_then(|t| t.chars().next_back()).is_none_or(|c| !c.is_alphanumeric())
+        });
+        asked.then(|| (word, around(text, whole.start(), whole.end(), 60).to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_counts_where_the_request_has_its_word() {
+        let task = "which available lamps are cheapest?";
+        assert!(switched_off(r#"{"available_only": false}"#, task).is_some());
+        assert!(switched_off("search(only_available=False)", task).is_some());
+        assert!(switched_off(r#"{"available_only": true}"#, task).is_none());
+        assert!(switched_off(r#"{"verified_only": false}"#, task).is_none());
+        assert!(switched_off(r#"{"available_only": false}"#, "list unavailable lamps").is_none());
+    }
+}

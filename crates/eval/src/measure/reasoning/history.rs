@@ -1,0 +1,182 @@
+//! The run up to a moment: which calls had been made, and what had been read.
+//!
+//! In: a scene, and moments in rising order. Out: counts of calls, and the [`Evidence`] that a
+//! model could have seen by then. Both move forward only, so a trace is walked once.
+
+use foldhash::HashSet;
+
+use super::evidence::{Evidence, Source};
+use crate::measure::agent::attempts::{Attempts, Outcome};
+use crate::recognise::{Part, Role, Scene};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// How far above an agent its calling tool span is looked for.
+const MAX_ABOVE: usize = 16;
+
+/// The calls made so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Made {
+    /// Calls into the world (not the model talking to itself, not the final answer).
+    pub calls: usize,
+    /// Of those, the ones that gave a result.
+    pub succeeded: usize,
+    /// Of those, the ones of which nothing tells how they ended.
+    pub unseen: usize,
+}
+
+/// Walks a scene forward in time.
+pub struct History<'a> {
+    scene: &'a Scene,
+    attempts: &'a Attempts,
+    /// What the model could have read.
+    pub evidence: Evidence<'a>,
+    made: Made,
+    next_call: usize,
+    /// When results became available: by calls' ends, and the ends of spans that retrieve.
+    results: Vec<(u64, Item)>,
+    next_result: usize,
+    llms: Vec<Idx>,
+    next_llm: usize,
+    /// Calls that started an agent: their result is that agent's word, not the world's.
+    delegations: HashSet<Idx>,
+    /// The first model call of each agent: what an assistant said in its prompt was said before
+    /// this trace, and nothing here can vouch for it.
+    openings: HashSet<Idx>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Call(usize),
+    Span(Idx),
+}
+
+impl<'a> History<'a> {
+    /// At the beginning of the scene.
+    pub fn new(scene: &'a Scene, attempts: &'a Attempts) -> History<'a> {
+        let end = |at: Idx| scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let calls = scene.calls.iter().enumerate();
+        let mut results: Vec<(u64, Item)> =
+            calls.map(|(i, c)| (c.tool.map_or(c.start, end), Item::Call(i))).collect();
+        let retrieves = |k: Kind| matches!(k, Kind::Retriever | Kind::Memory);
+        let spans = scene.readings.iter().enumerate();
+        results.extend(
+            spans
+                .filter(|(_, r)| retrieves(r.kind) && r.result.is_some())
+                .map(|(at, _)| (end(at), Item::Span(at))),
+        );
+        results.sort_unstable();
+        let llms = scene
+            .readings
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.kind == Kind::Llm)
+            .map(|(at, _)| at)
+            .collect();
+        History {
+            scene,
+            attempts,
+            evidence: Evidence::default(),
+            made: Made::default(),
+            next_call: 0,
+            results,
+            next_result: 0,
+            llms,
+            next_llm: 0,
+            delegations: delegations(scene),
+            openings: scene.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
+        }
+    }
+
+    /// The calls made until `now`.
+    pub fn made(&mut self, now: u64) -> Made {
+        while let Some(call) = self.scene.calls.get(self.next_call).filter(|c| c.start <= now) {
+            if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.inward) {
+                self.made.calls += 1;
+                self.made.succeeded += usize::from(attempt.outcome == Outcome::Gave);
+                self.made.unseen += usize::from(call.result.is_none() && !call.failed);
+            }
+            self.next_call += 1;
+        }
+        self.made
+    }
+
+    /// Reads everything that was there when the model call `until` began, its own prompt
+    /// included; for an agent's own span, when it was about to end.
+    pub fn read_until(&mut self, until: Idx) {
+        let llm = self.scene.readings.get(until).is_some_and(|r| r.kind == Kind::Llm);
+        let at =
+            |s: &verdict_otlp::trace::Span| if llm { s.start } else { s.end.max(s.start).saturating_sub(1) };
+        let now = self.scene.tree.spans.get(until).map_or(0, at);
+        while let Some(&(_, item)) = self.results.get(self.next_result).filter(|(end, _)| *end <= now) {
+            self.next_result += 1;
+            match item {
+                Item::Call(i) => self.read_call(i),
+                Item::Span(at) => {
+                    if let Some(result) = self.scene.readings.get(at).and_then(|r| r.result.as_ref()) {
+                        self.evidence.add(result, Source::World);
+                    }
+                }
+            }
+        }
+        while let Some(&at) = self.llms.get(self.next_llm).filter(|at| **at <= until) {
+            self.next_llm += 1;
+            self.read_prompt(at);
+            if at < until {
+                self.hear(at);
+            }
+        }
+    }
+
+    fn read_call(&mut self, i: usize) {
+        let Some(call) = self.scene.calls.get(i) else { return };
+        let Some(result) = &call.result else { return };
+        if self.attempts.at(i).is_none_or(|a| a.inward) {
+            return;
+        }
+        // An echo proves nothing: `print("6012")`, a note written and returned.
+        let shown = result.trim();
+        if shown.len() > 2 && call.arguments.as_deref().is_some_and(|a| a.contains(shown)) {
+            return;
+        }
+        let secondhand = call.tool.is_some_and(|t| self.delegations.contains(&t));
+        self.evidence.add(result, if secondhand { Source::Told } else { Source::World });
+    }
+
+    /// Notes what the model said and asked for.
+    fn hear(&mut self, at: Idx) {
+        let Some(reading) = self.scene.readings.get(at) else { return };
+        for part in reading.output.iter().flat_map(|m| &m.parts) {
+            match part {
+                Part::Text(text) | Part::Reasoning(text) => self.evidence.speak(text),
+                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.speak(a)),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_prompt(&mut self, at: Idx) {
+        let Some(reading) = self.scene.readings.get(at) else { return };
+        let opening = self.openings.contains(&at);
+        for message in &reading.input {
+            let source = match message.role {
+                Role::System => Source::Instructions,
+                Role::User | Role::Tool => Source::Told,
+                Role::Assistant if opening => Source::Told,
+                Role::Assistant => continue,
+            };
+            for part in &message.parts {
+                match part {
+                    Part::Text(text) => self.evidence.add(text, source),
+                    Part::Result { content, .. } => self.evidence.add(content, source),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn delegations(scene: &Scene) -> HashSet<Idx> {
+    let is_tool = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Tool);
+    let above = |at: Idx| scene.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
+    scene.agents.iter().filter_map(|agent| above(agent.at)).collect()
+}

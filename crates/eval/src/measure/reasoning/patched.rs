@@ -1,0 +1,221 @@
+//! A patch to code that nobody has read.
+//!
+//! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the
+//! model call that first wrote the lines which the patch takes for the file's own (context and
+//! removed ones), where most of those the model wrote had stood in nothing it was shown: they are
+//! made up, and the patch fits no file. Lines that no model call wrote (a diff that a tool made), or
+//! that it had handed to a tool before (a file of its own), prove nothing.
+//!
+//! Compared are letters and digits alone: escapes, quotes and indentation differ between a file,
+//! its printout and a patch.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::adrift::is_patch;
+use crate::measure::agent::attempts::is_finishing;
+use crate::measure::anchors::Defect;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, Content, Part, Reading, Scene, Text};
+use verdict_otlp::trace::Idx;
+
+/// Letters and digits that a line must have to be told from others: a brace stands in every file.
+const LEAST_LETTERS: usize = 10;
+/// So many old lines are needed to tell a patch that was made up from one that rounds off a line.
+const LEAST_LINES: usize = 3;
+/// Old lines of one patch that are looked at.
+const MAX_LINES: usize = 200;
+/// Outputs of one agent that are looked at.
+const MAX_TURNS: usize = 200;
+/// Bytes that one agent's lines are looked for in.
+const MAX_SEARCHED: usize = 64 << 20;
+
+/// Findings by agent, with the model span that each is written on.
+pub fn find(scene: &Scene, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
+    let agents = scene.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| made_up(scene, memo, agent).map(|(at, f)| (i, at, f))).collect()
+}
+
+fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+    let answer = agent.answer.as_deref().filter(|answer| is_patch(answer))?;
+    let old = old_lines(answer);
+    if old.len() < LEAST_LINES {
+        return None;
+    }
+    let turns: Vec<(Idx, &Reading)> =
+        agent.llms.iter().take(MAX_TURNS).filter_map(|&at| Some((at, scene.readings.get(at)?))).collect();
+    if !turns.iter().all(|(_, r)| all_shown(r)) {
+        return None;
+    }
+    let mut walk = Walk { memo, read: HashSet::new(), shown: Vec::new() };
+    let mut searched = 0;
+    let mut open = old;
+    let mut known = 0;
+    let mut invented: Vec<(Idx, &str)> = Vec::new();
+    for (at, reading) in turns {
+        let fresh = walk.shown_now(reading);
+        let said = squeeze(&said(reading));
+        let handed = squeeze(&handed(reading));
+        searched += open.len() * (said.len() + handed.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
+        if searched > MAX_SEARCHED {
+            return None;
+        }
+        open.retain(|(line, letters)| {
+            if fresh.iter().any(|t| t.contains(letters.as_str())) {
+                known += 1;
+                return false;
+            }
+            let made = handed.contains(letters.as_str());
+            let written = said.contains(letters.as_str());
+            if written && !made {
+                invented.push((at, line));
+            }
+            !written && !made
+        });
+    }
+    let &(at, _) = invented.first()?;
+    // Of what that call made up, the longest line says most.
+    let own = invented.iter().filter(|(by, _)| *by == at).map(|(_, line)| line.trim());
+    let line = own.max_by_key(|line| line.len())?;
+    if invented.len() < LEAST_LINES || invented.len() <= known {
+        return None;
+    }
+    let rationale = format!(
+        "a patch to lines that had been read was expected; {} of {} old lines in it, this one among them, had stood \
+         in nothing that the model was shown",
+        invented.len(),
+        invented.len() + known
+    );
+    Some((at, Defect::InventedContext.found(rationale, line)))
+}
+
+/// Nothing is missing of what went in and came out.
+fn all_shown(reading: &Reading) -> bool {
+    let media = || reading.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
+    reading.input_content == Content::Present && reading.output_content == Content::Present && !media()
+}
+
+/// Context and removed lines of a patch, each once, with their letters and digits.
+fn old_lines(patch: &str) -> Vec<(&str, String)> {
+    let mut out: Vec<(&str, String)> = Vec::new();
+    let mut in_hunk = false;
+    for line in patch.lines() {
+        if line.starts_with("@@ ") {
+            in_hunk = true;
+        } else if line.starts_with("--- ") || line.starts_with("diff ") {
+            in_hunk = false;
+        } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
+            let letters = squeeze(old);
+            let tells = letters.len() >= LEAST_LETTERS && !out.iter().any(|(_, known)| *known == letters);
+            if tells && out.len() < MAX_LINES {
+                out.push((old, letters));
+            }
+        }
+    }
+    out
+}
+
+struct Squeezed(String);
+
+/// What the prompts have shown so far.
+struct Walk<'m> {
+    memo: &'m Memo,
+    /// Texts that were there before, by address: prompts repeat their history.
+    read: HashSet<(usize, usize)>,
+    shown: Vec<Rc<Squeezed>>,
+}
+
+impl Walk<'_> {
+    /// The texts that are new in this prompt, squeezed.
+    fn shown_now(&mut self, reading: &Reading) -> Vec<&str> {
+        let from = self.shown.len();
+        for text in reading.input.iter().flat_map(|m| &m.parts).filter_map(text_of) {
+            if self.read.insert((text.as_ptr() as usize, text.len())) {
+                self.shown.push(self.memo.of(text, |t| Squeezed(squeeze(t))));
+            }
+        }
+        self.shown.iter().skip(from).map(|s| s.0.as_str()).collect()
+    }
+}
+
+fn text_of(part: &Part) -> Option<&Text> {
+    match part {
+        Part::Text(text) => Some(text),
+        Part::Result { content, .. } => Some(content),
+        _ => None,
+    }
+}
+
+/// What a model call said, and handed over as its answer.
+fn said(reading: &Reading) -> String {
+    reading.output_text().into_owned() + "\n" + &arguments(reading, true)
+}
+
+/// What it handed to other tools.
+fn handed(reading: &Reading) -> String {
+    arguments(reading, false)
+}
+
+fn arguments(reading: &Reading, finishing: bool) -> String {
+    let requests = reading.requests().filter(|r| is_finishing(&r.name) == finishing);
+    requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
+}
+
+fn squeeze(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const FILE: &str =
+        "def area(width, height):\n    # both in metres\n    result = width + height\n    return result\n";
+    const PATCH: &str = "--- a/area.py\n+++ b/area.py\n@@ -1,4 +1,4 @@\n def area(width, height):\n     # both in metres\n-    result = width + height\n+    result = width * height\n     return result\n";
+
+    fn fix() -> Script {
+        Script::new("Fix area() and hand over a patch.").tools(&["read_file"])
+    }
+
+    fn found(script: Script) -> Vec<(usize, Idx, Finding)> {
+        find(&script.build(), &Memo::new())
+    }
+
+    #[test]
+    fn a_patch_to_what_was_read_stands_however_it_was_shown() {
+        let escaped = serde_json::to_string(FILE).unwrap();
+        for shown in [FILE, escaped.as_str()] {
+            let run =
+                fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).returns(shown).answers(PATCH);
+            assert!(found(run).is_empty(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_patch_to_what_nobody_read_is_made_up() {
+        let run =
+            fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).raises("no such file").answers(PATCH);
+        let scene = run.build();
+        let found = find(&scene, &Memo::new());
+        let [(0, at, finding)] = &found[..] else { panic!("one finding: {found:?}") };
+        assert_eq!(
+            (Some(*at), finding.quote.as_str()),
+            (scene.agents[0].answer_at, "def area(width, height):")
+        );
+        assert!(finding.rationale.contains("4 of 4"), "{}", finding.rationale);
+    }
+
+    #[test]
+    fn a_tools_diff_the_models_own_file_and_a_patch_of_few_lines_prove_nothing() {
+        let diff = fix().calls("", &[("git_diff", "{}")]).returns(PATCH).answers(PATCH);
+        assert!(found(diff).is_empty());
+        let own = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();
+        let written = fix().calls("", &[("write_file", &own)]).returns("ok").answers(PATCH);
+        assert!(found(written).is_empty());
+        let few = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-result = width + height\n+result = 0\n";
+        assert!(found(fix().answers(few)).is_empty());
+        let hidden = fix().answers(PATCH).build_without_content();
+        assert!(find(&hidden, &Memo::new()).is_empty());
+    }
+}

@@ -1,0 +1,478 @@
+//! One walk over a scene that judges what its models said.
+//!
+//! In: a scene. Out: the [`Review`], findings by LLM span and by agent (for `completeness`, which
+//! asks whether an agent's answer rests on anything). Done once a scene; metrics read from it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::answer::{MAX_ANSWER, final_answer, masked};
+use super::claims::{Claim, claims, is_calculator, means};
+use super::grounds::{Situation, check};
+use super::history::{History, Made};
+use super::signs::Signs;
+use super::{adrift, announced, contradicted, dropped_filter, patched, unworked};
+use crate::measure::agent::attempts::{Attempts, author, quoted};
+use crate::measure::agent::cast;
+use crate::measure::agent::request;
+use crate::measure::agent::request::{Ask, Request};
+use crate::measure::anchors::{Defect, clip};
+use crate::measure::error_detection::CallsAt;
+use crate::measure::excerpt::head;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, Content, Message, Part, Reading, Role, Scene};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// Most answers whose facts are judged in one trace: each may have to search all evidence.
+const MAX_ANSWERS: usize = 512;
+/// From so many bytes on, what a user said may be the very page that the model says it read.
+const PASTED: usize = 2000;
+/// Calls cited by a finding about an answer.
+const MAX_CITED: usize = 4;
+
+/// What was found on one LLM span.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Defects, in the order found.
+    pub findings: Vec<Finding>,
+    /// Something was there to be held against something.
+    pub examined: bool,
+}
+
+/// What was found in a scene.
+#[derive(Debug, Default)]
+pub struct Review {
+    /// By LLM span.
+    pub of_llm: HashMap<Idx, Judged>,
+    /// By agent: why its final answer rests on nothing. Only agents whose answer was examined.
+    pub of_answer: BTreeMap<usize, Vec<Finding>>,
+}
+
+impl Review {
+    /// That of the scene, worked out once.
+    pub fn get(scene: &Scene, memo: &Memo) -> Rc<Review> {
+        memo.scene(|| {
+            let attempts = Attempts::get(scene, memo);
+            let mut reviewer = Reviewer {
+                scene,
+                memo,
+                attempts: &attempts,
+                history: History::new(scene, &attempts),
+                requests: HashMap::new(),
+                standing: HashMap::new(),
+                answers: 0,
+                review: Review::default(),
+            };
+            reviewer.walk();
+            let mut review = reviewer.review;
+            let conduct = unworked::find(scene, memo, &attempts)
+                .into_iter()
+                .chain(announced::find(scene, memo))
+                .chain(contradicted::find(scene, memo, &attempts))
+                .chain(dropped_filter::find(scene, memo))
+                .chain(adrift::find(scene, memo));
+            for (at, finding) in conduct {
+                review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            for (agent, at, finding) in patched::find(scene, memo) {
+                review.of_llm.entry(at).or_default().findings.push(finding.clone());
+                // The answer is that patch.
+                let place = scene.tree.spans.get(at).map(|span| span.id);
+                let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
+                review.of_answer.entry(agent).or_default().extend(placed);
+            }
+            review
+        })
+    }
+}
+
+struct Reviewer<'a> {
+    scene: &'a Scene,
+    memo: &'a Memo,
+    attempts: &'a Attempts,
+    history: History<'a>,
+    requests: HashMap<usize, Rc<Request>>,
+    /// Whether an agent's instructions demand a source of every answer.
+    standing: HashMap<usize, bool>,
+    answers: usize,
+    review: Review,
+}
+
+impl<'a> Reviewer<'a> {
+    fn walk(&mut self) {
+        self.repeats();
+        let mut finals: HashMap<Idx, usize> = HashMap::new();
+        let mut unspoken = Vec::new();
+        for (i, agent) in self.scene.agents.iter().enumerate() {
+            match final_span(self.scene, agent) {
+                Some(at) => {
+                    finals.insert(at, i);
+                }
+                None => unspoken.push(i),
+            }
+        }
+        for (at, reading) in self.scene.readings.iter().enumerate() {
+            if reading.kind == Kind::Llm && !reading.wrapper && reading.output_content == Content::Present {
+                self.span(at, reading, finals.get(&at).copied());
+            }
+        }
+        for i in unspoken {
+            self.unspoken(i);
+        }
+        self.silences();
+    }
+
+    /// Runs that ended without an answer because the last model call gave neither text nor a call.
+    fn silences(&mut self) {
+        if self.scene.incomplete {
+            return;
+        }
+        for agent in &self.scene.agents {
+            let answered = agent.answer.as_ref().is_some_and(|a| !a.trim().is_empty());
+            let Some(&last) =
+                agent.llms.last().filter(|_| !answered && agent.answer_content == Content::Present)
+            else {
+                continue;
+            };
+            let Some(reading) = self.scene.readings.get(last) else { continue };
+            let silent = reading.output.iter().flat_map(|m| &m.parts).all(|p| match p {
+                Part::Text(t) => t.trim().is_empty(),
+                Part::Reasoning(_) => true,
+                _ => false,
+            });
+            if silent && reading.output_content == Content::Present && reading.errors.is_empty() {
+                // Of silence there is nothing to quote but what was asked, or how the call ended.
+                let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
+                let asked = asked.or(reading.finish.first().map(|f| &**f)).unwrap_or("no output");
+                let rationale = "an answer to the request, or a call towards it, was expected; this output has \
+                                 neither text nor a call, and the run ended with it";
+                let judged = self.review.of_llm.entry(last).or_default();
+                judged.findings.push(Defect::EmptyAnswer.found(rationale, asked));
+            }
+        }
+    }
+
+    /// Failed calls made again unchanged, on the model span that asked for them.
+    fn repeats(&mut self) {
+        for call in 0..self.scene.calls.len() {
+            let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.inward);
+            if let (true, Some(llm)) = (compared, author(self.scene, call)) {
+                self.review.of_llm.entry(llm).or_default().examined = true;
+            }
+        }
+        for repeat in &self.attempts.repeats {
+            let (Some(llm), Some(call)) =
+                (author(self.scene, repeat.call), self.scene.calls.get(repeat.call))
+            else {
+                continue;
+            };
+            let rationale = format!(
+                "asks for {} again with the same arguments after that very call had failed, {} times by now; a \
+                 changed call or another way was expected",
+                call.name.trim(),
+                repeat.nth
+            );
+            let spans = [Some(call.at), self.scene.calls.get(repeat.first).map(|c| c.at)];
+            let ids =
+                spans.into_iter().flatten().filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
+            let mut finding =
+                ids.fold(Defect::RepeatedFailingCall.found(rationale, quoted(call)), Finding::citing);
+            // The waste is one, and complete at its end; each repetition before is part of it. Where
+            // the call has a span, the end stands there.
+            if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
+                finding.category = None;
+            }
+            self.review.of_llm.entry(llm).or_default().findings.push(finding);
+        }
+    }
+
+    fn request(&mut self, agent: usize) -> Rc<Request> {
+        let (scene, memo) = (self.scene, self.memo);
+        let made = self.requests.entry(agent).or_insert_with(|| match cast::task(scene, agent) {
+            Some(task) => Request::of(task, memo),
+            None => Rc::new(Request::new("")),
+        });
+        made.clone()
+    }
+
+    /// Whether an agent's task, or its instructions, demand a source.
+    fn wants_source(&mut self, agent: usize) -> bool {
+        self.request(agent).asks(Ask::Source)
+            || *self.standing.entry(agent).or_insert_with(|| {
+                cast::instructions(self.scene, agent).and_then(|text| request::standing(text)).is_some()
+            })
+    }
+
+    fn span(&mut self, at: Idx, reading: &'a Reading, finishes: Option<usize>) {
+        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let made = self.history.made(end);
+        let answer = finishes.and_then(|agent| Some((agent, final_answer(reading)?)));
+        let mut said = reading.output_text();
+        let mut may_claim = Signs::of(self.scene, self.memo).any(self.scene, at);
+        if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
+            said += "\n";
+            said += answer.as_str();
+            may_claim = true;
+        }
+        let said = clip(&said, MAX_ANSWER);
+        let mut findings = Vec::new();
+        let mut examined = may_claim && self.claims(at, reading, said, made, &mut findings);
+        if let Some((agent, answer)) = &answer {
+            examined |= self.facts(*agent, at, answer, Some(reading), made, &mut findings);
+        }
+        if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
+            // What the answer says stands in this span's words.
+            let place = self.scene.tree.spans.get(at).map(|span| span.id);
+            let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
+            self.review.of_answer.insert(agent, placed.collect());
+        }
+        if examined || !findings.is_empty() {
+            let judged = self.review.of_llm.entry(at).or_default();
+            judged.examined |= examined;
+            judged.findings.extend(findings);
+        }
+    }
+
+    /// An agent whose answer is known though no model span shows it.
+    fn unspoken(&mut self, i: usize) {
+        let Some(agent) = self.scene.agents.get(i) else { return };
+        let Some(answer) = agent.answer.as_ref() else { return };
+        let shown = |at: &Idx| {
+            self.scene
+                .readings
+                .get(*at)
+                .is_some_and(|r| r.output_content == Content::Present && !r.output.is_empty())
+        };
+        // Where model spans do show their output, the answer was made in a way not followed here
+        // (code, a function): nothing can be concluded.
+        if agent.llms.iter().any(shown) {
+            return;
+        }
+        let end = self.scene.tree.spans.get(agent.at).map_or(0, |s| s.end.max(s.start));
+        let made = self.history.made(end);
+        let mut findings = Vec::new();
+        if self.facts(i, agent.at, clip(answer, MAX_ANSWER), None, made, &mut findings) {
+            self.review.of_answer.insert(i, findings);
+        }
+    }
+
+    /// Holds an answer's facts against the evidence; true when there was something to hold.
+    fn facts(
+        &mut self,
+        agent: usize,
+        at: Idx,
+        answer: &str,
+        reading: Option<&'a Reading>,
+        made: Made,
+        findings: &mut Vec<Finding>,
+    ) -> bool {
+        let request = self.request(agent);
+        let offered = self.offered(agent, reading);
+        let grounded = made.calls > 0 || (offered && self.wants_source(agent));
+        if !grounded || !request.wants_found_facts() || self.answers >= MAX_ANSWERS {
+            return false;
+        }
+        if !self.all_seen(agent, reading, made) {
+            return false;
+        }
+        self.answers += 1;
+        self.history.read_until(at);
+        if let Some(task) = cast::task(self.scene, agent) {
+            self.history.evidence.add(task, super::evidence::Source::Told);
+        }
+        let situation = Situation { attempted: made.calls > 0, succeeded: made.succeeded > 0 };
+        let checked = check(answer, &request, &mut self.history.evidence, situation);
+        checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
+        let cited = self.last_calls(agent, at);
+        findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
+        checked.examined > 0
+    }
+
+    /// The spans of the agent's last calls before `at`: where the fact should have come from.
+    fn last_calls(&self, agent: usize, at: Idx) -> Vec<verdict_otlp::trace::SpanId> {
+        let Some(agent) = self.scene.agents.get(agent) else { return Vec::new() };
+        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end);
+        let calls = agent.calls.iter().rev().filter_map(|i| {
+            let call = self.scene.calls.get(*i)?;
+            let world = self.attempts.at(*i).is_some_and(|a| !a.inward);
+            (world && call.start <= end && call.at != at).then_some(call.at)
+        });
+        let ids = calls.filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
+        ids.take(MAX_CITED).collect()
+    }
+
+    fn offered(&self, agent: usize, reading: Option<&Reading>) -> bool {
+        let shown = self.scene.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
+        shown || reading.is_some_and(|r| !r.tools.is_empty()) || self.history_shows_tools(agent)
+    }
+
+    /// Instructions that speak of tools, where the instrumentation does not list them.
+    fn history_shows_tools(&self, agent: usize) -> bool {
+        cast::instructions(self.scene, agent)
+            .is_some_and(|t| t.contains("tools") || t.contains("Tools") || t.contains(" tool "))
+    }
+
+    /// Whether everything that the model could have seen is there to be read: no result missing,
+    /// no picture or file among the messages.
+    fn all_seen(&self, agent: usize, reading: Option<&Reading>, made: Made) -> bool {
+        let Some(reading) = reading else {
+            return made.unseen == 0 && cast::task(self.scene, agent).is_some();
+        };
+        if reading.input_content != Content::Present {
+            return made.unseen == 0 && cast::task(self.scene, agent).is_some();
+        }
+        let parts = || reading.input.iter().flat_map(|m| &m.parts);
+        let media = parts().any(|p| matches!(p, Part::Media));
+        let results = parts().filter(|p| matches!(p, Part::Result { .. })).count();
+        !media && (made.unseen == 0 || results >= made.calls)
+    }
+
+    /// Claims of work in what was said; true when there was one to judge.
+    fn claims(
+        &mut self,
+        at: Idx,
+        reading: &Reading,
+        said: &str,
+        made: Made,
+        findings: &mut Vec<Finding>,
+    ) -> bool {
+        let prose = masked(said);
+        let found = claims(&prose);
+        if found.is_empty() || reading.input_content != Content::Present {
+            return false;
+        }
+        let Some(agent) = self.scene.owner.get(at).copied().flatten() else { return false };
+        let in_play =
+            !self.scene.calls.is_empty() || self.offered(agent, Some(reading)) || self.wants_source(agent);
+        let coded = self.writes_code(agent, at);
+        let mut examined = false;
+        for claim in found {
+            let unfounded = match claim.tool.and_then(|noun| self.known_tool(noun, agent)) {
+                Some(tool) => {
+                    examined = true;
+                    let used = self.used(&tool, reading, at) || (coded && is_calculator(&tool));
+                    (!used).then(|| format!("but {tool} was never called"))
+                }
+                // "found using Bayes": no tool, no claim.
+                None if claim.tool.is_some() || !in_play || coded || pasted(&reading.input) => None,
+                None => {
+                    examined = true;
+                    let told = results_told(&reading.input);
+                    if told == 0 && made.calls == 0 {
+                        Some("but no tool had been called at all".to_owned())
+                    } else if made.succeeded == 0 && made.unseen == 0 && told <= made.calls {
+                        Some("but every call before it had failed".to_owned())
+                    } else {
+                        None
+                    }
+                }
+            };
+            if let Some(why) = unfounded {
+                findings.push(claim_finding(&claim, &why));
+            }
+        }
+        examined
+    }
+
+    /// The tool that a claim's noun means: one that the agent was shown or anybody called, or a
+    /// calculator, which needs no listing to be recognised as a tool.
+    fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
+        let shown = self.scene.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
+        let names =
+            shown.iter().map(|t| &*t.name).chain(self.scene.calls.iter().take(PASTED).map(|c| &*c.name));
+        let known = names.into_iter().find(|name| means(noun, name)).map(str::to_owned);
+        known.or_else(|| is_calculator(noun).then(|| "calculator".to_owned()))
+    }
+
+    /// Whether `tool`, or one whose name says the same, was called before the span `at` ended.
+    fn used(&self, tool: &str, reading: &Reading, at: Idx) -> bool {
+        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let same = |name: &str| means(tool, name) || means(name, tool);
+        let reckons = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            is_calculator(tool)
+                && [
+                    "calc",
+                    "math",
+                    "python",
+                    "code",
+                    "interpreter",
+                    "eval",
+                    "compute",
+                    "arith",
+                    "wolfram",
+                    "exec",
+                ]
+                .iter()
+                .any(|w| name.contains(w))
+        };
+        let before = self.scene.calls.iter().take_while(|c| c.start <= end);
+        let told = reading.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+            Part::Call(c) => Some(&*c.name),
+            Part::Result { name: Some(name), .. } => Some(&**name),
+            _ => None,
+        });
+        before.map(|c| &*c.name).chain(told).any(|n| same(n) || reckons(n))
+    }
+
+    /// The agent acts by code that it writes: what that code did is not to be seen as calls.
+    fn writes_code(&self, agent: usize, until: Idx) -> bool {
+        let Some(agent) = self.scene.agents.get(agent) else { return false };
+        agent.llms.iter().take_while(|at| **at < until).filter_map(|at| self.scene.readings.get(*at)).any(
+            |r| {
+                r.output.iter().flat_map(|m| &m.parts).any(|p| match p {
+                    Part::Text(t) => t.contains("<code>") || t.contains("```"),
+                    _ => false,
+                })
+            },
+        )
+    }
+}
+
+fn claim_finding(claim: &Claim<'_>, why: &str) -> Finding {
+    let rationale = format!(
+        "a claim of work that was done was expected; this claims \"{}\", {why}",
+        head(claim.words, 100)
+    );
+    Defect::FalseClaim.found(rationale, claim.sentence)
+}
+
+/// Results that stand in the prompt: more than this trace's calls were brought in from before it.
+pub(super) fn results_told(input: &[Message]) -> usize {
+    input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
+}
+
+/// A user gave the model something to read.
+pub(super) fn pasted(input: &[Message]) -> bool {
+    let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
+    let bytes: usize = users
+        .map(|p| match p {
+            Part::Text(t) => t.len(),
+            Part::Media => PASTED,
+            _ => 0,
+        })
+        .sum();
+    bytes >= PASTED
+}
+
+/// The model span that answered for the agent: whose output the answer is, or that handed it to a
+/// tool which ends the run.
+pub(super) fn answered_by(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<Idx> {
+    let known = CallsAt::of(scene, memo);
+    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| scene.calls.get(i)?.llm);
+    handed.or_else(|| final_span(scene, agent))
+}
+
+/// The model span that gave the agent's final answer.
+fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
+    let is_llm = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+    if let Some(at) = agent.answer_at.filter(is_llm) {
+        return Some(at);
+    }
+    let last = *agent.llms.last()?;
+    let reading = scene.readings.get(last)?;
+    let answers = reading.output_content == Content::Present && final_answer(reading).is_some();
+    answers.then_some(last)
+}

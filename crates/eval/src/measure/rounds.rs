@@ -1,0 +1,210 @@
+//! Metrics that ask, driven to their end: questions out, answers in, round by round.
+//!
+//! In: a scene and what the rules found in it. Out: [`Ask`]s for whoever carries them to judges,
+//! and, when they are answered or there is no more time, [`Measurement`]s. No metric waits for
+//! another. Pure: `pipeline` brings time and network.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::ask::filter::{Doubt, Gate};
+use super::ask::topic::topic;
+use super::question::{Answer, Question, services};
+use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
+use crate::recognise::{Scene, Text};
+use verdict_otlp::trace::Idx;
+
+/// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes all of
+/// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
+/// metric gone astray.
+pub(super) const MAX_ROUNDS: usize = 8;
+
+/// A question on its way.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// To hand back with the answer.
+    pub ticket: usize,
+    /// The span that it is about.
+    pub at: Idx,
+    /// The metric that asks.
+    pub metric: &'static str,
+    /// What it asks.
+    pub question: Question,
+    /// Who is to answer, by the names of the configuration.
+    pub judges: Vec<String>,
+    /// The services whose content the prompt shows.
+    pub services: Arc<[Text]>,
+}
+
+/// One metric on one span.
+struct Open {
+    metric: usize,
+    at: Idx,
+    round: usize,
+    /// Asked in this round and not answered yet.
+    waiting: usize,
+    answers: Vec<Answer>,
+}
+
+/// The asking metrics of one trace.
+pub struct Rounds {
+    metrics: Vec<Box<dyn Metric>>,
+    /// Metrics and spans that have not begun. Questions are rendered when there is somebody to
+    /// carry them: those of a long trace together would be many times its size.
+    todo: VecDeque<(usize, Idx)>,
+    ready: VecDeque<Ask>,
+    open: HashMap<usize, Open>,
+    tickets: usize,
+    done: Vec<Measurement>,
+    /// Every service of the trace.
+    services: Arc<[Text]>,
+    /// The trace is still open: what the rules find is not settled.
+    early: bool,
+}
+
+/// What a round looks at. The scene is not changed between rounds.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    /// The whole trace (or what is there of it).
+    pub scene: &'a Scene,
+    /// Thresholds, switches, judges.
+    pub settings: &'a Settings,
+    /// What the rules measured, by span.
+    pub rules: &'a [Measurement],
+}
+
+impl Rounds {
+    /// Of a trace that has closed: whatever is to be asked of it.
+    pub fn new(sight: Sight<'_>) -> Rounds {
+        Rounds::over(catalog::asking(sight.settings), sight, Doubt::of(sight.rules), |_, _| true)
+    }
+
+    /// Of a trace that is still open: what can be asked already, where the span's parent has come
+    /// and the metric looks no further. When the trace has closed the same questions are asked
+    /// again, and then their answers are known, or on their way.
+    pub fn early(sight: Sight<'_>) -> Rounds {
+        // What the rules found so far may change with what comes yet, and with it the questions.
+        let sight = Sight { rules: &[], ..sight };
+        let mut rounds = Rounds::over(catalog::asking(sight.settings), sight, Doubt::early(), |need, at| {
+            let tree = &sight.scene.tree;
+            need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
+        });
+        rounds.early = true;
+        rounds
+    }
+
+    fn over(
+        metrics: Vec<Box<dyn Metric>>,
+        sight: Sight<'_>,
+        doubt: Doubt,
+        ready: impl Fn(Need, Idx) -> bool,
+    ) -> Rounds {
+        let judged = catalog::judged(sight.scene);
+        let mut done = Vec::new();
+        let mut todo = VecDeque::new();
+        for (index, metric) in metrics.iter().enumerate() {
+            for (at, reading) in sight.scene.readings.iter().enumerate() {
+                let applies = judged.get(at).copied().unwrap_or(false)
+                    && !reading.wrapper
+                    && ready(metric.need(), at)
+                    && sight.settings.enabled(metric.name(), sight.scene, at);
+                if !applies {
+                    continue;
+                }
+                match sight.settings.asker.gate(metric.name(), sight, at, doubt) {
+                    Gate::Ask => todo.push_back((index, at)),
+                    Gate::Leave(reason) => done.push(anchors::unmeasured(at, metric.name(), reason)),
+                    Gate::Skip => {}
+                }
+            }
+        }
+        Rounds {
+            metrics,
+            todo,
+            ready: VecDeque::new(),
+            open: HashMap::new(),
+            tickets: 0,
+            done,
+            services: services(sight.scene),
+            early: false,
+        }
+    }
+
+    /// The next question to carry; `None` while there is none, or none any more.
+    pub fn next(&mut self, sight: Sight<'_>) -> Option<Ask> {
+        while self.ready.is_empty() {
+            let (metric, at) = self.todo.pop_front()?;
+            self.tickets += 1;
+            self.step(self.tickets, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() }, sight);
+        }
+        self.ready.pop_front()
+    }
+
+    /// Takes an answer.
+    pub fn answer(&mut self, ticket: usize, answer: Answer, sight: Sight<'_>) {
+        let Some(mut open) = self.open.remove(&ticket) else { return };
+        open.answers.push(answer);
+        open.waiting = open.waiting.saturating_sub(1);
+        if open.waiting == 0 {
+            self.step(ticket, open, sight);
+        } else {
+            self.open.insert(ticket, open);
+        }
+    }
+
+    fn step(&mut self, ticket: usize, mut open: Open, sight: Sight<'_>) {
+        let Some(metric) = self.metrics.get(open.metric) else { return };
+        // Answers come in any order; which way they came must not show.
+        open.answers.sort_by(|a, b| a.key.cmp(&b.key));
+        let Sight { scene, settings, rules } = sight;
+        let rules = if self.early { &[] } else { rules };
+        let view = View { scene, at: open.at, settings, memo: &Memo::new(), rules };
+        match metric.step(&view, &open.answers) {
+            Step::Done(measurements) => self.done.extend(measurements),
+            Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
+                let judges = settings.judges(metric.name());
+                let (at, metric) = (open.at, metric.name());
+                open.round += 1;
+                open.waiting = questions.len();
+                self.ready.extend(questions.into_iter().map(|mut question| {
+                    let own = std::mem::take(&mut question.judges);
+                    let judges = if own.is_empty() { judges.clone() } else { own };
+                    let services = question.prompt.shows().services(scene, &self.services);
+                    Ask { ticket, at, metric, question, judges, services }
+                }));
+                self.open.insert(ticket, open);
+            }
+            Step::Ask(_) => {
+                self.done.push(anchors::unmeasured(open.at, metric.name(), Reason::JudgeError));
+            }
+        }
+    }
+
+    /// What was measured. What has no answer yet is unmeasured for the reason `why`.
+    pub fn finish(mut self, sight: Sight<'_>, why: Reason) -> Vec<Measurement> {
+        let metrics = &self.metrics;
+        let begun = self.open.into_values().map(|open| (open.metric, open.at));
+        let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.name(), at)));
+        self.done.extend(late.map(|(metric, at)| anchors::unmeasured(at, metric, why)));
+        // Whether a metric that has not begun exists on its span, only its first step can tell.
+        for (metric, at) in self.todo {
+            let Some(metric) = self.metrics.get(metric) else { continue };
+            // Of those that are asked about by topic it is known, and a step would render a prompt.
+            if topic(metric.name()).is_some() {
+                self.done.push(anchors::unmeasured(at, metric.name(), why));
+                continue;
+            }
+            let Sight { scene, settings, rules } = sight;
+            let view = View { scene, at, settings, memo: &Memo::new(), rules };
+            match metric.step(&view, &[]) {
+                Step::Done(measurements) => self.done.extend(measurements),
+                Step::Ask(_) => self.done.push(anchors::unmeasured(at, metric.name(), why)),
+            }
+        }
+        self.done.sort_by_key(|m| m.at);
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Scenes for the tests of metrics: spans of given kinds under given parents.
+
+use bytes::Bytes;
+use std::sync::Arc;
+
+use super::{Measurement, Memo, Metric, Settings, Step, View};
+use crate::recognise::{
+    Call, Content, ErrorSign, ErrorSource, Message, Part, Reading, Role, Scene, Text, ToolRequest,
+};
+use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
+
+/// Builds a [`Scene`]; span `i` has id `i + 1` and starts at `i`.
+#[derive(Default)]
+pub struct Sample {
+    spans: Vec<Span>,
+    readings: Vec<Reading>,
+    calls: Vec<Call>,
+}
+
+pub fn text(s: &str) -> Text {
+    Text::from(s)
+}
+
+pub fn said(role: Role, words: &str) -> Message {
+    Message { role, parts: vec![Part::Text(text(words))] }
+}
+
+pub fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
+    ErrorSign { source, kind: kind.map(text), message: message.map(text) }
+}
+
+/// An LLM reading with prompt messages and a plain answer.
+pub fn llm(input: Vec<Message>, answer: &str) -> Reading {
+    let parts = if answer.is_empty() { Vec::new() } else { vec![Part::Text(text(answer))] };
+    Reading {
+        kind: Kind::Llm,
+        input,
+        output: vec![Message { role: Role::Assistant, parts }],
+        input_content: Content::Present,
+        output_content: Content::Present,
+        ..Reading::default()
+    }
+}
+
+/// The same reading, asking for a tool as well.
+pub fn asking(mut reading: Reading, name: &str, arguments: &str) -> Reading {
+    let call = ToolRequest { id: Some(text("c1")), name: text(name), arguments: Some(text(arguments)) };
+    if let Some(message) = reading.output.last_mut() {
+        message.parts.push(Part::Call(call));
+    }
+    reading
+}
+
+/// A TOOL reading.
+pub fn tool(name: &str, arguments: &str, result: &str) -> Reading {
+    Reading {
+        kind: Kind::Tool,
+        name: Some(text(name)),
+        call: Some(ToolRequest { id: None, name: text(name), arguments: Some(text(arguments)) }),
+        result: Some(text(result)),
+        input_content: Content::Present,
+        output_content: Content::Present,
+        ..Reading::default()
+    }
+}
+
+impl Sample {
+    pub fn new() -> Sample {
+        Sample::default()
+    }
+
+    /// Adds a span under `parent`, an index given by an earlier call.
+    pub fn span(&mut self, parent: Option<Idx>, reading: Reading) -> Idx {
+        let i = self.spans.len();
+        let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
+        self.spans.push(Span {
+            id: id(i),
+            parent: parent.map(id).unwrap_or_default(),
+            start: i as u64,
+            end: i as u64 + 1,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            bytes: Bytes::new(),
+            envelope: Arc::default(),
+        });
+        self.readings.push(reading);
+        i
+    }
+
+    /// Adds a call.
+    pub fn call(
+        &mut self,
+        llm: Option<Idx>,
+        tool: Option<Idx>,
+        name: &str,
+        arguments: &str,
+        result: Option<&str>,
+    ) -> &mut Call {
+        self.calls.push(Call {
+            llm,
+            tool,
+            agent: None,
+            name: text(name),
+            id: None,
+            arguments: Some(text(arguments)),
+            parsed: serde_json::from_str(arguments).ok().map(Arc::new),
+            result: result.map(text),
+            failed: false,
+            definition: None,
+            at: tool.or(llm).unwrap_or(0),
+            start: self.calls.len() as u64,
+        });
+        let last = self.calls.len() - 1;
+        &mut self.calls[last]
+    }
+
+    pub fn scene(self) -> Scene {
+        let owner = vec![None; self.readings.len()];
+        Scene {
+            tree: Tree::new(TraceId([1; 16]), self.spans),
+            readings: self.readings,
+            owner,
+            calls: self.calls,
+            ..Scene::default()
+        }
+    }
+}
+
+/// What one metric says of one span.
+pub fn measure(metric: &dyn Metric, scene: &Scene, at: Idx) -> Vec<Measurement> {
+    let (settings, memo) = (Settings::default(), Memo::new());
+    match metric.step(&View { scene, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
+        Step::Done(measurements) => measurements,
+        Step::Ask(_) => panic!("rules never ask"),
+    }
+}

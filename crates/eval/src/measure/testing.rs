@@ -1,0 +1,351 @@
+//! Small scenes for tests of metrics, told as a script: who says what, which tool returns what.
+//!
+//! In: a few calls a test can read aloud. Out: a [`Scene`] with the messages, calls, agents and
+//! times that `recognise` would have found. Every model call is shown the whole history of its
+//! agent, as real frameworks do.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::recognise::{
+    Agent, Call, Content, ErrorSign, ErrorSource, Message, Overrides, Part, Plan, Reading, Recogniser, Role,
+    Scene, Text, ToolDefinition, ToolRequest,
+};
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
+
+/// The folder of integration tests, their data and golden files.
+pub fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+}
+
+/// Holds `text` against the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set it is
+/// written instead.
+pub fn golden(name: &str, text: &str) {
+    let path = tests().join(format!("golden/{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(known == text, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{text}");
+}
+
+/// The traces of a request's body, as `recognise` reads them.
+pub fn scenes_of(body: &[u8]) -> Vec<Scene> {
+    let recogniser = Recogniser::new(&Overrides::default()).unwrap();
+    let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
+    groups.into_iter().map(|g| recogniser.scene(Tree::new(g.trace, g.spans), &[], false)).collect()
+}
+
+/// A run of a real framework, as the demo embeds it.
+pub fn captured(name: &str) -> Vec<Scene> {
+    scenes_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
+}
+
+/// A run in the making.
+pub struct Script {
+    spans: Vec<Span>,
+    readings: Vec<Reading>,
+    agents: Vec<Agent>,
+    owner: Vec<Option<usize>>,
+    calls: Vec<Call>,
+    /// Agents that are running, innermost last, each with its conversation so far.
+    running: Vec<(usize, Vec<Message>)>,
+    /// Calls that were asked for and have not returned, with the agent that asked.
+    pending: Vec<(usize, Idx, ToolRequest)>,
+    incomplete: bool,
+}
+
+fn message(role: Role, parts: Vec<Part>) -> Message {
+    Message { role, parts }
+}
+
+impl Script {
+    /// One agent, asked to do `task`.
+    pub fn new(task: &str) -> Script {
+        let mut script = Script {
+            spans: Vec::new(),
+            readings: Vec::new(),
+            agents: Vec::new(),
+            owner: Vec::new(),
+            calls: Vec::new(),
+            running: Vec::new(),
+            pending: Vec::new(),
+            incomplete: false,
+        };
+        script.begin("agent", task, None);
+        script
+    }
+
+    fn span(&mut self, kind: Kind, parent: Option<Idx>, owner: usize) -> Idx {
+        let at = self.spans.len();
+        let id = |i: usize| SpanId(((i + 1) as u64).to_be_bytes());
+        let start = 1_000_000 * (at as u64 + 1);
+        self.spans.push(Span {
+            id: id(at),
+            parent: parent.map_or(SpanId::default(), id),
+            start,
+            end: start + 500_000,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            bytes: Default::default(),
+            envelope: Arc::new(Envelope::default()),
+        });
+        self.readings.push(Reading {
+            kind,
+            input_content: Content::Present,
+            output_content: Content::Present,
+            ..Reading::default()
+        });
+        self.owner.push(Some(owner));
+        at
+    }
+
+    fn begin(&mut self, name: &str, task: &str, parent: Option<Idx>) {
+        let agent = self.agents.len();
+        let above = self.running.last().map(|(a, _)| *a);
+        let at = self.span(Kind::Agent, parent, agent);
+        let task = Text::from(task);
+        self.agents.push(Agent {
+            at,
+            name: Some(name.into()),
+            parent: above,
+            task: Some(task.clone()),
+            task_at: Some(at),
+            answer: None,
+            answer_at: None,
+            answer_content: Content::Present,
+            llms: Vec::new(),
+            calls: Vec::new(),
+            plans: Vec::new(),
+            tools: Vec::new(),
+        });
+        self.running.push((agent, vec![message(Role::User, vec![Part::Text(task)])]));
+    }
+
+    fn now(&mut self) -> &mut (usize, Vec<Message>) {
+        self.running.last_mut().expect("an agent is running")
+    }
+
+    /// The running agent's system prompt.
+    pub fn system(mut self, text: &str) -> Script {
+        let prompt = message(Role::System, vec![Part::Text(text.into())]);
+        self.now().1.insert(0, prompt);
+        self
+    }
+
+    /// A further message of the user.
+    pub fn user(mut self, text: &str) -> Script {
+        let said = message(Role::User, vec![Part::Text(text.into())]);
+        self.now().1.push(said);
+        self
+    }
+
+    /// Tools that the running agent is shown.
+    pub fn tools(mut self, names: &[&str]) -> Script {
+        let agent = self.now().0;
+        for name in names {
+            self.agents[agent].tools.push(ToolDefinition {
+                name: (*name).into(),
+                description: None,
+                parameters: None,
+            });
+        }
+        self
+    }
+
+    /// A plan that the running agent's last model call (or its own span) wrote.
+    pub fn plan(mut self, steps: &[&str]) -> Script {
+        let agent = self.now().0;
+        let at = self.agents[agent].llms.last().copied().unwrap_or(self.agents[agent].at);
+        let replan = !self.agents[agent].plans.is_empty();
+        let steps: Vec<Text> = steps.iter().map(|s| Text::from(*s)).collect();
+        let text = steps.iter().map(|s| &**s).collect::<Vec<_>>().join("\n");
+        let plan = Plan { text: text.as_str().into(), replan, steps };
+        self.agents[agent].plans.push((at, plan));
+        self
+    }
+
+    fn model(&mut self, parts: Vec<Part>) -> Idx {
+        let (agent, history) = self.now().clone();
+        let parent = self.agents[agent].at;
+        let at = self.span(Kind::Llm, Some(parent), agent);
+        let output = message(Role::Assistant, parts);
+        self.readings[at].tools = self.agents[agent].tools.clone();
+        self.readings[at].input = history;
+        self.readings[at].output = vec![output.clone()];
+        self.now().1.push(output);
+        self.agents[agent].llms.push(at);
+        at
+    }
+
+    /// A model call that only says something.
+    pub fn says(mut self, text: &str) -> Script {
+        self.model(vec![Part::Text(text.into())]);
+        self
+    }
+
+    /// A model call that says `text` (unless empty) and asks for tools, with arguments as JSON.
+    pub fn calls(mut self, text: &str, requests: &[(&str, &str)]) -> Script {
+        let agent = self.now().0;
+        let mut parts = Vec::new();
+        if !text.is_empty() {
+            parts.push(Part::Text(text.into()));
+        }
+        let from = self.calls.len() + self.pending.len();
+        let requests: Vec<ToolRequest> = requests
+            .iter()
+            .enumerate()
+            .map(|(i, (name, arguments))| ToolRequest {
+                id: Some(format!("call_{}", from + i).as_str().into()),
+                name: (*name).into(),
+                arguments: Some((*arguments).into()),
+            })
+            .collect();
+        parts.extend(requests.iter().cloned().map(Part::Call));
+        let llm = self.model(parts);
+        self.pending.extend(requests.into_iter().map(|r| (agent, llm, r)));
+        self
+    }
+
+    fn next_pending(&mut self) -> (usize, Idx, ToolRequest) {
+        let agent = self.now().0;
+        let mine = self.pending.iter().position(|(a, ..)| *a == agent).expect("something was asked for");
+        self.pending.remove(mine)
+    }
+
+    fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {
+        let parent = self.agents[agent].at;
+        let at = self.span(Kind::Tool, Some(parent), agent);
+        self.readings[at].call = Some(request.clone());
+        let parsed = request.arguments.as_deref().and_then(|a| serde_json::from_str(a).ok()).map(Arc::new);
+        self.agents[agent].calls.push(self.calls.len());
+        self.calls.push(Call {
+            llm: Some(llm),
+            tool: Some(at),
+            agent: Some(agent),
+            name: request.name.clone(),
+            id: request.id.clone(),
+            arguments: request.arguments.clone(),
+            parsed,
+            result: None,
+            failed: false,
+            definition: None,
+            at,
+            start: self.spans[at].start,
+        });
+        (at, self.calls.len() - 1)
+    }
+
+    fn finish(&mut self, at: Idx, call: usize, request: &ToolRequest, result: &str, failed: bool) {
+        let content = Text::from(result);
+        self.readings[at].result = Some(content.clone());
+        self.calls[call].result = Some(content.clone());
+        self.calls[call].failed = failed;
+        if failed {
+            self.spans[at].status = Status::Error;
+            self.readings[at].errors.push(ErrorSign {
+                source: ErrorSource::Exception,
+                kind: None,
+                message: Some(content.clone()),
+            });
+        }
+        let part = Part::Result { id: request.id.clone(), name: Some(request.name.clone()), content, failed };
+        self.now().1.push(message(Role::Tool, vec![part]));
+    }
+
+    /// The earliest call that is still out returns `result`.
+    pub fn returns(mut self, result: &str) -> Script {
+        let (agent, llm, request) = self.next_pending();
+        let (at, call) = self.tool_span(agent, llm, &request);
+        self.finish(at, call, &request, result, false);
+        self
+    }
+
+    /// The earliest call that is still out raises an exception: status ERROR.
+    pub fn raises(mut self, text: &str) -> Script {
+        let (agent, llm, request) = self.next_pending();
+        let (at, call) = self.tool_span(agent, llm, &request);
+        self.finish(at, call, &request, text, true);
+        self
+    }
+
+    /// The earliest call that is still out starts an agent, which runs until [`Script::leave`].
+    pub fn enter(mut self, task: &str) -> Script {
+        let (agent, llm, request) = self.next_pending();
+        let (at, _) = self.tool_span(agent, llm, &request);
+        self.pending.insert(0, (agent, llm, request.clone()));
+        self.begin(&request.name, task, Some(at));
+        self
+    }
+
+    /// The running agent ends; its answer is what the call that started it returns.
+    pub fn leave(mut self) -> Script {
+        let (agent, _) = self.running.pop().expect("an agent is running");
+        let answer = self.agents[agent].answer.clone().unwrap_or_else(|| "".into());
+        let (_, _, request) = self.next_pending();
+        let call = self.calls.iter().rposition(|c| c.id == request.id).expect("the call that started it");
+        let at = self.calls[call].at;
+        self.spans[at].end = self.spans.last().map_or(0, |s| s.end);
+        self.finish(at, call, &request, &answer, false);
+        self
+    }
+
+    /// The running agent's final answer, in a model call.
+    pub fn answers(mut self, text: &str) -> Script {
+        let at = self.model(vec![Part::Text(text.into())]);
+        let agent = self.now().0;
+        self.agents[agent].answer = Some(text.into());
+        self.agents[agent].answer_at = Some(at);
+        self
+    }
+
+    /// The trace was closed before its root came.
+    pub fn incomplete(mut self) -> Script {
+        self.incomplete = true;
+        self
+    }
+
+    /// The scene.
+    pub fn build(self) -> Scene {
+        let tree = Tree::new(TraceId([1; 16]), self.spans);
+        assert_eq!(tree.len(), self.readings.len());
+        Scene {
+            tree,
+            readings: self.readings,
+            agents: self.agents,
+            owner: self.owner,
+            calls: self.calls,
+            incomplete: self.incomplete,
+        }
+    }
+
+    /// The scene as an instrumentation without content would show it: names, ids, times, statuses.
+    pub fn build_without_content(self) -> Scene {
+        let mut scene = self.build();
+        for reading in &mut scene.readings {
+            reading.input.clear();
+            reading.output.clear();
+            reading.result = None;
+            reading.input_content = Content::Absent;
+            reading.output_content = Content::Absent;
+            if let Some(call) = &mut reading.call {
+                call.arguments = None;
+            }
+        }
+        for call in &mut scene.calls {
+            call.arguments = None;
+            call.parsed = None;
+            call.result = None;
+        }
+        for agent in &mut scene.agents {
+            agent.task = None;
+            agent.answer = None;
+            agent.answer_at = None;
+            agent.answer_content = Content::Absent;
+            agent.plans.clear();
+        }
+        scene
+    }
+}

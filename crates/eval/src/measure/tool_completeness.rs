@@ -1,0 +1,143 @@
+//! `tool_completeness` (001, table 1): did a tool call do what it was for? 1-5.
+//!
+//! In: a call, its result, and the definition that the model was shown. Out: 5, or the anchor of
+//! the worst defect: an error or nothing at all (1), arguments that the tool cannot take, a result
+//! that is cut off or beside the point. Arguments are the model's: a defect in them stands on the
+//! LLM span that wrote them, and on the tool span as that span's manifestation. Calls without a
+//! span of their own are judged where they were written.
+
+use super::anchors::{Findings, unmeasured};
+use super::error_detection::{CallsAt, of_call};
+use super::reasoning::adrift;
+use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
+use crate::recognise::{Call, Content, ErrorSource};
+use verdict_otlp::trace::{Idx, Kind};
+
+pub mod arguments;
+pub mod result;
+mod shown;
+pub mod written;
+
+/// As in its attribute key.
+pub const NAME: &str = "tool_completeness";
+
+/// See the module.
+pub struct ToolCompleteness;
+
+impl Metric for ToolCompleteness {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn need(&self) -> Need {
+        // A call's result may stand in a later prompt only.
+        Need::Trace
+    }
+
+    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
+        let kind = view.scene.readings.get(view.at).map_or(Kind::Unknown, |r| r.kind);
+        Step::Done(match kind {
+            Kind::Tool => on_tool(view).into_iter().collect(),
+            Kind::Llm => on_llm(view).into_iter().collect(),
+            _ => Vec::new(),
+        })
+    }
+}
+
+/// The call that this span carried out.
+fn on_tool(view: &View<'_>) -> Option<Measurement> {
+    let reading = view.scene.readings.get(view.at)?;
+    let mut findings = Findings::new();
+    let known = CallsAt::of(view.scene, view.memo);
+    let call = known.by_tool.get(&view.at).and_then(|&i| view.scene.calls.get(i));
+    let mut seen = false;
+    if let Some(call) = call {
+        seen = of_result(view, call, &mut findings);
+        if let Some(finding) = shown::wasted(view, call) {
+            findings.push(finding);
+        }
+        let agent =
+            call.agent.and_then(|a| view.scene.agents.get(a)).filter(|a| a.answer_at == Some(view.at));
+        if let Some((_, finding)) = agent.and_then(|a| adrift::untried(view.scene, view.memo, a)) {
+            findings.push(finding);
+        }
+        if let Some(llm) = call.llm {
+            for finding in arguments::defects(view, call) {
+                findings.push(cite(view, finding, llm).from_origin(llm));
+            }
+        }
+    }
+    if !findings.is_empty() || seen {
+        return Some(findings.scored(view, NAME));
+    }
+    let reason = match reading.output_content {
+        Content::Present => Reason::NotApplicable,
+        Content::Absent | Content::Redacted => Reason::NoContent,
+    };
+    Some(unmeasured(view.at, NAME, reason))
+}
+
+/// The calls that this model call wrote: their arguments, and the results of those without a span.
+fn on_llm(view: &View<'_>) -> Option<Measurement> {
+    let known = CallsAt::of(view.scene, view.memo);
+    let calls = known.by_llm.get(&view.at).map_or(&[][..], Vec::as_slice);
+    let mut findings = Findings::new();
+    let mut seen = false;
+    if let Some(finding) = view.scene.readings.get(view.at).and_then(|r| written::defects(view, r)) {
+        findings.push(finding);
+    }
+    for call in calls.iter().filter_map(|&i| view.scene.calls.get(i)) {
+        if call.tool.is_none() {
+            seen |= of_result(view, call, &mut findings);
+        }
+        for finding in arguments::defects(view, call).into_iter().chain(written::vain_query(view, call)) {
+            findings.push(match call.tool {
+                Some(tool) => cite(view, finding, tool),
+                None => finding,
+            });
+        }
+    }
+    if let Some(finding) = shown::characters(view) {
+        findings.push(finding);
+    }
+    (seen || !findings.is_empty()).then(|| findings.scored(view, NAME))
+}
+
+fn cite(view: &View<'_>, finding: Finding, span: Idx) -> Finding {
+    match view.scene.tree.spans.get(span) {
+        Some(span) => finding.citing(span.id),
+        None => finding,
+    }
+}
+
+/// Judges what came back; false where there is nothing to go by.
+fn of_result(view: &View<'_>, call: &Call, findings: &mut Findings) -> bool {
+    if let Some(error) = of_call(view.scene, view.memo, call) {
+        let retried = call
+            .tool
+            .and_then(|tool| view.scene.readings.get(tool))
+            .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
+        let defect = if retried { super::anchors::Defect::RetryAnnounced } else { error.cause };
+        let mut finding = defect
+            .found(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
+        finding.category = error.cause.category();
+        // What the model wrote made it fail: it counts where it was written.
+        if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {
+            finding = finding.from_origin(llm);
+        }
+        findings.push(finding);
+        return true;
+    }
+    let Some(text) = &call.result else { return false };
+    match result::judge(view, call, text) {
+        result::Verdict::Complete => true,
+        result::Verdict::Unclear => false,
+        result::Verdict::Defective(finding) => {
+            findings.push(*finding);
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

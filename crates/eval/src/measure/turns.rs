@@ -1,0 +1,69 @@
+//! The turns of a run: which model call came before which, and what was handed back between them.
+//!
+//! In: a scene. Out: [`Turns`], and the texts of a prompt that are newer than the model's own last
+//! words. Code that a model writes is often carried out without a span: what came of it is to be
+//! seen only in the next prompt.
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::memo::Memo;
+use crate::recognise::{Part, Reading, Role, Scene, Text};
+use verdict_otlp::trace::Idx;
+
+/// Neighbours among the model calls of one agent.
+#[derive(Debug)]
+pub struct Turns {
+    before: HashMap<Idx, Idx>,
+    after: HashMap<Idx, Idx>,
+}
+
+impl Turns {
+    /// Those of the scene, worked out once.
+    pub fn of(scene: &Scene, memo: &Memo) -> Rc<Turns> {
+        memo.scene(|| {
+            let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
+            for agent in &scene.agents {
+                for pair in agent.llms.windows(2) {
+                    if let [first, second] = pair {
+                        turns.before.insert(*second, *first);
+                        turns.after.insert(*first, *second);
+                    }
+                }
+            }
+            turns
+        })
+    }
+
+    /// The same agent's model call before this one.
+    pub fn before(&self, at: Idx) -> Option<Idx> {
+        self.before.get(&at).copied()
+    }
+
+    /// The same agent's model call after this one.
+    pub fn after(&self, at: Idx) -> Option<Idx> {
+        self.after.get(&at).copied()
+    }
+}
+
+/// What a prompt holds that is newer than the model's own last words: results and observations.
+/// Nothing where the model has not spoken in it.
+pub fn handed_back(reading: &Reading) -> impl Iterator<Item = &Text> {
+    let spoke = reading.input.iter().rposition(|m| m.role == Role::Assistant);
+    let newer = spoke.and_then(|at| reading.input.get(at + 1..)).unwrap_or_default();
+    newer.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        Part::Text(text) => Some(text),
+        Part::Result { content, .. } => Some(content),
+        _ => None,
+    })
+}
+
+/// Whether a model's output holds code that is to be run.
+pub fn writes_code(text: &str) -> bool {
+    const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
+    let bytes = text.as_bytes();
+    let marks =
+        |at: usize| bytes.get(at..).is_some_and(|rest| MARKS.iter().any(|mark| rest.starts_with(mark)));
+    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(marks)
+}

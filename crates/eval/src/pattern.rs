@@ -1,0 +1,94 @@
+//! Regular expressions as the rules use them: linear time, compiled once, fast on any script.
+//!
+//! Every pattern of the program's own is declared with `regex!`, which also adds a test that
+//! compiles it.
+
+use std::fmt::Display;
+
+pub use regex::Regex;
+
+/// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
+/// use. `regex!(NAME: Type = result)` does so for what is built another way: sets, tables, automata.
+/// Only at module level: the test it adds must be an item of a module.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! regex {
+    ($name:ident, $source:expr $(,)?) => {
+        $crate::regex!($name: $crate::pattern::Regex = $crate::pattern::pattern($source));
+    };
+    ($name:ident: $type:ty = $result:expr) => {
+        static $name: ::std::sync::LazyLock<$type> =
+            ::std::sync::LazyLock::new(|| $crate::pattern::compiled(stringify!($name), $result));
+
+        #[cfg(test)]
+        #[allow(non_snake_case)]
+        mod $name {
+            #[test]
+            fn compiles() {
+                ::std::sync::LazyLock::force(&super::$name);
+            }
+        }
+    };
+}
+
+/// The value of a pattern declared with `regex!`.
+#[allow(clippy::panic, reason = "patterns are constants, and a test compiles each: this cannot be reached")]
+pub fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("pattern {name} does not compile: {error}"),
+    }
+}
+
+/// Compiles `source` with ASCII borders, words, digits and blanks. A Unicode border would make
+/// every text with one accented letter fall back to the slowest engine, and Unicode classes make
+/// automata many times larger.
+///
+/// # Errors
+/// `source` is no regular expression, or compiles to too large a program.
+pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
+    let mut ascii = String::with_capacity(source.len() * 2);
+    let mut chars = source.chars();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            in_class = match c {
+                '[' => true,
+                ']' => false,
+                _ => in_class,
+            };
+            ascii.push(c);
+            continue;
+        }
+        match (chars.next(), in_class) {
+            (Some('b'), false) => ascii.push_str("(?-u:\\b)"),
+            (Some('w'), true) => ascii.push_str("A-Za-z0-9_"),
+            (Some('w'), false) => ascii.push_str("[A-Za-z0-9_]"),
+            (Some('d'), true) => ascii.push_str("0-9"),
+            (Some('d'), false) => ascii.push_str("[0-9]"),
+            // Spelt out: verbose patterns drop a bare blank even inside brackets.
+            (Some('s'), true) => ascii.push_str("\\x20\\t\\r\\n"),
+            (Some('s'), false) => ascii.push_str("[\\x20\\t\\r\\n]"),
+            (Some(other), _) => ascii.extend(['\\', other]),
+            (None, _) => {}
+        }
+    }
+    Regex::new(&ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_borders_hold_beside_other_scripts() {
+        let re = pattern(r"(?i)\bno\b").unwrap();
+        assert!(re.is_match("\u{e9} no \u{e9}") && !re.is_match("nox"));
+    }
+
+    #[test]
+    fn classes_are_ascii_inside_and_outside_of_brackets() {
+        let re = pattern(r"^[\w.-]+\s\d{2}\w$").unwrap();
+        assert!(re.is_match("a.b-c 12x") && !re.is_match("\u{e9} 12x"));
+    }
+}

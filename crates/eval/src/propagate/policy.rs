@@ -1,0 +1,177 @@
+//! `verdict.propagation`: which of its children's failures make a span fail.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use verdict_otlp::trace::Kind;
+
+/// How a parent's verdict follows from what is beneath it (paper 001, section 3.1 and footnote 1;
+/// the last two answer its section 5 and appendix C).
+#[derive(Clone, Debug, PartialEq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Fails when any child fails.
+    #[default]
+    Existential,
+    /// Fails when more than this share of the children that have a verdict fail.
+    Threshold {
+        /// Share, 0 to 1; strictly more than it must fail.
+        alpha: f64,
+    },
+    /// Fails when a child fails because of a span of one of these kinds.
+    TypeFiltered {
+        /// Kinds of the span where the failure originated, not of the child: an agent's children
+        /// are often mere chains.
+        kinds: BTreeSet<Kind>,
+    },
+    /// Fails when all children that have a verdict fail: for redundant and fallback paths.
+    Conjunctive,
+    /// Fails when the failures beneath weigh enough together.
+    SeverityWeighted(Weights),
+    /// Fails by failures that touch the outcome; see [`super::relevance`].
+    OutcomeRelevant,
+}
+
+/// What a failure weighs by its severity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Weights {
+    /// Weight of a failure of high severity. Default 1.
+    pub high: f64,
+    /// Weight of a failure of medium severity. Default 0.5.
+    pub medium: f64,
+    /// Weight of a failure of low severity. Default 0.1: ten missing tags weigh as much as a crash.
+    pub low: f64,
+    /// Sum at which the parent fails. Default 1.
+    pub limit: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights { high: 1.0, medium: 0.5, low: 0.1, limit: 1.0 }
+    }
+}
+
+const NAMES: [&str; 6] =
+    ["existential", "threshold", "type_filtered", "conjunctive", "severity_weighted", "outcome_relevant"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alpha {
+    alpha: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kinds {
+    kinds: BTreeSet<Kind>,
+}
+
+// Written by hand: a policy without parameters is a bare word, one with parameters a map of one
+// entry, and `severity_weighted` may be either.
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Policy, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Policy;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a propagation policy, one of {}", NAMES.join(", "))
+            }
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Policy, E> {
+                match name {
+                    "existential" => Ok(Policy::Existential),
+                    "conjunctive" => Ok(Policy::Conjunctive),
+                    "severity_weighted" => Ok(Policy::SeverityWeighted(Weights::default())),
+                    "outcome_relevant" => Ok(Policy::OutcomeRelevant),
+                    "threshold" => Err(E::custom("threshold needs its share: { threshold: { alpha: 0.5 } }")),
+                    "type_filtered" => {
+                        Err(E::custom("type_filtered needs its kinds: { type_filtered: { kinds: [llm] } }"))
+                    }
+                    other => Err(E::unknown_variant(other, &NAMES)),
+                }
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Policy, A::Error> {
+                let Some(name) = map.next_key::<String>()? else {
+                    return Err(de::Error::custom("a policy is missing"));
+                };
+                let policy = match name.as_str() {
+                    "threshold" => {
+                        let Alpha { alpha } = map.next_value()?;
+                        if !(0.0..=1.0).contains(&alpha) {
+                            return Err(de::Error::custom(format!(
+                                "alpha is a share from 0 to 1, not {alpha}"
+                            )));
+                        }
+                        Policy::Threshold { alpha }
+                    }
+                    "type_filtered" => Policy::TypeFiltered { kinds: map.next_value::<Kinds>()?.kinds },
+                    "severity_weighted" => Policy::SeverityWeighted(map.next_value()?),
+                    "existential" | "conjunctive" | "outcome_relevant" => {
+                        return Err(de::Error::custom(format!(
+                            "{name} takes no parameters: write just {name}"
+                        )));
+                    }
+                    other => return Err(de::Error::unknown_variant(other, &NAMES)),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(policy),
+                    Some(more) => {
+                        Err(de::Error::custom(format!("one policy at a time: {more} is a second one")))
+                    }
+                }
+            }
+        }
+        d.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Policy {
+    fn schema_name() -> Cow<'static, str> {
+        "Policy".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let weights = generator.subschema_for::<Weights>();
+        let kind = generator.subschema_for::<Kind>();
+        json_schema!({ "oneOf": [
+            { "enum": ["existential", "conjunctive", "severity_weighted", "outcome_relevant"] },
+            { "type": "object", "additionalProperties": false, "required": ["threshold"], "properties": {
+                "threshold": { "type": "object", "additionalProperties": false, "required": ["alpha"],
+                    "properties": { "alpha": { "type": "number", "minimum": 0, "maximum": 1 } } } } },
+            { "type": "object", "additionalProperties": false, "required": ["type_filtered"], "properties": {
+                "type_filtered": { "type": "object", "additionalProperties": false, "required": ["kinds"],
+                    "properties": { "kinds": { "type": "array", "items": kind } } } } },
+            { "type": "object", "additionalProperties": false, "required": ["severity_weighted"],
+                "properties": { "severity_weighted": weights } }
+        ] })
+    }
+}
+
+/// `verdict.propagation`. Each entry names the parent whose verdict it makes; the most particular
+/// one holds: `by_name`, `by_service`, `by_kind`, `default`.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policies {
+    /// For every span without a more particular entry. Default existential, as in paper 001: one
+    /// failing span fails its trace.
+    pub default: Policy,
+    /// By the parent's kind.
+    pub by_kind: BTreeMap<Kind, Policy>,
+    /// By the parent's `service.name`.
+    pub by_service: BTreeMap<String, Policy>,
+    /// By the parent's span name.
+    pub by_name: BTreeMap<String, Policy>,
+}
+
+impl Policies {
+    /// The policy that makes the verdict of such a span.
+    pub fn of(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
+        name.and_then(|n| self.by_name.get(n))
+            .or_else(|| service.and_then(|s| self.by_service.get(s)))
+            .or_else(|| self.by_kind.get(&kind))
+            .unwrap_or(&self.default)
+    }
+}

@@ -1,0 +1,303 @@
+//! Who the agents of a trace are, which spans are whose, what each was asked and what it answered.
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::message::{Message, Part, Role, Text, ToolDefinition};
+use super::reading::{Content, Plan, Reading};
+use super::scene::{Agent, Call};
+use super::table::Table;
+use super::texts::Texts;
+use super::{plans, tool};
+use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
+
+/// Spans of a plan span's subtree in which its text is looked for.
+const MAX_PLANNING: usize = 500;
+/// Spans above an agent that are looked at for its task.
+const MAX_ABOVE: usize = 50;
+/// Plans kept of one agent.
+const MAX_PLANS: usize = 200;
+
+/// Agents, outermost first, and for each span the agent it belongs to.
+pub(crate) fn find(tree: &Tree, readings: &[Reading]) -> (Vec<Agent>, Vec<Option<usize>>) {
+    let mut agents: Vec<Agent> = Vec::new();
+    let mut owner: Vec<Option<usize>> = vec![None; readings.len()];
+    for &at in tree.order() {
+        let up = tree.parent(at).and_then(|up| owner[up]);
+        let reading = &readings[at];
+        owner[at] = match reading.kind {
+            Kind::Agent if !reading.wrapper => {
+                agents.push(agent(at, up, reading));
+                Some(agents.len() - 1)
+            }
+            Kind::Evaluator => None,
+            _ => up,
+        };
+    }
+    implicit(tree, readings, &mut agents, &mut owner);
+    (agents, owner)
+}
+
+fn agent(at: Idx, parent: Option<usize>, reading: &Reading) -> Agent {
+    Agent {
+        at,
+        name: reading.agent.clone().or_else(|| named_by_span(reading)),
+        parent,
+        task: None,
+        task_at: None,
+        answer: None,
+        answer_at: None,
+        answer_content: Content::Absent,
+        llms: Vec::new(),
+        calls: Vec::new(),
+        plans: Vec::new(),
+        tools: Vec::new(),
+    }
+}
+
+fn named_by_span(reading: &Reading) -> Option<Text> {
+    let name = reading.name.as_ref()?;
+    let bare = name.strip_prefix("invoke_agent ").unwrap_or(name);
+    let bare = bare.strip_suffix(".run").unwrap_or(bare);
+    Some(if bare.len() == name.len() { name.clone() } else { Text::from(bare) })
+}
+
+/// Top spans without an agent beneath that hold model or tool calls: each is an agent of its own.
+/// Orphans of one missing parent are one agent's.
+fn implicit(tree: &Tree, readings: &[Reading], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
+    let mut missing: HashMap<SpanId, Vec<Idx>> = HashMap::new();
+    let mut groups: Vec<Vec<Idx>> = Vec::new();
+    let is_work = |i: Idx| matches!(readings[i].kind, Kind::Llm | Kind::Tool) && !readings[i].wrapper;
+    for &top in tree.top() {
+        let mut work = false;
+        let mut agent = false;
+        for i in tree.subtree(top) {
+            agent |= owner[i].is_some();
+            work |= is_work(i);
+        }
+        let parent = tree.spans[top].parent;
+        match (work && !agent, parent.is_zero()) {
+            (true, true) => groups.push(vec![top]),
+            (true, false) => missing.entry(parent).or_default().push(top),
+            (false, _) => {}
+        }
+    }
+    groups.extend(missing.into_values());
+    groups.sort();
+    for tops in groups {
+        let Some(&at) = tops.first() else { continue };
+        // A single model call is no agent's run.
+        let alone = tops.len() == 1 && is_work(at) && tree.subtree(at).filter(|&i| is_work(i)).count() == 1;
+        if alone {
+            continue;
+        }
+        agents.push(agent(at, None, &readings[at]));
+        for top in tops {
+            for i in tree.subtree(top) {
+                if readings[i].kind != Kind::Evaluator {
+                    owner[i] = Some(agents.len() - 1);
+                }
+            }
+        }
+    }
+}
+
+/// Fills in what each agent was asked, answered, planned and shown.
+pub(crate) fn describe(
+    table: &Table,
+    texts: &mut Texts,
+    tree: &Tree,
+    readings: &mut [Reading],
+    agents: &mut [Agent],
+    owner: &[Option<usize>],
+    calls: &[Call],
+) {
+    let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
+    for (at, owner) in owner.iter().enumerate() {
+        if let Some(mine) = owner.and_then(|a| spans.get_mut(a)) {
+            mine.push(at);
+        }
+    }
+    let is_final = |name: &str| table.final_answer_tools.iter().any(|t| t.eq_ignore_ascii_case(name));
+    let mut handed: Vec<Option<&Call>> = vec![None; agents.len()];
+    for call in calls.iter().filter(|c| is_final(&c.name)) {
+        if let Some(slot) = call.agent.and_then(|a| handed.get_mut(a)) {
+            *slot = Some(call);
+        }
+    }
+    for ((agent, spans), handed) in agents.iter_mut().zip(&spans).zip(handed) {
+        let is_call = |at: &Idx| readings[*at].kind == Kind::Llm && !readings[*at].wrapper;
+        agent.llms = spans.iter().copied().filter(is_call).collect();
+        agent.tools = shown(readings, agent);
+        (agent.task, agent.task_at) = task(tree, readings, agent, texts).unzip();
+        answer(readings, agent, handed, texts);
+        agent.plans = planned(table, texts, tree, readings, spans, agent);
+    }
+}
+
+fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
+    let mut out: Vec<ToolDefinition> = Vec::new();
+    let mut known: HashMap<Text, usize> = HashMap::new();
+    for &at in agent.llms.iter().chain([&agent.at]) {
+        for definition in &readings[at].tools {
+            match known.get(&definition.name).and_then(|&i| out.get_mut(i)) {
+                Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
+                    *bare = definition.clone();
+                }
+                Some(_) => {}
+                None => {
+                    known.insert(definition.name.clone(), out.len());
+                    out.push(definition.clone());
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What was asked: by the agent's own input, else by its first model call that shows one, else by
+/// what is above. An input that is an object (the settings of agent and task, CrewAI and
+/// LlamaIndex) is asked last: somewhere the question stands in its own words.
+fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
+    let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
+    let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
+    let mut settings = None;
+    for at in spans {
+        match asked(&readings[at].input, texts) {
+            Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
+            Some(text) => return Some((text, at)),
+            None => {}
+        }
+    }
+    settings
+}
+
+/// Written JSON of an object, though it may have been cut.
+fn is_object(text: &str) -> bool {
+    text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"'))
+}
+
+/// The user's words after the last answer in a conversation; in one without, all of the user's.
+fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
+    let users = |messages: &[Message]| -> Vec<Text> {
+        let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
+        parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
+    };
+    let turn = messages
+        .iter()
+        .rposition(|m| m.role == Role::Assistant && m.parts.iter().all(|p| !matches!(p, Part::Call(_))));
+    let after = users(messages.get(turn.map_or(0, |t| t + 1)..).unwrap_or(&[]));
+    let all = if after.is_empty() { users(messages) } else { after };
+    match all.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        many => {
+            let joined: Vec<&str> = many.iter().map(|t| &**t).collect();
+            Some(texts.intern(&joined.join("\n\n")))
+        }
+    }
+}
+
+/// What was finally answered, and where.
+fn answer(readings: &[Reading], agent: &mut Agent, handed: Option<&Call>, texts: &mut Texts) {
+    let own = &readings[agent.at];
+    let last = agent.llms.last().copied();
+    agent.answer_content = own.output_content;
+    if let Some(at) = last
+        && agent.answer_content != Content::Present
+        && readings[at].output_content != Content::Absent
+    {
+        agent.answer_content = readings[at].output_content;
+    }
+    let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
+    if let Some(call) = handed.filter(in_time)
+        && let Some(text) = handed_over(call)
+    {
+        agent.answer = texts.some(&text);
+        agent.answer_at = Some(call.at);
+        agent.answer_content = Content::Present;
+        return;
+    }
+    let silent = |at: &Idx| readings[*at].requests().next().is_none();
+    for at in last.filter(silent).into_iter().chain([agent.at]) {
+        let said = said(&readings[at].output);
+        if !said.is_empty() {
+            agent.answer = texts.some(&said);
+            agent.answer_at = Some(at);
+            return;
+        }
+    }
+}
+
+/// The answer in a final-answer call: its only or telling argument, else its result.
+fn handed_over(call: &Call) -> Option<String> {
+    let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
+    if let Some(serde_json::Value::Object(map)) = &arguments {
+        let value = ["answer", "final_answer", "result", "response", "output", "text"]
+            .iter()
+            .find_map(|k| map.get(*k))
+            .or_else(|| if map.len() == 1 { map.values().next() } else { None });
+        match value {
+            Some(serde_json::Value::String(s)) => return Some(s.clone()),
+            Some(other) => return Some(other.to_string()),
+            None if !map.is_empty() => return call.arguments.as_ref().map(|a| a.to_string()),
+            None => {}
+        }
+    }
+    let text = call.result.as_ref().or(call.arguments.as_ref())?;
+    (!text.is_empty()).then(|| text.to_string())
+}
+
+/// The last words of the model in what came out.
+fn said(output: &[Message]) -> String {
+    let last = output.iter().rev().find(|m| m.role == Role::Assistant && !m.parts.is_empty());
+    match last {
+        Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => {
+            super::plain(std::slice::from_ref(m)).into_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Plans of an agent in order: of plan spans and attributes, else of its models' outputs. The
+/// same plan seen again on the way is no replan.
+fn planned(
+    table: &Table,
+    texts: &mut Texts,
+    tree: &Tree,
+    readings: &mut [Reading],
+    spans: &[Idx],
+    agent: &Agent,
+) -> Vec<(Idx, Plan)> {
+    for &at in spans {
+        if readings[at].kind == Kind::Plan && readings[at].plans.is_empty() {
+            let wrote = |i: &Idx| *i == at || readings[*i].kind == Kind::Llm;
+            let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
+            let text = inner.map(|i| said(&readings[i].output)).filter(|t| !t.is_empty()).last();
+            let plan = text.and_then(|t| plans::plan(&t, false, texts));
+            readings[at].plans.extend(plan);
+        }
+    }
+    for (nth, &at) in agent.llms.iter().enumerate() {
+        if readings[at].plans.is_empty() {
+            plans::of_output(table, texts, &mut readings[at]);
+        }
+        if table.plan_heuristic && nth == 0 && readings[at].plans.is_empty() {
+            let plan = plans::unmarked(&readings[at].output_text(), texts);
+            readings[at].plans.extend(plan);
+        }
+    }
+    let mut out: Vec<(Idx, Plan)> = Vec::new();
+    for &at in spans {
+        for plan in &mut readings[at].plans {
+            let again = |(_, known): &(Idx, Plan)| {
+                known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
+            };
+            if out.len() >= MAX_PLANS || out.iter().any(again) {
+                continue;
+            }
+            plan.replan |= !out.is_empty();
+            out.push((at, plan.clone()));
+        }
+    }
+    out
+}

@@ -1,0 +1,114 @@
+//! From a tree of encoded spans and the log records that belong to them to a [`Scene`].
+
+use std::sync::Arc;
+
+use super::interpret::Interpreter;
+use super::message::Text;
+use super::read::{Found, Told};
+use super::reading::Reading;
+use super::scene::Scene;
+use super::table::Table;
+use super::texts::Texts;
+use super::{Attached, agents, calls, errors, wrappers};
+use verdict_otlp::trace::{ById, Envelope, Kind, SpanId, Tree};
+use verdict_otlp::value::RESOURCE_ATTRIBUTES;
+use verdict_otlp::{Attributes, Fields, Payload};
+
+pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> Scene {
+    let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
+    for log in logs {
+        by_span.entry(log.span).or_default().push(log);
+    }
+    let mut interpreter = Interpreter::new(table);
+    let mut readings = Vec::with_capacity(tree.len());
+    let mut weak = Vec::with_capacity(tree.len());
+    let mut around = Around::default();
+    for (at, span) in tree.spans.iter().enumerate() {
+        let mut found = Found::span(table, &span.bytes);
+        for log in by_span.get(&span.id).into_iter().flatten() {
+            found.log(table, &log.record);
+        }
+        let (service, scope) = around.of(&span.envelope, &mut interpreter.texts);
+        let Told { kind, lifecycle, weak: only_named } = found.kind(table, scope);
+        weak.push(only_named);
+        // A step's messages are its children's: they are read only where it may have to stand in
+        // for an agent.
+        let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
+        let mut reading = interpreter.reading(&mut found, kind, lifecycle, content);
+        reading.service = service;
+        reading.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
+        readings.push(reading);
+    }
+    wrappers::evaluators(&tree, &mut readings);
+    wrappers::duplicates(&tree, &mut readings, &weak);
+    errors::inherit(&tree, &mut readings);
+    assemble(table, interpreter.texts, tree, readings, incomplete)
+}
+
+fn assemble(
+    table: &Table,
+    mut texts: Texts,
+    tree: Tree,
+    mut readings: Vec<Reading>,
+    incomplete: bool,
+) -> Scene {
+    let (mut agents, owner) = agents::find(&tree, &readings);
+    let mut calls = calls::find(&tree, &readings, &agents, &owner);
+    agents::describe(table, &mut texts, &tree, &mut readings, &mut agents, &owner, &calls);
+    for (i, call) in calls.iter_mut().enumerate() {
+        let Some(agent) = call.agent.and_then(|a| agents.get_mut(a)) else { continue };
+        agent.calls.push(i);
+        if call.definition.as_ref().is_none_or(|d| d.parameters.is_none())
+            && let Some(known) = agent.tools.iter().find(|d| d.name == call.name)
+            && (known.parameters.is_some() || call.definition.is_none())
+        {
+            call.definition = Some(known.clone());
+            call.parsed = call
+                .arguments
+                .as_ref()
+                .and_then(|a| super::tool::parse(a, known.parameters.as_deref()))
+                .map(Arc::new);
+        }
+    }
+    Scene { tree, readings, agents, owner, calls, incomplete }
+}
+
+/// Service and scope of the envelope last met: neighbours mostly share one.
+#[derive(Default)]
+struct Around {
+    last: Option<(Arc<Envelope>, Option<Text>, String)>,
+}
+
+impl Around {
+    fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
+        let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
+        if !same {
+            let service = service(envelope).and_then(|s| texts.some(s));
+            self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
+        }
+        match &self.last {
+            Some((_, service, scope)) => (service.clone(), scope),
+            None => (None, ""),
+        }
+    }
+}
+
+/// The one message field `number` of an encoded message.
+fn inner(message: &[u8], number: u32) -> &[u8] {
+    let found = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
+        Payload::Bytes(b) if f.number == number => Some(b),
+        _ => None,
+    });
+    found.unwrap_or(&[])
+}
+
+/// `service.name`: `ResourceSpans.resource` is field 1.
+pub(crate) fn service(envelope: &Envelope) -> Option<&str> {
+    let mut attributes = Attributes::new(inner(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
+    attributes.find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
+}
+
+/// The instrumentation scope's name: `ScopeSpans.scope` is field 1, its name field 1.
+pub(crate) fn scope(envelope: &Envelope) -> &str {
+    std::str::from_utf8(inner(inner(&envelope.scope, 1), 1)).unwrap_or("")
+}

@@ -1,0 +1,256 @@
+//! Tool calls of a run: what a model asked for, what carried it out, what came back. Where there
+//! is no tool span, a call is made of the messages alone (conventions, sections 5.8 and 5.9).
+
+use std::collections::VecDeque;
+
+use foldhash::{HashMap, HashMapExt};
+use std::sync::Arc;
+
+use super::message::{Part, Text, ToolDefinition, ToolRequest};
+use super::reading::Reading;
+use super::scene::{Agent, Call};
+use super::tool;
+use verdict_otlp::trace::{Idx, Kind, Tree};
+
+/// A request that waits for its tool span.
+struct Asked<'r> {
+    llm: Idx,
+    place: usize,
+    request: &'r ToolRequest,
+    tool: Option<Idx>,
+}
+
+/// Every call, in order; and the calls of each agent.
+pub(crate) fn find(
+    tree: &Tree,
+    readings: &[Reading],
+    agents: &[Agent],
+    owner: &[Option<usize>],
+) -> Vec<Call> {
+    let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
+    for (at, reading) in readings.iter().enumerate() {
+        if matches!(reading.kind, Kind::Llm | Kind::Tool) && !reading.wrapper {
+            by_agent.entry(owner[at]).or_default().push(at);
+        }
+    }
+    // An agent whose model calls are not traced may show the conversation itself.
+    for (a, agent) in agents.iter().enumerate() {
+        by_agent.entry(Some(a)).or_insert_with(|| vec![agent.at]);
+    }
+    let mut drafts: Vec<(u64, usize, Call)> = Vec::new();
+    for (agent, spans) in by_agent {
+        of_one_agent(tree, readings, agent, &spans, &mut drafts);
+    }
+    drafts.sort_by(|(a_start, a_place, a), (b_start, b_place, b)| {
+        (a_start, a_place, a.at, &a.id).cmp(&(b_start, b_place, b.at, &b.id))
+    });
+    drafts.into_iter().map(|(_, _, draft)| draft).collect()
+}
+
+/// The spans of one agent, and what its prompts show of results.
+struct Run<'r> {
+    tree: &'r Tree,
+    readings: &'r [Reading],
+    agent: Option<usize>,
+    results: Results<'r>,
+}
+
+fn of_one_agent(
+    tree: &Tree,
+    readings: &[Reading],
+    agent: Option<usize>,
+    spans: &[Idx],
+    out: &mut Vec<(u64, usize, Call)>,
+) {
+    let (tools, talks): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| readings[at].kind == Kind::Tool);
+    let of =
+        |llm: Idx| readings[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
+    let mut asked: Vec<Asked<'_>> = talks
+        .iter()
+        .flat_map(|&llm| of(llm))
+        .map(|(llm, place, request)| Asked { llm, place, request, tool: None })
+        .collect();
+    let linked = link(tree, readings, &mut asked, &tools);
+    let run = Run { tree, readings, agent, results: Results::new(readings, spans) };
+    let mut next = talks.iter().copied().peekable();
+    let mut spoke = None;
+    for (&tool, ask) in tools.iter().zip(linked) {
+        while let Some(llm) = next.next_if(|&llm| llm < tool) {
+            spoke = Some(llm);
+        }
+        let asked = ask.and_then(|i| asked.get(i));
+        if let Some(call) = run.carried_out(tool, asked, spoke) {
+            out.push((call.start, asked.map_or(0, |a| a.place), call));
+        }
+    }
+    for (nth, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+        let call = run.only_asked(ask, nth);
+        out.push((call.start, ask.place, call));
+    }
+}
+
+impl Run<'_> {
+    /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
+    /// model that `spoke` last.
+    fn carried_out(&self, tool: Idx, asked: Option<&Asked<'_>>, spoke: Option<Idx>) -> Option<Call> {
+        let reading = &self.readings[tool];
+        let call = reading.call.as_ref()?;
+        let llm = asked.map(|a| a.llm).or(spoke);
+        let definition = self.definition(llm, &call.name).or_else(|| reading.tools.first().cloned());
+        let is_object = |t: &Text| t.trim_start().starts_with('{');
+        let arguments = match (&call.arguments, asked.and_then(|a| a.request.arguments.as_ref())) {
+            // A bare value on the span, the whole object in the request.
+            (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
+            (own, written) => own.as_ref().or(written),
+        };
+        let id = call.id.clone().or_else(|| asked.and_then(|a| a.request.id.clone()));
+        let message = self.results.of(id.as_ref(), None);
+        let marked = !reading.errors.is_empty() || !reading.inherited_errors.is_empty();
+        Some(Call {
+            llm,
+            tool: Some(tool),
+            agent: self.agent,
+            name: call.name.clone(),
+            id,
+            parsed: parsed(arguments, definition.as_ref()),
+            arguments: arguments.cloned(),
+            result: reading.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
+            failed: marked || message.is_some_and(|(_, failed)| failed),
+            definition,
+            at: tool,
+            start: self.tree.spans[tool].start,
+        })
+    }
+
+    /// The call of a request that no span carries out: what came back stands in a later prompt.
+    fn only_asked(&self, ask: &Asked<'_>, nth: usize) -> Call {
+        let ToolRequest { id, name, arguments } = ask.request;
+        let message = self.results.of(id.as_ref(), Some((nth, name)));
+        let definition = self.definition(Some(ask.llm), name);
+        let span = &self.tree.spans[ask.llm];
+        Call {
+            llm: Some(ask.llm),
+            tool: None,
+            agent: self.agent,
+            name: name.clone(),
+            id: id.clone(),
+            parsed: parsed(arguments.as_ref(), definition.as_ref()),
+            arguments: arguments.clone(),
+            result: message.map(|(text, _)| text.clone()),
+            failed: message.is_some_and(|(_, failed)| failed),
+            definition,
+            at: ask.llm,
+            start: span.end.max(span.start),
+        }
+    }
+
+    fn definition(&self, llm: Option<Idx>, name: &Text) -> Option<ToolDefinition> {
+        self.readings[llm?].tools.iter().find(|d| d.name == *name).cloned()
+    }
+}
+
+/// For each tool span the request it carries out: by id, else by name and arguments, else by name
+/// and order.
+fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx]) -> Vec<Option<usize>> {
+    let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
+    for pass in [Pass::Id, Pass::Arguments, Pass::Name] {
+        // Requests wait in order; of equal ones the first is carried out first.
+        let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::default();
+        let mut spelt = Spelt::default();
+        for (i, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+            if let Some(key) = pass.key(ask.request, &mut spelt) {
+                waiting.entry(key).or_default().push_back(i);
+            }
+        }
+        if waiting.is_empty() {
+            continue;
+        }
+        for (slot, &tool) in linked.iter_mut().zip(tools) {
+            let Some(call) = readings[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
+            let Some(queue) = pass.key(call, &mut spelt).and_then(|key| waiting.get_mut(&key)) else {
+                continue;
+            };
+            let Some(ask) = queue.front().and_then(|&i| asked.get_mut(i)) else { continue };
+            if pass == Pass::Id || tree.spans[ask.llm].start <= tree.spans[tool].start {
+                ask.tool = Some(tool);
+                *slot = queue.pop_front();
+            }
+        }
+    }
+    linked
+}
+
+/// What a request and a tool span are matched by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Id,
+    Arguments,
+    Name,
+}
+
+type Key = (Text, Option<Text>);
+
+/// Arguments in one spelling, by how they were written: request and tool span mostly write the same.
+type Spelt = HashMap<Text, Text>;
+
+impl Pass {
+    fn key(self, request: &ToolRequest, spelt: &mut Spelt) -> Option<Key> {
+        match self {
+            Pass::Id => request.id.clone().map(|id| (id, None)),
+            Pass::Arguments => {
+                let arguments = request.arguments.as_ref()?;
+                let same = spelt.entry(arguments.clone()).or_insert_with(|| {
+                    let json = serde_json::from_str::<serde_json::Value>(arguments);
+                    json.map_or_else(|_| arguments.clone(), |json| Text::from(json.to_string().as_str()))
+                });
+                Some((request.name.clone(), Some(same.clone())))
+            }
+            Pass::Name => Some((request.name.clone(), None)),
+        }
+    }
+}
+
+/// Tool messages in the prompts of an agent: by id, else in order by name.
+struct Results<'r> {
+    by_id: HashMap<&'r str, (&'r Text, bool)>,
+    in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
+}
+
+impl<'r> Results<'r> {
+    fn new(readings: &'r [Reading], spans: &[Idx]) -> Results<'r> {
+        let mut by_id = HashMap::new();
+        let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
+        for &at in spans {
+            let mut here = Vec::new();
+            let messages = readings[at].input.iter().chain(readings[at].output.iter());
+            for part in messages.flat_map(|m| &m.parts) {
+                let Part::Result { id, name, content, failed } = part else { continue };
+                match id {
+                    Some(id) => {
+                        by_id.entry(&**id).or_insert((content, *failed));
+                    }
+                    None => here.push((name.as_ref(), content, *failed)),
+                }
+            }
+            if here.len() >= longest.len() {
+                longest = here;
+            }
+        }
+        Results { by_id, in_order: longest }
+    }
+
+    fn of(&self, id: Option<&Text>, nth: Option<(usize, &Text)>) -> Option<(&'r Text, bool)> {
+        match (id, nth) {
+            (Some(id), _) => self.by_id.get(&**id).copied(),
+            (None, Some((nth, name))) => {
+                let (who, content, failed) = self.in_order.get(nth)?;
+                who.is_none_or(|who| who == name).then_some((*content, *failed))
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+fn parsed(arguments: Option<&Text>, definition: Option<&ToolDefinition>) -> Option<Arc<serde_json::Value>> {
+    tool::parse(arguments?, definition.and_then(|d| d.parameters.as_deref())).map(Arc::new)
+}

@@ -1,0 +1,31 @@
+//! Span events and log records as one map each.
+
+use std::borrow::Cow;
+
+use super::node::Node;
+use super::read::Event;
+use verdict_otlp::{Attributes, Value};
+
+/// An event as one map: a log's body, or its attributes.
+pub(crate) fn node<'a>(event: &Event<'a>) -> Node<'a> {
+    let mut entries: Vec<_> = Attributes::new(event.message, event.attributes)
+        .map(|(key, value)| (Cow::Borrowed(key), Node::decoded(value)))
+        .collect();
+    match Node::decoded(event.body) {
+        Node::Map(body) => entries.splice(0..0, body).for_each(drop),
+        Node::Null => {}
+        body => entries.insert(0, (Cow::Borrowed("content"), body)),
+    }
+    Node::Map(entries)
+}
+
+pub(crate) fn field<'a>(event: &Event<'a>, keys: &[&str]) -> Option<Value<'a>> {
+    keys.iter().find_map(|key| {
+        let attributes = Attributes::new(event.message, event.attributes);
+        attributes.chain(event.body.entries()).find(|(k, v)| k == key && *v != Value::Empty).map(|(_, v)| v)
+    })
+}
+
+pub(crate) fn id<'a>(event: &Event<'a>) -> Option<&'a str> {
+    field(event, &["id", "tool_call_id"]).and_then(|v| v.as_str())
+}

@@ -1,0 +1,217 @@
+//! From what one pass has found to a [`Reading`]. Each field is chosen on its own, from the first
+//! candidate that says anything (conventions, section 5.7).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::errors;
+use super::message::{Part, Text, ToolDefinition};
+use super::node::Node;
+use super::overrides::{Field, Piece};
+use super::read::{Flat, Found};
+use super::reading::{Content, Reading, Tokens};
+use super::table::{Order, Table};
+use super::texts::Texts;
+use super::{plans, seen, tool};
+use verdict_otlp::Value;
+use verdict_otlp::trace::Kind;
+
+/// Reads spans into one scene.
+pub(crate) struct Interpreter<'t> {
+    pub(crate) table: &'t Table,
+    pub(crate) texts: Texts,
+    /// Messages of the prompts so far.
+    pub(crate) seen: seen::Seen,
+    /// Instructions that stood in an attribute of their own, by its text.
+    pub(crate) systems: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
+    /// In the span that is being read, a block of a message came without its content.
+    pub(crate) withheld: bool,
+}
+
+/// A field as it was found: content, nothing, or a stand-in.
+pub(super) enum Seen<T> {
+    Read(T),
+    Redacted,
+    Absent,
+}
+
+impl<T> Seen<T> {
+    pub(super) fn content(&self) -> Content {
+        match self {
+            Seen::Read(_) => Content::Present,
+            Seen::Redacted => Content::Redacted,
+            Seen::Absent => Content::Absent,
+        }
+    }
+}
+
+impl<'t> Interpreter<'t> {
+    /// For one scene.
+    pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
+        let (seen, systems) = (seen::Seen::default(), HashMap::default());
+        Interpreter { table, texts: Texts::new(), seen, systems, withheld: false }
+    }
+}
+
+impl Interpreter<'_> {
+    /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
+    pub(crate) fn reading(
+        &mut self,
+        found: &mut Found<'_>,
+        kind: Kind,
+        lifecycle: bool,
+        content: bool,
+    ) -> Reading {
+        found.sort();
+        let mut reading = Reading { kind, wrapper: lifecycle, ..Reading::default() };
+        reading.name = self.texts.some(found.name);
+        self.facts(found, &mut reading);
+        match kind {
+            Kind::Tool => self.tool(found, &mut reading),
+            Kind::Retriever | Kind::Memory => {
+                self.messages(found, &mut reading);
+                self.result(found, &mut reading);
+            }
+            _ if content => self.messages(found, &mut reading),
+            _ => self.content_only(found, &mut reading),
+        }
+        errors::signs(self.table, &mut self.texts, found, &mut reading);
+        self.evaluations(found, &mut reading);
+        plans::of_attributes(found, &mut self.texts, &mut reading);
+        reading
+    }
+
+    /// The first candidate of `field` that says anything.
+    pub(super) fn value<'a>(&self, found: &Found<'a>, field: Field) -> Seen<(Order, Value<'a>)> {
+        let mut redacted = false;
+        for (_, order, value) in found.candidates(field) {
+            match value {
+                Value::Empty => {}
+                Value::Str(s) if self.table.is_absent(*order, s) => {}
+                Value::Str(s) if self.table.is_redacted(s) => redacted = true,
+                value => return Seen::Read((*order, *value)),
+            }
+        }
+        if redacted { Seen::Redacted } else { Seen::Absent }
+    }
+
+    pub(super) fn text(&mut self, found: &Found<'_>, field: Field) -> Option<Text> {
+        match self.value(found, field) {
+            // MLflow writes a string as a JSON string.
+            Seen::Read((_, Value::Str(s))) if s.starts_with('"') => {
+                let inner = Node::Str(Cow::Borrowed(s)).unfold();
+                self.texts.some(&inner.text())
+            }
+            Seen::Read((_, Value::Str(s))) => self.texts.some(s),
+            Seen::Read((_, value)) => self.texts.some(&Node::of(value).text()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn count(&self, found: &Found<'_>, field: Field) -> Option<u64> {
+        match self.value(found, field) {
+            Seen::Read((_, value)) => Node::of(value).count(),
+            _ => None,
+        }
+    }
+
+    /// Everything that is not content.
+    fn facts(&mut self, found: &Found<'_>, reading: &mut Reading) {
+        reading.agent = self.text(found, Field::AgentName);
+        reading.model = self.text(found, Field::Model);
+        reading.provider = self.text(found, Field::Provider);
+        reading.response_id = self.text(found, Field::ResponseId);
+        reading.session = self.text(found, Field::Session);
+        let mut tokens = Tokens {
+            input: self.count(found, Field::TokensInput),
+            output: self.count(found, Field::TokensOutput),
+            total: self.count(found, Field::TokensTotal),
+            cached: self.count(found, Field::TokensCached),
+            reasoning: self.count(found, Field::TokensReasoning),
+        };
+        if let Seen::Read((_, value)) = self.value(found, Field::Usage) {
+            let usage = Node::decoded(value);
+            let of = |keys: &[&str]| usage.any(keys).and_then(Node::count);
+            tokens.input = tokens.input.or(of(&["input_tokens", "input", "prompt_tokens", "inputTokens"]));
+            tokens.output =
+                tokens.output.or(of(&["output_tokens", "output", "completion_tokens", "outputTokens"]));
+            tokens.total = tokens.total.or(of(&["total_tokens", "total", "totalTokens"]));
+            tokens.cached =
+                tokens.cached.or(of(&["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"]));
+            tokens.reasoning = tokens.reasoning.or(of(&["reasoning_tokens", "output_reasoning_tokens"]));
+        }
+        if tokens.total.is_none()
+            && let (Some(i), Some(o)) = (tokens.input, tokens.output)
+        {
+            tokens.total = i.checked_add(o);
+        }
+        reading.tokens = tokens;
+        if let Seen::Read((_, value)) = self.value(found, Field::Cost) {
+            reading.cost = Node::of(value).number();
+        } else if let Seen::Read((_, value)) = self.value(found, Field::CostMap) {
+            reading.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
+        }
+        if let Seen::Read((_, value)) = self.value(found, Field::Finish) {
+            match Node::decoded(value) {
+                Node::List(reasons) => {
+                    reading.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
+                }
+                one => reading.finish.extend(self.texts.some(&one.text())),
+            }
+        }
+        if matches!(reading.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
+            reading.tools = self.definitions(found);
+        }
+    }
+
+    fn definitions(&mut self, found: &Found<'_>) -> Vec<ToolDefinition> {
+        let mut best: Vec<ToolDefinition> = Vec::new();
+        for (_, _, value) in found.candidates(Field::ToolDefinitions) {
+            let read = match value {
+                Value::Str(s) => self.table.definitions.read(s).to_vec(),
+                value => tool::definitions(&Node::of(*value), &mut self.texts),
+            };
+            // Names alone are the poorest form: a later candidate may have the schemas.
+            if best.is_empty()
+                || (best.iter().all(|d| d.parameters.is_none())
+                    && read.iter().any(|d| d.parameters.is_some()))
+            {
+                best = read;
+            }
+        }
+        if best.iter().any(|d| d.parameters.is_some()) {
+            return best;
+        }
+        let flat = self.flat_definitions(found.leaves(Field::ToolDefinitions));
+        if flat.is_empty() { best } else { flat }
+    }
+
+    fn flat_definitions(&mut self, leaves: &[Flat<'_>]) -> Vec<ToolDefinition> {
+        let mut out = Vec::new();
+        for tool in leaves.chunk_by(|a, b| (a.order, a.leaf.n) == (b.order, b.leaf.n)) {
+            let of = |piece: Piece| tool.iter().find(|f| f.leaf.piece == piece).map(|f| f.value);
+            if let Some(json) = of(Piece::Definition).and_then(|v| v.as_str()) {
+                out.extend(self.table.definitions.read(json).iter().cloned());
+            } else if let Some(name) = of(Piece::Name).and_then(|v| v.as_str()) {
+                out.push(ToolDefinition {
+                    name: self.texts.intern(name),
+                    description: of(Piece::Description)
+                        .and_then(|v| v.as_str())
+                        .and_then(|d| self.texts.some(d)),
+                    parameters: of(Piece::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
+                });
+            }
+        }
+        out
+    }
+
+    /// Whether there is content, for spans whose messages are not read.
+    fn content_only(&self, found: &Found<'_>, reading: &mut Reading) {
+        let seen = |field| match self.value(found, field) {
+            Seen::Absent if !found.leaves(field).is_empty() => Content::Present,
+            seen => seen.content(),
+        };
+        reading.input_content = seen(Field::Input);
+        reading.output_content = seen(Field::Output);
+    }
+}

@@ -1,0 +1,79 @@
+//! From spans in any convention to one vocabulary: [`Reading`] of a span, [`Scene`] of a trace.
+//!
+//! In: a [`Tree`] of bytes and the log records that belong to its spans. Out: kinds, messages,
+//! tool calls, agents, plans, errors. After this stage nothing reads a vendor's key. The map of
+//! conventions is data (`convention/*.yaml`), versioned, overridable from the configuration
+//! ([`Overrides`]).
+//!
+//! The path of one span: [`read`](self) dispatches every attribute once through the compiled
+//! tables, `interpret` chooses each field on its own, `shape`, `part` and `tool` undo the wrappings
+//! of providers. The path of a trace: `wrappers` finds what stands twice, `errors` what is only
+//! repeated, `agents` who did it, `calls` with which tools.
+
+mod agents;
+mod build;
+mod calls;
+mod conversation;
+mod errors;
+mod evaluations;
+mod event;
+mod executed;
+mod interpret;
+pub(crate) mod keys;
+mod message;
+mod node;
+mod outline;
+mod overrides;
+mod part;
+mod plans;
+mod read;
+mod reading;
+mod repr;
+mod scene;
+mod seen;
+mod shape;
+mod table;
+mod texts;
+mod tool;
+mod wrappers;
+
+pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
+pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+pub use plans::lines as plan_steps;
+pub use reading::{Content, ErrorSign, ErrorSource, Evaluation, Plan, Reading, Tokens};
+pub use scene::{Agent, Call, Scene};
+pub use table::TableError;
+
+pub use verdict_otlp::trace::Attached;
+use verdict_otlp::trace::{Envelope, Kind, Tree};
+
+/// The conventions, ready to read spans. Cheap to share, costly to make: make one a process.
+#[derive(Debug)]
+pub struct Recogniser {
+    table: table::Table,
+}
+
+impl Recogniser {
+    /// Compiles the built-in conventions and the user's own.
+    ///
+    /// # Errors
+    /// When the user's part names a convention or list that is not there.
+    pub fn new(overrides: &Overrides) -> Result<Recogniser, TableError> {
+        Ok(Recogniser { table: table::Table::new(overrides)? })
+    }
+
+    /// What an encoded span is, without reading its content.
+    pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
+        let found = read::Found::span(&self.table, span);
+        found.kind(&self.table, build::scope(envelope)).kind
+    }
+
+    /// The whole trace. `logs` may come in any order; those of unknown spans are left out.
+    /// `incomplete` is carried through: the root has not come, or the trace was closed early.
+    pub fn scene(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> Scene {
+        build::scene(&self.table, tree, logs, incomplete)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! Plans: where they stand and what their steps are (conventions, section 4).
+
+use std::borrow::Cow;
+
+use super::message::{Part, Text};
+use super::node::Node;
+use super::overrides::Field;
+use super::read::Found;
+use super::reading::{Plan, Reading};
+use super::table::Table;
+use super::texts::Texts;
+use verdict_otlp::trace::Kind;
+
+/// Steps kept of one plan.
+const MAX_STEPS: usize = 200;
+/// A line this long is prose, not a heading that happens to begin with "plan".
+const MAX_HEADING: usize = 80;
+/// A plan has at least so many steps.
+const MIN_STEPS: usize = 2;
+
+/// Keys under which a JSON plan keeps its steps.
+const LISTS: [&str; 9] = [
+    "steps",
+    "plan",
+    "todos",
+    "tasks",
+    "list_of_plans_per_task",
+    "execution_plan",
+    "actions",
+    "items",
+    "subtasks",
+];
+/// Keys under which a JSON step says what it is.
+const SAYS: [&str; 13] = [
+    "step",
+    "content",
+    "description",
+    "task",
+    "title",
+    "prompt",
+    "action",
+    "text",
+    "name",
+    "instruction",
+    "goal",
+    "plan",
+    "activeForm",
+];
+/// Keys in which an agent's input, output or state carries its plan.
+const KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
+
+/// A plan of `text`, with its steps. `None` for an empty text.
+pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> {
+    let text = text.trim();
+    if text.is_empty() {
+        return None;
+    }
+    let steps = steps(text).into_iter().take(MAX_STEPS).map(|s| texts.intern(&s)).collect();
+    Some(Plan { text: texts.intern(text), replan, steps })
+}
+
+/// Plans in attributes of their own; declared graphs apart.
+pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, reading: &mut Reading) {
+    let value = |field| found.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
+    if let Some(node) = value(Field::Plan) {
+        reading.plans.extend(plan(&node.text(), false, texts));
+    } else if matches!(reading.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
+        // The plan may be a member of the agent's JSON output or state.
+        for field in [Field::Output, Field::Input] {
+            let Some((_, _, value)) = found.candidates(field).first() else { continue };
+            if value.as_str().is_some_and(|s| !s.contains("plan")) {
+                continue;
+            }
+            let node = Node::decoded(*value);
+            let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
+            if let Some(said) = node.any(&KEYS).or_else(|| inner.any(&KEYS)).filter(|p| !p.is_empty()) {
+                reading.plans.extend(plan(&said.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
+                break;
+            }
+        }
+    }
+    if let Some(node) = value(Field::PlanGraph) {
+        reading.graph = plan(&node.text(), false, texts);
+    }
+}
+
+/// Plans that an LLM span wrote: by a planning tool, else marked in its text.
+pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading) {
+    let mut found = Vec::new();
+    let asked = asked_for(table, reading);
+    for part in reading.output.iter().flat_map(|m| &m.parts) {
+        match part {
+            Part::Call(call) if table.planning_tools.iter().any(|t| t.eq_ignore_ascii_case(&call.name)) => {
+                found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
+            }
+            Part::Text(text) if is_structured(text) => found.extend(plan(unfenced(text), false, texts)),
+            Part::Text(text) => {
+                let whole = asked.and_then(|end| unmarked(text.split(end).next().unwrap_or(""), texts));
+                found.extend(marked(table, text, texts).or(whole));
+            }
+            _ => {}
+        }
+    }
+    reading.plans.extend(found);
+}
+
+/// Whether a text is, as a whole, a plan of steps that say what they depend on: an object of numbered
+/// steps, or a list. Named members ("db": {"depends_on": ...}) are some other file. One that is
+/// broken is a plan too: that it is broken is for `measure` to say.
+fn is_structured(text: &str) -> bool {
+    if !text.contains(DEPENDS_ON) {
+        return false;
+    }
+    let text = unfenced(text);
+    let inner = text.trim_start_matches(['{', '[']);
+    if inner.len() == text.len() {
+        return false;
+    }
+    let node = Node::Str(Cow::Borrowed(text)).unfold();
+    if matches!(node, Node::Str(_)) {
+        let digits = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+        return digits.starts_with('1');
+    }
+    let list = LISTS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
+    let depends = |step: &Node<'_>| step.has(DEPENDS_ON);
+    is_numbered(list) && list.entries().iter().any(|(_, step)| depends(step))
+        || list.items().iter().any(depends)
+}
+
+const DEPENDS_ON: &str = "depends_on";
+
+/// The text inside the code fence that is all of it, or the text itself.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let fenced = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
+    fenced.and_then(|t| t.split_once('\n')).map_or(text, |(_, inner)| inner.trim())
+}
+
+/// An object whose keys are the numbers of steps.
+fn is_numbered(node: &Node<'_>) -> bool {
+    let number = |key: &str| !key.is_empty() && key.len() < 4 && key.bytes().all(|b| b.is_ascii_digit());
+    let entries = node.entries();
+    !entries.is_empty() && entries.iter().all(|(key, _)| number(key))
+}
+
+/// The word by which the last message of the prompt asks for a plan.
+fn asked_for<'t>(table: &'t Table, reading: &Reading) -> Option<&'t str> {
+    let last = reading.input.last()?;
+    let asks =
+        |word: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(word.as_str())));
+    table.plan_prompts.iter().find(asks).map(String::as_str)
+}
+
+/// The plan behind the first marker in `text` that has steps behind it.
+fn marked(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
+    if !table.may_hold_plan(text) {
+        return None;
+    }
+    // Case folding keeps byte positions for ASCII only, so that is all that is folded.
+    let lower = text.to_ascii_lowercase();
+    for marker in &table.plan_markers {
+        let after = if marker.line {
+            heading(&lower, &marker.begins)
+        } else {
+            lower.find(&marker.begins).map(|at| at + marker.begins.len())
+        };
+        let Some(body) = after.and_then(|at| text.get(at..)) else { continue };
+        let low = body.to_ascii_lowercase();
+        let end = marker.ends.iter().filter_map(|e| low.find(&e.to_ascii_lowercase())).min();
+        let body = end.and_then(|end| body.get(..end)).unwrap_or(body);
+        let read = plan(body.trim_start_matches([':', '*', ' ', '`']), marker.replan, texts)?;
+        if read.steps.len() >= MIN_STEPS {
+            return Some(read);
+        }
+    }
+    None
+}
+
+/// Where the text goes on after a line that is the heading `word`, perhaps with marks around it.
+fn heading(lower: &str, word: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in lower.split_inclusive('\n') {
+        let bare = line.trim().trim_start_matches(['#', '*', ' ', '_']);
+        let alone = bare.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
+        let goes_on = bare.len() <= MAX_HEADING
+            && bare
+                .strip_prefix(word)
+                .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
+        if alone || goes_on {
+            return Some(at + line.len());
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// The heuristic of section 4.6: a numbered list in a model's first output.
+pub(crate) fn unmarked(text: &str, texts: &mut Texts) -> Option<Plan> {
+    let read = plan(text, false, texts)?;
+    (read.steps.len() >= MIN_STEPS).then_some(read)
+}
+
+/// The steps of a plan, numbering and bullets stripped: of JSON, else of the text's list.
+fn steps(text: &str) -> Vec<String> {
+    let node = Node::Str(Cow::Borrowed(text)).unfold();
+    if !matches!(node, Node::Str(_)) {
+        let of_json = json_steps(&node, 4);
+        if !of_json.is_empty() {
+            return of_json;
+        }
+        // A planning tool's only argument may be the plan as text.
+        return node
+            .any(&KEYS)
+            .or_else(|| node.any(&SAYS))
+            .and_then(Node::as_str)
+            .map(lines)
+            .unwrap_or_default();
+    }
+    lines(text)
+}
+
+fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
+    let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
+    match node {
+        Node::List(items) => items
+            .iter()
+            .take(MAX_STEPS)
+            .filter_map(|item| match item {
+                Node::Str(s) => Some(s.trim().to_owned()),
+                Node::Map(_) => item.any(&SAYS).map(|s| s.text().trim().to_owned()),
+                _ => None,
+            })
+            .filter(|s| !s.is_empty())
+            .collect(),
+        Node::Map(_) if is_numbered(node) => {
+            // In such a plan the instruction may be called a query.
+            let said = |step: &Node<'_>| match step {
+                Node::Map(_) => {
+                    step.any(&SAYS).or_else(|| step.get("query")).map(|s| s.text().trim().to_owned())
+                }
+                step => step.as_str().map(|s| s.trim().to_owned()),
+            };
+            node.entries()
+                .iter()
+                .take(MAX_STEPS)
+                .filter_map(|(_, step)| said(step))
+                .filter(|s| !s.is_empty())
+                .collect()
+        }
+        Node::Map(_) => LISTS
+            .iter()
+            .filter_map(|key| node.get(key))
+            .map(|inner| match inner {
+                Node::Str(s) => lines(s),
+                inner => json_steps(inner, depth),
+            })
+            .find(|s| !s.is_empty())
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// The items of the text's list: numbered ones where there are any, else bulleted ones; numbering
+/// and bullets stripped.
+pub fn lines(text: &str) -> Vec<String> {
+    let mut numbered = Vec::new();
+    let mut bulleted = Vec::new();
+    let mut least = usize::MAX;
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let whole = line.trim();
+        let line = whole.trim_start_matches(['#', '*', ' ']);
+        if let Some(step) = after_number(line) {
+            // What is indented deeper belongs to the step above.
+            least = least.min(indent);
+            if indent <= least {
+                numbered.push(bare(step));
+            }
+        } else if let Some(step) = after_bullet(whole) {
+            bulleted.push(bare(step));
+        }
+    }
+    if numbered.len() >= MIN_STEPS || bulleted.is_empty() { numbered } else { bulleted }
+}
+
+fn bare(step: &str) -> String {
+    step.trim().trim_matches(['*', '_', ' ']).to_owned()
+}
+
+/// `1. x`, `1) x`, `1: x`, `(1) x`, `Step 1: x`, `[1] x`
+fn after_number(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("Step ").or_else(|| line.strip_prefix("step ")).unwrap_or(line);
+    let rest = rest.trim_start_matches(['(', '[']);
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || digits > 3 {
+        return None;
+    }
+    let rest = rest.get(digits..)?;
+    let after = rest.trim_start_matches(['.', ')', ':', ']', '-', '*']);
+    (after.len() < rest.len() && after.starts_with(' ') && !after.trim().is_empty()).then_some(after)
+}
+
+/// `- x`, `* x`, `• x`, `- [ ] x`
+fn after_bullet(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix(['-', '•', '*'])?.strip_prefix(' ')?;
+    let done = ["[ ] ", "[x] ", "[X] "];
+    let rest = done.iter().find_map(|d| rest.strip_prefix(d)).unwrap_or(rest);
+    (!rest.trim().is_empty()).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_lists_in_many_forms() {
+        for text in [
+            "1. Search\n2. Open the page\n   2.1. scroll\n10. Compute",
+            "Step 1: Search\nsome words\nStep 2: Open the page\nStep 3: Compute",
+            "- [ ] Search\n- [x] Open the page\n- Compute",
+            r#"{"steps": ["Search", {"description": "Open the page"}, {"task": "Compute"}]}"#,
+            r#"[{"id": 1, "tool": "s", "prompt": "Search", "depends_on": []}, {"prompt": "Open the page"}, {"prompt": "Compute"}]"#,
+            r#"{"todos": [{"content": "Search", "status": "pending"}, {"content": "Open the page"}, {"content": "Compute"}]}"#,
+            "**1)** Search\n**2)** Open the page\n**3)** Compute",
+            r#"{"1": {"step": "Search", "depends_on": []}, "2": {"query": "Open the page", "depends_on": [1]}, "3": "Compute"}"#,
+        ] {
+            assert_eq!(steps(text), ["Search", "Open the page", "Compute"], "{text}");
+        }
+        assert!(steps("The year 1999 was warm.\n5642 metres").is_empty());
+    }
+
+    #[test]
+    fn a_text_that_is_a_structured_plan_is_one_even_if_broken() {
+        for text in [
+            r#"{"1": {"step": "T2S([], 'ids')", "depends_on": []}}"#,
+            "```json\n{\"plan\": [{\"tool\": \"s\", \"prompt\": \"x\", \"depends_on\": []}]}\n```",
+            r#"{1: {"step": T2S([], "ids"), "depends_on": []}}"#,
+            r#"{"1": {"step": "T2S([], "ids")", "depends_on": [}"#,
+        ] {
+            assert!(is_structured(text), "{text}");
+        }
+        for text in [
+            r#"{"services": {"web": {"depends_on": ["db"]}}}"#,
+            r#"{"web": {"depends_on": ["db"]}}"#,
+            "services:\n  web:\n    depends_on: [db]",
+            "The plan has depends_on in it.",
+            "{\"web\": {\"depends_on\": [}",
+            "{}",
+        ] {
+            assert!(!is_structured(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_heading_opens_a_plan_and_prose_about_plans_does_not() {
+        let table = Table::new(&Default::default()).unwrap();
+        let mut texts = Texts::new();
+        let with = Text::from("I will help.\n## Plan:\n1. Search\n2. Read\n");
+        let plan = marked(&table, &with, &mut texts).unwrap();
+        assert_eq!(plan.steps.len(), 2);
+        let prose = Text::from("The plan is simple and short.\n1. Search\n2. Read");
+        assert_eq!(marked(&table, &prose, &mut texts), None);
+        let again = Text::from("/*REPLANNING*/\n1. Search\n2. Read\n/*ACTION*/\n3. nothing");
+        let plan = marked(&table, &again, &mut texts).unwrap();
+        assert!(plan.replan && plan.steps.len() == 2);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a sender may do to us: any bytes, any shapes, deep and wide trees. Nothing panics, and no
+//! cost is out of proportion.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn span_of(bytes: Vec<u8>, id: u8, parent: u8) -> verdict_otlp::trace::Span {
+    verdict_otlp::trace::Span {
+        id: SpanId([id; 8]),
+        parent: SpanId([parent; 8]),
+        start: u64::from(id),
+        end: 0,
+        status: verdict_otlp::trace::Status::Unset,
+        remote_parent: false,
+        has_verdict: false,
+        bytes: Bytes::from(bytes),
+        envelope: Default::default(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
+        let tree = Tree::new(TraceId([1; 16]), vec![span_of(a, 1, 0), span_of(b.clone(), 2, 1)]);
+        let logs = [Attached { span: SpanId([2; 8]), record: Bytes::from(b) }];
+        let scene = recogniser().scene(tree, &logs, true);
+        prop_assert_eq!(scene.readings.len(), 2);
+        let _ = scene.outline();
+    }
+
+    #[test]
+    fn any_shape_of_content_is_read(value in shape(), kind in prop::sample::select(vec!["chat", "execute_tool", "invoke_agent", "retrieval"])) {
+        let mut attributes = json!({ "gen_ai.operation.name": kind });
+        for key in ["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "pydantic_ai.all_messages", "gen_ai.system_instructions", "plan", "gen_ai.response.finish_reasons"] {
+            attributes[key] = value.clone();
+        }
+        let scene = scene_of(json!([{ "id": 1, "name": "x", "attributes": attributes, "events": [{ "name": "gen_ai.choice", "attributes": { "message": value } }] }]));
+        prop_assert_eq!(scene.readings.len(), 1);
+    }
+}
+
+/// JSON made of the words that shapes are told apart by.
+fn shape() -> impl Strategy<Value = serde_json::Value> {
+    let words = [
+        "user",
+        "tool",
+        "text",
+        "tool_call",
+        "function_call_output",
+        "{\"a\": [",
+        "[[\"ai\", \"x\"]]",
+        "é\u{10ffff}",
+        "",
+        "1. a\n2. b",
+        "Plan:\n- é\n- b",
+    ];
+    let keys = [
+        "role",
+        "type",
+        "content",
+        "parts",
+        "messages",
+        "kwargs",
+        "id",
+        "data",
+        "name",
+        "arguments",
+        "args",
+        "toolResult",
+        "function",
+        "tool_calls",
+        "input_str",
+        "output",
+        "text",
+        "result",
+        "steps",
+    ];
+    let leaf = prop_oneof![
+        prop::sample::select(words.to_vec()).prop_map(|w| json!(w)),
+        any::<i64>().prop_map(|n| json!(n)),
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(|b| json!(b)),
+    ];
+    leaf.prop_recursive(6, 40, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::Array),
+            prop::collection::vec((prop::sample::select(keys.to_vec()), inner.clone()), 0..5).prop_map(
+                |entries| entries
+                    .into_iter()
+                    .map(|(k, v)| (k.to_owned(), v))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into()
+            ),
+            inner.prop_map(|v| json!(v.to_string())),
+        ]
+    })
+}
+
+/// Generous for an unoptimised build on a busy machine; a quadratic walk takes minutes.
+const SOON: Duration = Duration::from_secs(30);
+const MANY: u64 = 20_000;
+
+/// `MANY` spans of one kind, all alike, each with an error and a tool call of its own.
+fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
+    use verdict_otlp::write::{Plain, attribute, bytes, integer, open};
+    let id = |i: u64| SpanId(i.to_be_bytes());
+    (1..=MANY)
+        .map(|i| {
+            let mut span = Vec::new();
+            let arguments = format!("{{\"q\": {i}}}");
+            for (key, value) in [
+                ("openinference.span.kind", kind),
+                ("tool.name", "same"),
+                ("input.value", &arguments),
+                ("llm.output_messages.0.message.tool_calls.0.tool_call.function.name", "same"),
+            ] {
+                attribute(&mut span, 9, key, Plain::Str(value));
+            }
+            let mut status = Vec::new();
+            bytes(&mut status, 2, format!("error number {i}").as_bytes());
+            integer(&mut status, 3, 2);
+            open(&mut span, 15, status.len());
+            span.extend(status);
+            let parent = if deep { i - 1 } else { u64::from(i > 1) };
+            verdict_otlp::trace::Span { id: id(i), parent: id(parent), start: i, ..span_of(span, 0, 0) }
+        })
+        .collect()
+}
+
+#[test]
+fn deep_and_wide_trees_cost_in_proportion() {
+    for kind in ["LLM", "TOOL", "AGENT", "CHAIN", "EVALUATOR"] {
+        for deep in [true, false] {
+            let spans = many(kind, deep);
+            let begin = Instant::now();
+            let scene = recogniser().scene(Tree::new(TraceId([1; 16]), spans), &[], false);
+            assert_eq!(scene.readings.len() as u64, MANY);
+            println!("{kind} deep: {deep}: {:?}", begin.elapsed());
+            assert!(begin.elapsed() < SOON, "{kind}, deep: {deep}: {:?}", begin.elapsed());
+        }
+    }
+}

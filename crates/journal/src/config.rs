@@ -1,0 +1,84 @@
+//! What is held on disk: `storage`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use verdict_config::{Period, Size};
+
+/// `storage:`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Storage {
+    /// Default none: spans are held in memory alone, and a process that is killed loses those of
+    /// open traces. With a folder, every request is written to a log there before its sender is
+    /// acknowledged, and what has not been exported is taken up again at the next start. One
+    /// process a folder; it is made if need be, readable by its owner only.
+    pub directory: Option<PathBuf>,
+    /// Default `interval`. When what was written is forced to the disk; a killed process loses
+    /// nothing with any of them.
+    pub durability: Durability,
+    /// Default 1s. With `durability: interval`, how often; so much can be lost with the machine.
+    pub interval: Period,
+    /// Default 10GiB. Bytes of the log. Requests that do not fit are refused with a time to
+    /// retry until exporters have caught up. Dead letters may take as much again; what would be
+    /// more is dropped, counted and logged.
+    pub max_bytes: Size,
+    /// Default 64MiB. Bytes after which a new file of the log is begun. Room for as many is set aside
+    /// on the disk as it begins (on Linux). Space is given back by whole files: smaller ones give it
+    /// back sooner, larger ones are fewer. Closed traces that are remembered over a restart may take
+    /// an eighth of one.
+    pub segment_bytes: Size,
+    /// Default 30d. How long a file of dead letters is kept after something was last added to it: it
+    /// holds what users said. 0s keeps it for ever.
+    pub retention: Period,
+}
+
+/// `storage.durability`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Forced to the disk before the sender is acknowledged; one force for all that wait. Survives
+    /// a power cut.
+    Sync,
+    /// Forced to the disk every `interval`. Survives a crash of the process.
+    #[default]
+    Interval,
+    /// Left to the operating system.
+    None,
+}
+
+impl Default for Storage {
+    fn default() -> Storage {
+        Storage {
+            directory: None,
+            durability: Durability::default(),
+            interval: Period::secs(1),
+            max_bytes: Size(10 << 30),
+            segment_bytes: Size(64 << 20),
+            retention: Period::secs(30 * 24 * 3600),
+        }
+    }
+}
+
+impl Storage {
+    /// What is wrong with the values, as (key below `storage`, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut fault = |key: &str, message: &str| found.push((key.to_owned(), message.to_owned()));
+        if self.directory.as_ref().is_some_and(|d| d.as_os_str().is_empty()) {
+            fault("directory", "name a folder");
+        }
+        if self.interval.is_zero() {
+            fault("interval", "must be above 0; durability: sync forces every write");
+        }
+        if self.segment_bytes.0 < 64 << 10 {
+            fault("segment_bytes", "must be at least 64KiB");
+        }
+        if self.max_bytes.0 < self.segment_bytes.0.saturating_mul(4) {
+            fault("max_bytes", "must be at least four times segment_bytes");
+        }
+        found
+    }
+}

@@ -1,0 +1,143 @@
+//! Names of questions: what is the same question is asked, kept and recorded once.
+//!
+//! In: a question, and what else its answer depends on. Out: SHA-256 over all of it, each part with
+//! its length, so that no two questions run into one.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use verdict_eval::measure::{Form, Question};
+
+/// The name of a question, its judge and sample included.
+pub(super) type Key = [u8; 32];
+
+/// For the cache: everything that goes to the server (`body`, in which stand model, prompt and
+/// schema), where it goes, and which of the independent answers it is.
+pub(super) fn cached(url: &str, body: &[u8], sample: u32) -> Key {
+    over(&[b"cache/1", url.as_bytes(), &sample.to_le_bytes(), body])
+}
+
+/// For recordings: prompt, form and sample, whoever answers, so that what one model said can be
+/// replayed under another configuration.
+pub(super) fn recorded(question: &Question, sample: u32) -> Key {
+    let Question { prompt, form, .. } = question;
+    let schema = form.schema.to_string();
+    over(&[
+        b"record/1",
+        prompt.system.as_bytes(),
+        prompt.user.as_bytes(),
+        form.name.as_bytes(),
+        schema.as_bytes(),
+        &sample.to_le_bytes(),
+    ])
+}
+
+/// As in `verdict.<metric>.judge`: eight digits for rubric and form. Enumerations of the schema are
+/// left out: they name the spans of one trace, and the rubric names the labels.
+pub(super) fn rubric(question: &Question) -> String {
+    let Form { name, schema, score } = &*question.form;
+    let values = score.as_ref().map(|field| field.values.clone()).unwrap_or_default();
+    let mut plain = schema.clone();
+    without_enums(&mut plain, 0);
+    let plain = plain.to_string();
+    let hash = over(&[question.prompt.system.as_bytes(), name.as_bytes(), plain.as_bytes(), &values]);
+    hex(&hash[..4])
+}
+
+/// Forms are ours; this is beyond their depth.
+const MAX_DEPTH: usize = 32;
+
+fn without_enums(schema: &mut Value, depth: usize) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    match schema {
+        Value::Object(entries) => {
+            if entries.get("enum").is_some_and(Value::is_array) {
+                entries.shift_remove("enum");
+            }
+            entries.values_mut().for_each(|value| without_enums(value, depth + 1));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| without_enums(item, depth + 1)),
+        _ => {}
+    }
+}
+
+/// As people and files write it.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A key as [`hex`] wrote it.
+pub(super) fn key(text: &str) -> Option<Key> {
+    let mut key = Key::default();
+    if text.len() != 2 * key.len() || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+fn over(parts: &[&[u8]]) -> Key {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::question;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    #[test]
+    fn each_part_counts_and_none_runs_into_the_next() {
+        let one = cached("http://h/a", b"body", 0);
+        assert_eq!(one, cached("http://h/a", b"body", 0));
+        for other in [
+            cached("http://h/", b"abody", 0),
+            cached("http://h/a", b"body", 1),
+            cached("http://h/a", b"bodz", 0),
+        ] {
+            assert_ne!(one, other);
+        }
+        assert_eq!(key(&hex(&one)), Some(one));
+        assert_eq!(key("0g"), None);
+        assert_eq!(key(&"é".repeat(32)), None);
+    }
+
+    #[test]
+    fn a_recording_knows_the_question_and_not_who_answers() {
+        let asked = question("q", "rate it", "content");
+        let mut other = asked.clone();
+        other.key = "another".into();
+        assert_eq!(recorded(&asked, 0), recorded(&other, 0));
+        assert_ne!(recorded(&asked, 0), recorded(&asked, 1));
+        other.prompt.user = "other content".into();
+        assert_ne!(recorded(&asked, 0), recorded(&other, 0));
+    }
+
+    #[test]
+    fn the_rubrics_hash_is_the_same_for_all_spans_of_a_metric() {
+        let spans = |ids: Value| {
+            let mut question = question("q", "rate it", "content");
+            let mut form = (*question.form).clone();
+            form.schema["properties"]["span_id"] = json!({ "type": "string", "enum": ids });
+            question.form = Arc::new(form);
+            question
+        };
+        let one = rubric(&spans(json!(["a"])));
+        assert_eq!(one.len(), 8);
+        assert_eq!(one, rubric(&spans(json!(["b", "c"]))));
+        assert_ne!(one, rubric(&question("q", "rate it", "content")), "another form");
+        let mut other = spans(json!(["a"]));
+        other.prompt.system = "rate it well".into();
+        assert_ne!(one, rubric(&other), "another rubric");
+    }
+}

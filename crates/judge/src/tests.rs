@@ -1,0 +1,143 @@
+//! Judges over real HTTP: what they are sent, and every way in which they may fail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::Judges;
+use super::config::{Dialect, JudgeConfig, JudgeConfigs, JudgingConfig};
+use super::testing::question;
+use prometheus_client::registry::Registry;
+use verdict_config::Period;
+use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{Answer, Reason};
+use verdict_eval::recognise::Text;
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeMetrics;
+
+mod afford;
+mod faults;
+mod sent;
+
+/// A completion that says `text`.
+fn completion(text: &str) -> Value {
+    json!({
+        "id": "c", "object": "chat.completion", "model": "m-2026",
+        "choices": [{ "index": 0, "finish_reason": "stop", "message": { "role": "assistant", "content": text } }],
+        "usage": { "prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": { "cached_tokens": 40 } },
+    })
+}
+
+fn verdict(score: u8) -> String {
+    json!({ "rationale": "because", "score": score }).to_string()
+}
+
+fn good(score: u8) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(completion(&verdict(score)))
+}
+
+/// Answers in this order; the last one for ever.
+struct InTurn(Vec<ResponseTemplate>, std::sync::atomic::AtomicUsize);
+
+fn in_turn(all: impl IntoIterator<Item = ResponseTemplate>) -> InTurn {
+    InTurn(all.into_iter().collect(), std::sync::atomic::AtomicUsize::new(0))
+}
+
+impl Respond for InTurn {
+    fn respond(&self, _: &Request) -> ResponseTemplate {
+        let at = self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.0[at.min(self.0.len() - 1)].clone()
+    }
+}
+
+async fn server(respond: impl Respond + 'static) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(method("POST")).and(path("/v1/chat/completions")).respond_with(respond).mount(&server).await;
+    server
+}
+
+/// Fast in everything, so that tests are.
+fn config(endpoint: &str) -> JudgeConfig {
+    JudgeConfig {
+        endpoint: format!("{endpoint}/v1"),
+        model: "m".to_owned(),
+        timeout: Period::secs(60),
+        retries: 1,
+        ..JudgeConfig::default()
+    }
+}
+
+/// The judges' self-metrics, and the registry that renders them.
+struct Registered {
+    judge: JudgeMetrics,
+    registry: Registry,
+}
+
+impl Registered {
+    fn new() -> Registered {
+        let mut registry = Registry::with_prefix(verdict_telemetry::declared::PREFIX);
+        Registered { judge: JudgeMetrics::register(&mut registry), registry }
+    }
+
+    fn render(&self) -> String {
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &self.registry).unwrap();
+        page
+    }
+}
+
+/// Judges, and where they count.
+struct Bench {
+    judges: Judges,
+    telemetry: Registered,
+}
+
+impl Bench {
+    fn of(configs: &[(&str, JudgeConfig)], judging: &JudgingConfig) -> Bench {
+        let configs: JudgeConfigs = configs
+            .iter()
+            .map(|(name, config)| ((*name).to_owned(), config.clone()))
+            .collect::<BTreeMap<_, _>>();
+        let telemetry = Registered::new();
+        Bench { judges: Judges::new(&configs, judging, &telemetry.judge).unwrap(), telemetry }
+    }
+
+    fn one(config: JudgeConfig) -> Bench {
+        Bench::of(&[("main", config)], &JudgingConfig::default())
+    }
+
+    async fn ask(&self, user: &str) -> Answer {
+        self.judges.ask(trace(1), &ask(user, &["main"])).await
+    }
+
+    /// The value of a self-metric whose line begins so; 0 where there is none.
+    fn count(&self, start: &str) -> f64 {
+        let page = self.telemetry.render();
+        let line = page.lines().find(|line| line.starts_with(&format!("otel_verdict_{start}")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+fn trace(n: u8) -> TraceId {
+    TraceId([n; 16])
+}
+
+fn ask(user: &str, judges: &[&str]) -> Ask {
+    Ask {
+        ticket: 0,
+        at: 0,
+        metric: "instruction_following",
+        question: question("key", "You rate.", user),
+        judges: judges.iter().map(|name| (*name).to_owned()).collect(),
+        services: [Text::from("shop")].into(),
+    }
+}
+
+fn scores(answer: &Answer) -> Result<Vec<u64>, Reason> {
+    let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
+    Ok(opinions.iter().map(|opinion| opinion.value["score"].as_u64().unwrap()).collect())
+}

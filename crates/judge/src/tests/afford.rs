@@ -1,0 +1,220 @@
+//! Budgets, kept answers, recordings, services that are kept from judges.
+
+use super::*;
+use crate::JudgeError;
+use crate::config::{BudgetConfig, CacheConfig, Limit, Price};
+
+fn tokens(most: u64) -> Limit {
+    Limit { tokens: Some(most), usd: None }
+}
+
+async fn requests(server: &MockServer) -> usize {
+    server.received_requests().await.unwrap().len()
+}
+
+/// Answers are small, so that little is set aside for them.
+fn frugal(endpoint: &str) -> JudgeConfig {
+    JudgeConfig { max_tokens: 50, ..config(endpoint) }
+}
+
+#[tokio::test]
+async fn over_the_budget_of_a_trace_nothing_is_sent() {
+    let server = server(in_turn([good(4)])).await;
+    let budget = BudgetConfig { per_trace: tokens(600), ..BudgetConfig::default() };
+    let judging = JudgingConfig { budget, ..JudgingConfig::default() };
+    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let mut answered = 0;
+    for n in 0..10 {
+        match scores(&bench.ask(&format!("Q{n}")).await) {
+            Ok(_) => answered += 1,
+            Err(reason) => assert_eq!(reason, Reason::Budget),
+        }
+    }
+    // Each takes 120; for a question and its answer some 190 are set aside.
+    assert_eq!((answered, requests(&server).await), (4, 4));
+    let other = bench.judges.ask(trace(2), &ask("Q", &["main"])).await;
+    assert_eq!(scores(&other), Ok(vec![4]), "another trace has its own");
+    assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"budget\"}"), 6.0);
+}
+
+#[tokio::test]
+async fn how_many_ask_at_once_does_not_change_what_a_budget_pays_for() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(20))])).await;
+    let budget = BudgetConfig { per_trace: tokens(1000), ..BudgetConfig::default() };
+    let judging = JudgingConfig { budget, ..JudgingConfig::default() };
+    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let questions: Vec<String> = (0..30).map(|n| format!("Q{n}")).collect();
+    let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
+    let answered = answers.iter().filter(|a| a.opinions.is_ok()).count();
+    let spent: u64 = answers.iter().map(|a| a.usage.tokens).sum();
+    assert!((6..=7).contains(&answered) && spent <= 1000, "{answered} answered for {spent}");
+}
+
+#[tokio::test]
+async fn money_is_bounded_by_the_price_and_counted() {
+    let server = server(in_turn([good(4)])).await;
+    let price = Price { input: 10.0, output: 100.0, cached: Some(1.0) };
+    let per_day = Limit { tokens: None, usd: Some(0.010) };
+    let own = JudgeConfig {
+        price,
+        budget: BudgetConfig { per_day, ..BudgetConfig::default() },
+        ..frugal(&server.uri())
+    };
+    let bench = Bench::of(&[("main", own)], &JudgingConfig::default());
+    // 60 x 10 + 40 x 1 + 20 x 100 = 2640 millionths a question; more than twice that is set aside.
+    let mut spent = 0.0;
+    while let answer = bench.ask(&format!("Q{spent}")).await
+        && answer.opinions.is_ok()
+    {
+        spent += answer.usage.cost_usd;
+    }
+    assert!((0.002..=0.010).contains(&spent), "{spent}");
+    assert!((bench.count("judge_cost_usd_total") - spent).abs() < 1e-9);
+    assert_eq!(
+        bench.count("judge_tokens_total{judge=\"main\",kind=\"cached\"}") / 40.0,
+        (spent / 0.00264).round()
+    );
+}
+
+#[tokio::test]
+async fn a_question_is_paid_for_once_and_runs_are_independent() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(100))])).await;
+    let bench = Bench::one(config(&server.uri()));
+    let at_once = futures_util::future::join_all((0..20).map(|_| bench.ask("Same."))).await;
+    assert!(at_once.iter().all(|a| scores(a) == Ok(vec![4])));
+    assert_eq!(at_once.iter().map(|a| a.usage.tokens).sum::<u64>(), 120);
+    assert_eq!(bench.ask("Same.").await.usage.tokens, 0);
+    assert_eq!(requests(&server).await, 1);
+    for run in 1..3 {
+        let answer = bench.judges.of_run(run).ask(trace(1), &ask("Same.", &["main"])).await;
+        assert_eq!(answer.usage.tokens, 120, "run {run} asks for itself");
+    }
+    bench.ask("Other.").await;
+    assert_eq!(requests(&server).await, 4);
+    assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"shared\"}"), 19.0);
+    assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"cached\"}"), 1.0);
+}
+
+#[tokio::test]
+async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
+    let server = server(in_turn([good(4)])).await;
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheConfig { directory: Some(folder.path().join("cache")), ..CacheConfig::default() };
+    let judging = JudgingConfig { cache, ..JudgingConfig::default() };
+    let configs = [("main", config(&server.uri()))];
+    let bench = Bench::of(&configs, &judging);
+    bench.ask("Same.").await;
+    // Nobody waits for the disk; a moment later it is there.
+    for _ in 0..200 {
+        let written = std::fs::read_dir(folder.path().join("cache"))
+            .unwrap()
+            .any(|e| e.unwrap().metadata().unwrap().len() > 0);
+        if written {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let taken = Judges::new(&JudgeConfigs::default(), &judging, &bench.telemetry.judge);
+    assert!(matches!(taken, Err(JudgeError::Cache(_))), "one process a folder");
+    drop(bench);
+    let bench = Bench::of(&configs, &judging);
+    let answer = bench.ask("Same.").await;
+    assert_eq!((scores(&answer), answer.usage.tokens, requests(&server).await), (Ok(vec![4]), 0, 1));
+    let mut other = ask("Same.", &["main"]);
+    let mut form = (*other.question.form).clone();
+    form.schema["properties"]["score"]["enum"] = json!([0, 1, 2, 3]);
+    other.question.form = Arc::new(form);
+    assert_eq!(
+        scores(&bench.judges.ask(trace(1), &other).await),
+        Err(Reason::JudgeError),
+        "4 is none of them"
+    );
+}
+
+#[tokio::test]
+async fn a_run_is_recorded_and_repeated_without_a_server() {
+    let server = server(in_turn([good(1), good(2), good(3), good(4), good(5)])).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let recording = JudgeConfig { record: Some(file.clone()), samples: 2, ..config(&server.uri()) };
+    let bench = Bench::one(recording);
+    let first = bench.ask("A").await;
+    let second = bench.ask("B").await;
+    assert_eq!(bench.ask("B").await.usage.tokens, 0, "out of the cache, and recorded once");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 4);
+    drop(server);
+    let replaying = JudgeConfig { replay: Some(file.clone()), samples: 2, ..config("http://127.0.0.1:9") };
+    let bench = Bench::one(replaying);
+    assert_eq!(bench.ask("B").await, second);
+    assert_eq!(bench.ask("A").await, first, "opinions, names and cost alike");
+    assert_eq!(scores(&bench.ask("C").await), Err(Reason::JudgeError), "what was not recorded");
+    assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"replayed\"}"), 4.0);
+    std::fs::write(&file, "nonsense").unwrap();
+    let broken = JudgeConfig { replay: Some(file), ..config("http://127.0.0.1:9") };
+    let error =
+        Judges::new(&[("main".to_owned(), broken)].into(), &JudgingConfig::default(), &bench.telemetry.judge);
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("judges.main.replay: ") && error.contains("line 1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_service_is_kept_from_external_judges_or_from_one() {
+    let server = server(in_turn([good(4)])).await;
+    let judging = JudgingConfig { keep_internal: vec!["sh*".to_owned()], ..JudgingConfig::default() };
+    let configs = [
+        ("near", config(&server.uri())),
+        ("far", JudgeConfig { external: Some(true), ..config(&server.uri()) }),
+        ("picky", JudgeConfig { exclude_services: vec!["shop".to_owned()], ..config(&server.uri()) }),
+    ];
+    let bench = Bench::of(&configs, &judging);
+    let all = &["near", "far", "picky"];
+    assert_eq!(scores(&bench.judges.ask(trace(1), &ask("Q", all)).await).unwrap().len(), 1);
+    let withheld = bench.judges.ask(trace(1), &ask("Q", &["far", "picky"])).await;
+    assert_eq!(scores(&withheld), Err(Reason::NotApplicable));
+    let of = |services: &[&str]| Ask {
+        services: services.iter().map(|name| Text::from(*name)).collect(),
+        ..ask("Q", all)
+    };
+    assert_eq!(scores(&bench.judges.ask(trace(1), &of(&["billing"])).await).unwrap().len(), 3);
+    for mixed in [["billing", "shop"], ["shop", "billing"], ["", "shop"]] {
+        assert_eq!(scores(&bench.judges.ask(trace(1), &of(&mixed)).await).unwrap().len(), 1, "{mixed:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(50))])).await;
+    let budget = BudgetConfig { per_hour: tokens(350), ..BudgetConfig::default() };
+    let judging = JudgingConfig { budget, ..JudgingConfig::default() };
+    let configs: JudgeConfigs = [("main".to_owned(), frugal(&server.uri()))].into();
+    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let under_way = bench.ask("A");
+    let renewed = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut configs = configs.clone();
+        configs.get_mut("main").unwrap().timeout = Period::secs(3);
+        bench.judges.renewed(&configs, &judging).unwrap()
+    };
+    let (under_way, renewed) = tokio::join!(under_way, renewed);
+    assert_eq!(scores(&under_way), Ok(vec![4]), "what is under way ends");
+    let of = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
+    assert_eq!(of("B").await, Ok(vec![4]));
+    assert_eq!(of("C").await, Err(Reason::Budget), "the hour's tokens are spent");
+    let again = renewed.renewed(&configs, &judging).unwrap();
+    let known = again.ask(trace(9), &ask("B", &["main"])).await;
+    assert_eq!((scores(&known), known.usage.tokens), (Ok(vec![4]), 0));
+}
+
+#[tokio::test]
+async fn a_question_that_is_dropped_gives_back_its_place_and_its_budget() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_secs(1)), good(4)])).await;
+    let budget = BudgetConfig { per_trace: tokens(700), ..BudgetConfig::default() };
+    let judging = JudgingConfig { budget, ..JudgingConfig::default() };
+    let bench = Bench::of(&[("main", JudgeConfig { max_concurrency: 1, ..frugal(&server.uri()) })], &judging);
+    let dropped = tokio::time::timeout(Duration::from_millis(200), bench.ask("A")).await;
+    assert!(dropped.is_err());
+    assert_eq!(bench.count("judge_requests_in_flight"), 0.0);
+    assert_eq!(bench.count("judge_questions_waiting"), 0.0);
+    // What was sent may have been read: its prompt is paid for, its answer is not.
+    assert_eq!(scores(&bench.ask("B").await), Ok(vec![4]));
+}

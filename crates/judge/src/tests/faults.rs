@@ -1,0 +1,295 @@
+//! Judges that are down, slow, lying, overloaded or broken: each way, and what comes of it.
+
+use std::sync::Mutex;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::config::BreakerConfig;
+use verdict_config::Secret;
+use verdict_eval::measure::Usage;
+
+fn status(code: u16) -> ResponseTemplate {
+    ResponseTemplate::new(code)
+}
+
+fn says(body: Value) -> ResponseTemplate {
+    status(200).set_body_json(body)
+}
+
+fn ended(reason: &str, content: Value) -> ResponseTemplate {
+    let mut body = completion("");
+    body["choices"][0]["finish_reason"] = json!(reason);
+    body["choices"][0]["message"]["content"] = content;
+    says(body)
+}
+
+/// One way to fail: what the server answers in turn, what comes of it, how many requests that
+/// takes, and the word that counts it.
+type Row = (&'static str, Vec<ResponseTemplate>, Result<u64, Reason>, usize, &'static str);
+
+fn rows() -> Vec<Row> {
+    let failed = Err(Reason::JudgeError);
+    let error = |code: &str| json!({ "error": { "message": "m", "type": code } });
+    let html = || status(200).set_body_raw("<html>gateway</html>", "text/html");
+    let stream =
+        || status(200).set_body_raw("data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "text/event-stream");
+    let huge = || status(200).set_body_raw(vec![b' '; 5 << 20], "application/json");
+    let wrong_type = status(200).set_body_raw(completion(&verdict(4)).to_string(), "text/plain");
+    vec![
+        ("cut, then whole", vec![ended("length", json!("{\"rat")), good(4)], Ok(4), 2, "fault=\"cut\""),
+        ("cut and cut", vec![ended("length", json!("{\"rat"))], failed, 2, "fault=\"cut\""),
+        ("refused", vec![ended("content_filter", Value::Null)], failed, 1, "fault=\"refused\""),
+        ("empty", vec![ended("stop", json!(""))], failed, 2, "fault=\"no_object\""),
+        (
+            "prose, then an answer",
+            vec![says(completion("I cannot rate.")), good(2)],
+            Ok(2),
+            2,
+            "fault=\"no_object\"",
+        ),
+        ("an error page, then well", vec![html(), good(4)], Ok(4), 2, "status=\"not_json\""),
+        ("error pages", vec![html()], failed, 2, "status=\"not_json\""),
+        ("a stream", vec![stream()], failed, 2, "status=\"not_json\""),
+        ("a huge body", vec![huge(), good(4)], Ok(4), 2, "status=\"too_large\""),
+        ("another content type", vec![wrong_type], Ok(4), 1, "status=\"ok\""),
+        ("JSON of something else", vec![says(json!({ "hello": 1 }))], failed, 2, "status=\"not_an_answer\""),
+        ("JSON that is no object", vec![says(json!([1, "x", null]))], failed, 2, "status=\"not_an_answer\""),
+        ("200 with an error", vec![says(error("server_error")), good(4)], Ok(4), 2, "status=\"error_body\""),
+        ("200 with a 401", vec![says(json!({ "error": { "code": 401 } }))], failed, 1, "status=\"http_401\""),
+        (
+            "longer than the context",
+            vec![status(400).set_body_json(error("exceed_context_size_error"))],
+            failed,
+            1,
+            "status=\"http_400\"",
+        ),
+        ("a wrong key", vec![status(401)], failed, 1, "status=\"http_401\""),
+        ("an unknown model", vec![status(404)], failed, 1, "status=\"http_404\""),
+        ("slow to be asked", vec![status(408), good(4)], Ok(4), 2, "status=\"http_408\""),
+        ("too large", vec![status(413)], failed, 1, "status=\"http_413\""),
+        ("busy", vec![status(429), good(4)], Ok(4), 2, "status=\"http_429\""),
+        ("broken, then well", vec![status(500), good(4)], Ok(4), 2, "status=\"http_500\""),
+        ("away", vec![status(503)], failed, 2, "status=\"http_503\""),
+        ("overloaded", vec![status(529)], failed, 2, "status=\"http_5xx\""),
+        (
+            "elsewhere",
+            vec![status(307).insert_header("location", "http://127.0.0.1:9/")],
+            failed,
+            1,
+            "status=\"http_3xx\"",
+        ),
+        (
+            "slow",
+            vec![good(4).set_delay(Duration::from_secs(30))],
+            Err(Reason::Timeout),
+            2,
+            "status=\"timeout\"",
+        ),
+        (
+            "slow, then well",
+            vec![good(3).set_delay(Duration::from_secs(30)), good(4)],
+            Ok(4),
+            2,
+            "status=\"timeout\"",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn each_way_of_failing_has_one_end() {
+    let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
+        let server = server(in_turn(responses)).await;
+        // Only where slowness is the point: a busy machine is slow as well.
+        let timeout = if word.contains("timeout") { Period::millis(1500) } else { Period::secs(60) };
+        let bench = Bench::one(JudgeConfig { timeout, ..config(&server.uri()) });
+        let answer = bench.ask("Rate this.").await;
+        let found = scores(&answer).map(|scores| scores[0]);
+        assert_eq!(found, expected, "{name}");
+        assert_eq!(server.received_requests().await.unwrap().len(), requests, "{name}");
+        let page = bench.telemetry.render();
+        assert!(page.lines().any(|line| line.contains(word)), "{name}: {word} was not counted\n{page}");
+        assert_eq!(bench.count("judge_requests_in_flight"), 0.0, "{name}");
+    });
+    futures_util::future::join_all(all).await;
+}
+
+/// Serves each connection by `serve`, for as long as the test runs.
+async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> String
+where
+    F: Future<Output = std::io::Result<()>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_reset_a_drip_a_cut_body_and_a_closed_port_end_too() {
+    // Each reads of the request first: an answer that nobody asked for yet is another fault.
+    let reset = raw(|mut stream| async move {
+        stream.read_exact(&mut [0; 64]).await?;
+        stream.set_zero_linger()
+    });
+    let drip = raw(|mut stream| async move {
+        stream.read_exact(&mut [0; 64]).await?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await?;
+        loop {
+            stream.write_all(b" ").await?;
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let cut = raw(|mut stream| async move {
+        stream.read_exact(&mut [0; 64]).await?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{\"choices\":").await
+    });
+    let closed =
+        async { format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()) };
+    let (reset, drip, cut, closed) = tokio::join!(reset, drip, cut, closed);
+    for (endpoint, expected, status) in [
+        (reset, Reason::JudgeError, "connection"),
+        (drip, Reason::Timeout, "timeout"),
+        (cut, Reason::JudgeError, "connection"),
+        (closed, Reason::JudgeError, "connection"),
+    ] {
+        let bench = Bench::one(JudgeConfig { timeout: Period::secs(3), retries: 0, ..config(&endpoint) });
+        let started = Instant::now();
+        assert_eq!(scores(&bench.ask("Rate this.").await), Err(expected), "{status}");
+        assert!(started.elapsed() < Duration::from_secs(30));
+        assert_eq!(bench.count(&format!("judge_requests_total{{judge=\"main\",status=\"{status}\"}}")), 1.0);
+    }
+}
+
+#[tokio::test]
+async fn retry_after_holds_for_every_question() {
+    let server = server(in_turn([status(429).insert_header("retry-after", "2"), good(4)])).await;
+    let bench = Bench::one(config(&server.uri()));
+    let started = Instant::now();
+    let second = async {
+        // While the first has been told to wait.
+        sleep(Duration::from_millis(500)).await;
+        bench.ask("Another.").await
+    };
+    let (first, second) = tokio::join!(bench.ask("One."), second);
+    assert_eq!((scores(&first), scores(&second)), (Ok(vec![4]), Ok(vec![4])));
+    assert!(started.elapsed() >= Duration::from_millis(1900), "{:?}", started.elapsed());
+    assert_eq!(server.received_requests().await.unwrap().len(), 3, "nobody asked in between");
+    assert_eq!(bench.count("judge_breaker_state"), 0.0);
+}
+
+#[tokio::test]
+async fn a_wait_beyond_all_patience_is_not_waited_for() {
+    let server = server(in_turn([status(429).insert_header("retry-after", "86400")])).await;
+    let bench = Bench::one(config(&server.uri()));
+    let answer = tokio::time::timeout(Duration::from_secs(5), bench.ask("One.")).await.unwrap();
+    assert_eq!(scores(&answer), Err(Reason::JudgeError));
+}
+
+#[tokio::test]
+async fn a_judge_that_fails_time_after_time_is_left_alone_until_one_request_succeeds() {
+    let mut responses = vec![status(500); 3];
+    responses.extend([status(500), good(4)]);
+    let server = server(in_turn(responses)).await;
+    let breaker = BreakerConfig { failures: 3, open_for: Period::secs(2) };
+    let bench = Bench::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
+    for n in 0..10 {
+        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Reason::JudgeError));
+    }
+    assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
+    assert_eq!(bench.count("judge_breaker_state"), 2.0);
+    sleep(Duration::from_millis(2100)).await;
+    assert_eq!(scores(&bench.ask("tries").await), Err(Reason::JudgeError));
+    assert_eq!(scores(&bench.ask("too soon").await), Err(Reason::JudgeError));
+    assert_eq!(server.received_requests().await.unwrap().len(), 4);
+    sleep(Duration::from_millis(2100)).await;
+    assert_eq!(scores(&bench.ask("well again").await), Ok(vec![4]));
+    assert_eq!(bench.count("judge_breaker_state"), 0.0);
+}
+
+#[tokio::test]
+async fn a_question_of_no_good_does_not_open_the_breaker() {
+    let server = server(in_turn([status(400)])).await;
+    let bench = Bench::one(config(&server.uri()));
+    for n in 0..10 {
+        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Reason::JudgeError));
+    }
+    assert_eq!(server.received_requests().await.unwrap().len(), 10);
+}
+
+#[tokio::test]
+async fn hedging_takes_whichever_comes_first() {
+    let slow = good(1).set_delay(Duration::from_secs(20));
+    let server = server(in_turn([slow, good(4)])).await;
+    let hedge_after = Some(Period::millis(100));
+    let bench = Bench::one(JudgeConfig { hedge_after, ..config(&server.uri()) });
+    let started = Instant::now();
+    assert_eq!(scores(&bench.ask("Rate this.").await), Ok(vec![4]));
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert_eq!(server.received_requests().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_question_that_waits_for_a_place_is_not_hedged() {
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(300))])).await;
+    let hedge_after = Some(Period::secs(1));
+    let bench = Bench::one(JudgeConfig { hedge_after, max_concurrency: 1, ..config(&server.uri()) });
+    let questions: Vec<String> = (0..6).map(|n| format!("Q{n}")).collect();
+    let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
+    assert!(answers.iter().all(|answer| scores(answer) == Ok(vec![4])));
+    assert_eq!(
+        server.received_requests().await.unwrap().len(),
+        6,
+        "the last waited for 1.5 s and was sent once"
+    );
+}
+
+#[tokio::test]
+async fn a_question_longer_than_the_window_is_not_sent() {
+    let server = server(in_turn([good(4)])).await;
+    let bench = Bench::one(JudgeConfig { max_prompt_tokens: 4096, ..config(&server.uri()) });
+    assert_eq!(scores(&bench.ask(&"word ".repeat(10_000)).await), Err(Reason::JudgeError));
+    assert!(server.received_requests().await.unwrap().is_empty());
+    assert_eq!(bench.ask("short").await.usage, Usage { tokens: 120, cost_usd: 0.0 });
+}
+
+/// Where logs go in a test.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn keys_and_content_are_in_no_log_and_no_debug_output() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let echo = json!({ "error": { "message": "wrong key sk-hunter2 for 'private words'", "code": "invalid_api_key" } });
+    let server = server(in_turn([status(401).set_body_json(echo), says(completion("private words"))])).await;
+    let bench = Bench::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
+    bench.ask("private words").await;
+    bench.ask("private words").await;
+    drop(guard);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("invalid_api_key") && log.contains("no_object"), "{log}");
+    let all = format!("{log}{:?}{}", bench.judges, bench.telemetry.render());
+    assert!(!all.contains("hunter2") && !all.contains("private words"), "{all}");
+}

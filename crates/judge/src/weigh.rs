@@ -1,0 +1,138 @@
+//! A score weighted by the probabilities of the tokens that might have stood in its place.
+//!
+//! In: an answer's text, its tokens with their choices, and where the score stands. Out: the
+//! expectation over the values that a score may have: finer than the one that was drawn.
+
+use super::dialect::Token;
+use verdict_eval::measure::ScoreField;
+
+/// Where less of the probability than this lies on values of the score, the server counted
+/// something else.
+const LEAST_MASS: f64 = 0.5;
+
+/// The expected score, where `text` is the bare object and `tokens` are its.
+pub(super) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Option<f64> {
+    if !text.trim_start().starts_with('{') {
+        return None;
+    }
+    // llama.cpp takes a code fence off the text, but leaves its tokens.
+    let said: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
+    let at = memchr::memmem::find(&said, text.as_bytes())? + value_of(text, field.key)?;
+    let mut end = 0;
+    let token = tokens.iter().find(|token| {
+        end += token.bytes.len();
+        end > at
+    })?;
+    let mut mass = 0.0;
+    let mut sum = 0.0;
+    for (choice, logprob) in &token.choices {
+        let Some(value) = number(choice).filter(|value| field.values.contains(value)) else { continue };
+        let probability = logprob.exp();
+        if probability.is_finite() {
+            mass += probability;
+            sum += probability * f64::from(value);
+        }
+    }
+    (mass >= LEAST_MASS).then(|| sum / mass)
+}
+
+/// The number that a token holds: `4`, ` 4`, `:4`, `4,`.
+fn number(token: &str) -> Option<u8> {
+    let token = token.trim_matches(|c: char| c.is_whitespace() || matches!(c, ':' | '"' | ',' | '}'));
+    token.parse().ok()
+}
+
+/// Where the value of `key` begins, at the top of an object. The last, as parsers take it.
+fn value_of(text: &str, key: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut at, mut found) = (0usize, 0, None);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let end = string_end(bytes, at)?;
+                let behind = skip_space(bytes, end);
+                let is_key = depth == 1 && bytes.get(behind) == Some(&b':');
+                if is_key && bytes.get(at + 1..end - 1) == Some(key.as_bytes()) {
+                    found = Some(skip_space(bytes, behind + 1));
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Behind the closing quote of the string that begins at `at`.
+fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 2,
+            b'"' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field() -> ScoreField {
+        ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }
+    }
+
+    fn tokens(texts: &[&str], at: &str, choices: &[(&str, f64)]) -> Vec<Token> {
+        let of = |text: &&str| Token {
+            bytes: text.as_bytes().to_vec(),
+            choices: match *text == at {
+                true => choices.iter().map(|(t, p)| ((*t).to_owned(), p.ln())).collect(),
+                false => vec![((*text).to_owned(), 0.0)],
+            },
+        };
+        texts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_expectation_is_over_the_values_at_the_scores_place() {
+        let parts = ["{\"", "rationale", "\": \"the \\\"score\\\": 1\", \"score\":", " 4", "}"];
+        let tokens = tokens(&parts, " 4", &[(" 4", 0.6), ("5", 0.3), (" 3", 0.05), ("null", 0.05)]);
+        let found = weighted(&parts.concat(), &tokens, &field()).unwrap();
+        let expected = (4.0 * 0.6 + 5.0 * 0.3 + 3.0 * 0.05) / 0.95;
+        assert!((found - expected).abs() < 1e-9, "{found}");
+    }
+
+    #[test]
+    fn tokens_around_the_text_are_passed_over() {
+        let parts = ["```", "json\n", "{\"score\": ", "2", "}", "\n```", ""];
+        let tokens = tokens(&parts, "2", &[("2", 0.75), ("4", 0.25)]);
+        assert_eq!(weighted("{\"score\": 2}", &tokens, &field()), Some(2.5));
+        assert_eq!(weighted("{\"score\": 3}", &tokens, &field()), None, "not these tokens");
+    }
+
+    #[test]
+    fn without_the_right_token_there_is_no_weight() {
+        let text = "{\"score\":4}";
+        let right = ["{\"score\":", "4", "}"];
+        let few = tokens(&right, "4", &[("4", 0.2), ("x", 0.8)]);
+        assert_eq!(weighted(text, &few, &field()), None, "too little is known");
+        assert_eq!(weighted(text, &[], &field()), None, "no tokens");
+        let good = tokens(&right, "4", &[("4", 1.0)]);
+        assert_eq!(weighted(text, &good, &field()), Some(4.0));
+        assert_eq!(weighted("```{\"score\":4}", &good, &field()), None, "not the bare object");
+        assert_eq!(weighted("{\"a\":{\"score\":4}}", &good, &field()), None, "not at the top");
+        assert_eq!(weighted("{\"score", &good, &field()), None, "cut");
+    }
+}

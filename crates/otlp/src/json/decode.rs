@@ -1,0 +1,302 @@
+//! JSON to protobuf: serde drives, every value is written as it is met.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::JsonError;
+use super::scalar::{Scalar, expected, write_scalar};
+use super::table::{Field, Kind, Message};
+use crate::write;
+
+/// Longest unknown name quoted in an error, in characters.
+const QUOTED: usize = 40;
+
+pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let mut target = Target { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let read = Body { target: &mut target, message }.deserialize(&mut deserializer);
+    match read.and_then(|()| deserializer.end()) {
+        Ok(()) => Ok(target.out),
+        Err(error) => Err(JsonError { path: target.path(), message: error.to_string() }),
+    }
+}
+
+/// What has been written, and where in the JSON the reader stands. An error leaves the path as it
+/// is, so that it tells where.
+struct Target {
+    out: Vec<u8>,
+    path: Vec<Step>,
+}
+
+enum Step {
+    Name(&'static str),
+    Index(usize),
+}
+
+impl Target {
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Name(name) if path.is_empty() => path.push_str(name),
+                Step::Name(name) => path.extend([".", name]),
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+            }
+        }
+        path
+    }
+
+    fn tag(&mut self, field: &Field) {
+        write::varint(&mut self.out, u64::from(field.number) << 3 | u64::from(field.kind.wire_type()));
+    }
+
+    /// Begins a length-delimited field; its content is to follow. One byte is kept for the length,
+    /// which suits most; [`Target::close`] moves the content where it does not.
+    fn open(&mut self, number: u32) -> usize {
+        write::open(&mut self.out, number, 0);
+        self.out.len()
+    }
+
+    fn close(&mut self, start: usize) {
+        let end = self.out.len();
+        let more = write::varint_size((end - start) as u64) - 1;
+        if more > 0 {
+            self.out.resize(end + more, 0);
+            self.out.copy_within(start..end, start + more);
+        }
+        let mut rest = (end - start) as u64;
+        for byte in self.out.iter_mut().skip(start - 1).take(more) {
+            *byte = rest as u8 | 0x80;
+            rest >>= 7;
+        }
+        if let Some(last) = self.out.get_mut(start - 1 + more) {
+            *last = rest as u8;
+        }
+    }
+}
+
+/// Reads an object as a message's fields.
+struct Body<'t> {
+    target: &'t mut Target,
+    message: &'static Message,
+}
+
+impl<'de> DeserializeSeed<'de> for Body<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Body<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.message.fields.first().map_or("", |field| field.json);
+        write!(f, "an object that holds `{first}` ({})", self.message.name)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut unknown: Option<String> = None;
+        // Set once there is what an object of this type is for.
+        let content = content(self.message);
+        let mut understood = content.is_none() && !must_hold_something(self.message);
+        while let Some(name) = map.next_key_seed(Name(self.message))? {
+            match name {
+                Ok(field) => {
+                    understood |= content.is_none_or(|number| number == field.number);
+                    self.target.path.push(Step::Name(field.json));
+                    map.next_value_seed(Put { target: self.target, field, place: Place::Field })?;
+                    self.target.path.pop();
+                }
+                Err(name) => {
+                    unknown.get_or_insert(name);
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        match unknown {
+            Some(unknown) if !understood => Err(A::Error::custom(not_understood(self.message, &unknown))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Number of the field that holds what a request is about, at each level above spans, log records
+/// and metrics.
+fn content(message: &Message) -> Option<u32> {
+    match message.name {
+        "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
+        "ResourceSpans" | "ResourceLogs" | "ResourceMetrics" => Some(2),
+        "ScopeSpans" | "ScopeLogs" | "ScopeMetrics" => Some(2),
+        _ => None,
+    }
+}
+
+/// Whether an empty one of these would stand for something lost. Others may well hold only fields
+/// that we do not know, such as a status of OTLP before 1.0.
+fn must_hold_something(message: &Message) -> bool {
+    matches!(message.name, "Span" | "LogRecord" | "Metric" | "AnyValue")
+}
+
+fn not_understood(message: &Message, unknown: &str) -> String {
+    let wanted = message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
+    let wanted: Vec<String> = wanted.map(|field| format!("`{}`", field.json)).collect();
+    format!("found `{unknown}` but no {} ({})", wanted.join(" or "), message.name)
+}
+
+/// Finds a field by its name; gives the name back where there is none.
+struct Name(&'static Message);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Result<&'static Field, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Result<&'static Field, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        let field = self.0.fields.iter().find(|field| field.json == name || field.snake == name);
+        Ok(field.ok_or_else(|| name.chars().take(QUOTED).collect()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// The value of a field.
+    Field,
+    /// An element of a field's array.
+    Element,
+    /// An element whose tag is not repeated.
+    Packed,
+}
+
+/// Reads a value and writes it as (an element of) a field.
+struct Put<'t> {
+    target: &'t mut Target,
+    field: &'static Field,
+    place: Place,
+}
+
+impl<'de> DeserializeSeed<'de> for Put<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Put<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.field.repeated && self.place == Place::Field {
+            "an array"
+        } else {
+            expected(&self.field.kind)
+        })
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match (self.place, &self.field.kind) {
+            (Place::Field, _) => Ok(()),
+            // An array of values may hold "no value", which is an empty message.
+            (_, Kind::Message(_)) => {
+                write::bytes(&mut self.target.out, self.field.number, &[]);
+                Ok(())
+            }
+            _ => self.refuse("null"),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        match self.field.kind {
+            Kind::Message(message) if !self.field.repeated || self.place == Place::Element => {
+                let start = self.target.open(self.field.number);
+                Body { target: self.target, message }.visit_map(map)?;
+                self.target.close(start);
+                Ok(())
+            }
+            _ => self.refuse("an object"),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        if !self.field.repeated || self.place != Place::Field {
+            return self.refuse("an array");
+        }
+        let packed = self.field.kind.packed();
+        let before = self.target.out.len();
+        let start = if packed { self.target.open(self.field.number) } else { before };
+        let place = if packed { Place::Packed } else { Place::Element };
+        for index in 0.. {
+            self.target.path.push(Step::Index(index));
+            let put = Put { target: &mut *self.target, field: self.field, place };
+            let more = seq.next_element_seed(put)?.is_some();
+            self.target.path.pop();
+            if !more {
+                break;
+            }
+        }
+        if packed && self.target.out.len() == start {
+            self.target.out.truncate(before);
+        } else if packed {
+            self.target.close(start);
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.scalar(Scalar::Bool(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.scalar(Scalar::Integer(value.into()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.scalar(Scalar::Integer(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.scalar(Scalar::Float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.scalar(Scalar::Text(value))
+    }
+}
+
+impl Put<'_> {
+    fn refuse<E: Error>(self, found: &str) -> Result<(), E> {
+        Err(E::custom(format_args!("expected {}, found {found}", &self as &dyn serde::de::Expected)))
+    }
+
+    fn scalar<E: Error>(self, scalar: Scalar<'_>) -> Result<(), E> {
+        let one = !self.field.repeated || self.place != Place::Field;
+        let before = self.target.out.len();
+        if one && self.place != Place::Packed {
+            self.target.tag(self.field);
+        }
+        if one && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {
+            return Ok(());
+        }
+        self.target.out.truncate(before);
+        self.refuse(match scalar {
+            Scalar::Bool(_) => "a boolean",
+            Scalar::Integer(_) | Scalar::Float(_) => "a number",
+            Scalar::Text(_) => "a string",
+        })
+    }
+}

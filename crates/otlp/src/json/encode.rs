@@ -1,0 +1,188 @@
+//! Protobuf to JSON on one line.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::table::{Field, Kind, Message};
+use crate::check::Scan;
+use crate::{Fields, Malformed, Payload};
+
+/// How deep messages may nest: what [`crate::split`] accepts (64 values, each up to three
+/// messages deep), and the levels around them.
+const MAX_DEPTH: usize = 256;
+
+pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
+    // Names and quotes; strings, which are most of a trace, stay as long as they are.
+    let mut out = Vec::with_capacity(encoded.len() * 2);
+    write_message(&mut out, message, encoded, MAX_DEPTH)?;
+    Ok(out)
+}
+
+/// A field met in a message.
+#[derive(Clone, Copy)]
+struct Met<'a> {
+    /// Its place in the table.
+    index: usize,
+    field: &'static Field,
+    payload: Payload<'a>,
+}
+
+fn write_message(
+    out: &mut Vec<u8>,
+    message: &'static Message,
+    encoded: &[u8],
+    depth: usize,
+) -> Result<(), Malformed> {
+    let depth = depth.checked_sub(1).ok_or(Malformed::Depth)?;
+    let mut all: Vec<Met<'_>> = Vec::new();
+    for met in Fields::new(encoded) {
+        let met = met?;
+        if let Some((index, field)) = message.fields.iter().enumerate().find(|(_, f)| f.number == met.number)
+        {
+            all.push(Met { index, field, payload: met.payload });
+        }
+    }
+    keep_last_of_oneofs(&mut all);
+    all.sort_by_key(|met| met.index);
+    out.push(b'{');
+    for (i, same) in all.chunk_by(|a, b| a.index == b.index).enumerate() {
+        let Some(Met { field, .. }) = same.first() else { continue };
+        if i > 0 {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(field.json.as_bytes());
+        out.extend_from_slice(b"\":");
+        if field.repeated {
+            write_array(out, &field.kind, same, depth)?;
+        } else {
+            write_single(out, &field.kind, same, depth)?;
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Of a oneof's members only the one set last counts, from where it was set.
+fn keep_last_of_oneofs(all: &mut Vec<Met<'_>>) {
+    // No message of OTLP has two oneofs (an `optional` is none here).
+    let mut last = None;
+    let mut from = 0;
+    for (i, met) in all.iter().enumerate() {
+        if met.field.oneof && last != Some(met.index) {
+            last = Some(met.index);
+            from = i;
+        }
+    }
+    let mut i = 0;
+    all.retain(|met| {
+        i += 1;
+        !met.field.oneof || i > from
+    });
+}
+
+fn write_array(
+    out: &mut Vec<u8>,
+    kind: &'static Kind,
+    all: &[Met<'_>],
+    depth: usize,
+) -> Result<(), Malformed> {
+    out.push(b'[');
+    let mut first = true;
+    let mut comma = |out: &mut Vec<u8>| {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+    };
+    for met in all {
+        match met.payload {
+            Payload::Bytes(packed) if kind.packed() => {
+                let mut scan = Scan::new(packed);
+                while scan.left() > 0 {
+                    comma(out);
+                    let payload = match kind.wire_type() {
+                        1 => Payload::Fixed64(scan.fixed64()?),
+                        5 => Payload::Fixed32(scan.fixed32()?),
+                        _ => Payload::Varint(scan.varint()?),
+                    };
+                    write_value(out, kind, payload, depth)?;
+                }
+            }
+            payload => {
+                comma(out);
+                write_value(out, kind, payload, depth)?;
+            }
+        }
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// The last occurrence of a field counts; those of a message add up.
+fn write_single(
+    out: &mut Vec<u8>,
+    kind: &'static Kind,
+    all: &[Met<'_>],
+    depth: usize,
+) -> Result<(), Malformed> {
+    match (kind, all) {
+        (Kind::Message(message), [_, _, ..]) => {
+            let mut merged = Vec::new();
+            for met in all {
+                let Payload::Bytes(part) = met.payload else { return Err(Malformed::Type) };
+                merged.extend_from_slice(part);
+            }
+            write_message(out, message, &merged, depth)
+        }
+        (_, [.., last]) => write_value(out, kind, last.payload, depth),
+        (_, []) => Ok(()),
+    }
+}
+
+fn write_value(
+    out: &mut Vec<u8>,
+    kind: &'static Kind,
+    payload: Payload<'_>,
+    depth: usize,
+) -> Result<(), Malformed> {
+    match (kind, payload) {
+        (Kind::Message(message), Payload::Bytes(b)) => write_message(out, message, b, depth)?,
+        (Kind::String, Payload::Bytes(b)) => {
+            let text = simdutf8::basic::from_utf8(b).map_err(|_| Malformed::Utf8)?;
+            json(out, &text);
+        }
+        (Kind::Bytes, Payload::Bytes(b)) => json(out, &STANDARD.encode(b)),
+        (Kind::Id(_), Payload::Bytes(b)) => {
+            out.push(b'"');
+            for byte in b {
+                let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+                out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
+            out.push(b'"');
+        }
+        (Kind::Bool, Payload::Varint(v)) => json(out, &(v != 0)),
+        (Kind::Int32 | Kind::Enum(_), Payload::Varint(v)) => json(out, &(v as i32)),
+        (Kind::Uint32, Payload::Varint(v)) => json(out, &(v as u32)),
+        (Kind::Sint32, Payload::Varint(v)) => json(out, &((v as u32 >> 1) as i32 ^ -((v & 1) as i32))),
+        (Kind::Fixed32, Payload::Fixed32(v)) => json(out, &v),
+        (Kind::Int64, Payload::Varint(v)) | (Kind::Sfixed64, Payload::Fixed64(v)) => {
+            json(out, &(v as i64).to_string());
+        }
+        (Kind::Uint64, Payload::Varint(v)) | (Kind::Fixed64, Payload::Fixed64(v)) => {
+            json(out, &v.to_string())
+        }
+        (Kind::Double, Payload::Fixed64(v)) => match f64::from_bits(v) {
+            d if d.is_nan() => json(out, "NaN"),
+            f64::INFINITY => json(out, "Infinity"),
+            f64::NEG_INFINITY => json(out, "-Infinity"),
+            d => json(out, &d),
+        },
+        _ => return Err(Malformed::Type),
+    }
+    Ok(())
+}
+
+fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    // Strings and numbers, written to memory, cannot fail.
+    let _ = serde_json::to_writer(out, value);
+}

@@ -1,0 +1,110 @@
+//! Generates `messages.rs` from `proto/otlp.proto`, and holds the checked-in file to it.
+//!
+//! After a change of `proto/otlp.proto`:
+//! `UPDATE_GENERATED=1 cargo test --lib wire::json::generate`. The compiler is protox, so no protoc
+//! is needed.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, error, fs};
+
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
+
+const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.proto; generate.rs says how.
+
+use super::table::{Field, Kind, Message};
+";
+
+#[test]
+fn the_checked_in_messages_are_those_of_proto() -> Result<(), Box<dyn error::Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let descriptors = protox::compile(["otlp.proto"], [root.join("proto")])?;
+    let generated = format!("{HEADER}{}", table(&descriptors)?);
+    let file = root.join("crates/otlp/src/json/messages.rs");
+    if env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&file, &generated)?;
+    }
+    assert!(
+        fs::read_to_string(&file)? == generated,
+        "crates/otlp/src/json/messages.rs is not what proto/otlp.proto generates; set UPDATE_GENERATED=1 to update it"
+    );
+    Ok(())
+}
+
+/// A `static` for every message of package `otlp`.
+fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error>> {
+    let mut out = String::new();
+    for file in descriptors.file.iter().filter(|file| file.package() == "otlp") {
+        let mut enums: Vec<(String, &EnumDescriptorProto)> =
+            file.enum_type.iter().map(|e| (format!(".otlp.{}", e.name()), e)).collect();
+        let mut messages: Vec<(String, &DescriptorProto)> = Vec::new();
+        let mut open: Vec<(String, &DescriptorProto)> =
+            file.message_type.iter().rev().map(|m| (format!(".otlp.{}", m.name()), m)).collect();
+        while let Some((name, message)) = open.pop() {
+            enums.extend(message.enum_type.iter().map(|e| (format!("{name}.{}", e.name()), e)));
+            open.extend(message.nested_type.iter().map(|m| (format!("{name}.{}", m.name()), m)));
+            messages.push((name, message));
+        }
+        for (name, message) in &messages {
+            writeln!(out, "\npub(super) static {}: Message = Message {{", ident(name))?;
+            writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
+            for field in &message.field {
+                let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);
+                writeln!(out, "        {},", row(field, enum_type)?)?;
+            }
+            writeln!(out, "    ],\n}};")?;
+        }
+    }
+    Ok(out)
+}
+
+fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) -> Result<String, String> {
+    let kind = match field.r#type() {
+        Type::Bytes if field.name() == "trace_id" => "Kind::Id(16)".to_owned(),
+        Type::Bytes if field.name().ends_with("span_id") => "Kind::Id(8)".to_owned(),
+        Type::Message => format!("Kind::Message(&{})", ident(field.type_name())),
+        Type::Enum => {
+            let values = enum_type.ok_or_else(|| format!("no enum {}", field.type_name()))?;
+            let values: Vec<_> =
+                values.value.iter().map(|v| format!("({:?}, {})", v.name(), v.number())).collect();
+            format!("Kind::Enum(&[{}])", values.join(", "))
+        }
+        scalar @ (Type::String
+        | Type::Bytes
+        | Type::Bool
+        | Type::Double
+        | Type::Int32
+        | Type::Int64
+        | Type::Uint32
+        | Type::Uint64
+        | Type::Sint32
+        | Type::Fixed32
+        | Type::Fixed64
+        | Type::Sfixed64) => format!("Kind::{scalar:?}"),
+        other => return Err(format!("{}: the transcoder knows no {other:?}", field.name())),
+    };
+    // A proto3 `optional` is a oneof of its own, which needs no care.
+    let oneof = field.oneof_index.is_some() && !field.proto3_optional();
+    Ok(format!(
+        "Field {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof}, kind: {kind} }}",
+        field.number(),
+        field.json_name(),
+        field.name(),
+        field.label() == Label::Repeated,
+    ))
+}
+
+/// `.otlp.Span.Event` as `SPAN_EVENT`.
+fn ident(name: &str) -> String {
+    let mut out = String::new();
+    let mut previous = '.';
+    for c in name.trim_start_matches(".otlp.").chars() {
+        if c.is_ascii_uppercase() && previous != '.' {
+            out.push('_');
+        }
+        out.push(if c == '.' { '_' } else { c.to_ascii_uppercase() });
+        previous = c;
+    }
+    out
+}

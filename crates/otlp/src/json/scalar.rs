@@ -1,0 +1,128 @@
+//! Single values of JSON as protobuf has them.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::table::Kind;
+use crate::write;
+
+/// Padding is optional in protobuf's JSON mapping.
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+/// A scalar as JSON has it.
+#[derive(Clone, Copy)]
+pub(super) enum Scalar<'a> {
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(&'a str),
+}
+
+/// What a value of a kind looks like; for errors.
+pub(super) fn expected(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::String => "a string",
+        Kind::Bytes => "a string in base64",
+        Kind::Id(16) => "a trace id as 32 hex digits",
+        Kind::Id(_) => "a span id as 16 hex digits",
+        Kind::Bool => "true or false",
+        Kind::Double => "a number",
+        Kind::Int32 | Kind::Sint32 => "a 32-bit integer",
+        Kind::Uint32 | Kind::Fixed32 => "an unsigned 32-bit integer",
+        Kind::Int64 | Kind::Sfixed64 => "a 64-bit integer",
+        Kind::Uint64 | Kind::Fixed64 => "an unsigned 64-bit integer",
+        Kind::Enum(_) => "an enum's number or name",
+        Kind::Message(_) => "an object",
+    }
+}
+
+/// Appends the value without its tag; `None` if it is none of the kind.
+pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: Scalar<'_>) -> Option<()> {
+    match (kind, scalar) {
+        (Kind::String, Scalar::Text(s)) => sized(out, s.as_bytes()),
+        (Kind::Bytes, Scalar::Text(s)) => sized(out, &base64(s)?),
+        (Kind::Id(len), Scalar::Text(s)) => sized(out, &id(s, *len)?),
+        (Kind::Bool, Scalar::Bool(b)) => out.push(u8::from(b)),
+        (Kind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
+        (Kind::Int32, scalar) => write::varint(out, i64::from(i32::try_from(integer(scalar)?).ok()?) as u64),
+        (Kind::Int64, scalar) => write::varint(out, i64::try_from(integer(scalar)?).ok()? as u64),
+        (Kind::Uint32, scalar) => write::varint(out, u32::try_from(integer(scalar)?).ok()?.into()),
+        (Kind::Uint64, scalar) => write::varint(out, u64::try_from(integer(scalar)?).ok()?),
+        (Kind::Sint32, scalar) => {
+            let value = i32::try_from(integer(scalar)?).ok()?;
+            write::varint(out, ((value << 1 ^ value >> 31) as u32).into());
+        }
+        (Kind::Fixed32, scalar) => {
+            out.extend_from_slice(&u32::try_from(integer(scalar)?).ok()?.to_le_bytes());
+        }
+        (Kind::Fixed64, scalar) => {
+            out.extend_from_slice(&u64::try_from(integer(scalar)?).ok()?.to_le_bytes());
+        }
+        (Kind::Sfixed64, scalar) => {
+            out.extend_from_slice(&i64::try_from(integer(scalar)?).ok()?.to_le_bytes());
+        }
+        (Kind::Enum(values), scalar) => {
+            let number = match scalar {
+                Scalar::Text(s) => values.iter().find(|(name, _)| *name == s).map(|(_, number)| *number),
+                _ => None,
+            };
+            let number = number.or_else(|| i32::try_from(integer(scalar)?).ok())?;
+            write::varint(out, i64::from(number) as u64);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn sized(out: &mut Vec<u8>, content: &[u8]) {
+    write::varint(out, content.len() as u64);
+    out.extend_from_slice(content);
+}
+
+/// An integer written as a number or a string, also as `1e3` or `5.0` as protobuf allows.
+fn integer(scalar: Scalar<'_>) -> Option<i128> {
+    let from_float = |f: f64| (f.fract() == 0.0 && f.abs() < 2e19).then_some(f as i128);
+    match scalar {
+        Scalar::Bool(_) => None,
+        Scalar::Integer(i) => Some(i),
+        Scalar::Float(f) => from_float(f),
+        Scalar::Text(s) => s.parse().ok().or_else(|| s.parse().ok().and_then(from_float)),
+    }
+}
+
+fn double(scalar: Scalar<'_>) -> Option<f64> {
+    match scalar {
+        Scalar::Bool(_) => None,
+        Scalar::Integer(i) => Some(i as f64),
+        Scalar::Float(f) => Some(f),
+        // Rust reads the three names that protobuf uses, and others alike.
+        Scalar::Text(s) => s.parse().ok(),
+    }
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok()
+}
+
+/// An id of `len` bytes. Hex of another length is passed on: the span with such an id is rejected
+/// by itself, as it is when it comes in protobuf.
+fn id(text: &str, len: usize) -> Option<Vec<u8>> {
+    let unpadded = (len * 4).div_ceil(3);
+    if (text.len() == unpadded || text.len() == unpadded.next_multiple_of(4))
+        && let Some(id) = base64(text).filter(|id| id.len() == len)
+    {
+        return Some(id);
+    }
+    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(high << 4 | low).ok(),
+            _ => None,
+        })
+        .collect()
+}

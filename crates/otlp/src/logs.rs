@@ -1,0 +1,275 @@
+//! Log records that belong to spans: GenAI content and evaluation results that came as logs.
+//!
+//! In: an encoded `ExportLogsServiceRequest`. Out: how many records it holds, and those that speak
+//! of a GenAI operation on a span, copied out of it ([`GenAiRecord`]); a [`LogView`] reads one. The
+//! request itself goes on untouched, whatever is found here.
+
+use bytes::Bytes;
+
+use super::check::{self, MAX_DEPTH, Scan};
+use super::fields::{Fields, Malformed, Payload};
+use super::value::{Attributes, LOG_ATTRIBUTES, Value};
+use crate::trace::{SpanId, TraceId};
+
+/// Event names and attribute keys of the GenAI semantic conventions begin so.
+const GEN_AI: &str = "gen_ai.";
+/// The attribute (or entry of the body) that named an event before `event_name` was a field.
+const EVENT_NAME: &str = "event.name";
+/// Fields of `LogRecord`: 1-3 and 5-12.
+const LOG_RECORD: u32 = 0b1_1111_1110_1110;
+
+/// What a logs request holds.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// All its records.
+    pub records: u64,
+    /// Those to be joined to their span, in order.
+    pub gen_ai: Vec<GenAiRecord>,
+}
+
+/// A record about a GenAI operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GenAiRecord {
+    /// The trace it belongs to; not zero.
+    pub trace: TraceId,
+    /// The span it belongs to; not zero.
+    pub span: SpanId,
+    /// The encoded `LogRecord`, in an allocation of its own.
+    pub bytes: Bytes,
+}
+
+/// Walks the logs request `body`. A record is found if its event name or one of its attribute keys
+/// begins with `gen_ai.`, and it names trace and span. One that is malformed in itself is counted
+/// and not found.
+///
+/// # Errors
+/// The frame around records is broken: the bytes are no such request.
+pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
+    let mut logs = Logs::default();
+    let mut request = Scan::new(body);
+    while let Some(tag) = request.tag()? {
+        match tag {
+            0x0a => resource_logs(request.bytes()?, &mut logs)?,
+            _ => request.skip(tag, 0b10)?,
+        }
+    }
+    Ok(logs)
+}
+
+fn resource_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
+    let mut scan = Scan::new(encoded);
+    while let Some(tag) = scan.tag()? {
+        match tag {
+            0x0a => check::resource(scan.bytes()?)?,
+            0x12 => scope_logs(scan.bytes()?, logs)?,
+            0x1a => drop(scan.text()?),
+            _ => scan.skip(tag, check::AROUND)?,
+        }
+    }
+    Ok(())
+}
+
+fn scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
+    let mut scan = Scan::new(encoded);
+    while let Some(tag) = scan.tag()? {
+        match tag {
+            0x0a => check::scope(scan.bytes()?)?,
+            0x12 => {
+                let record = scan.bytes()?;
+                logs.records += 1;
+                if let Ok(Some((trace, span))) = gen_ai_span(record) {
+                    logs.gen_ai.push(GenAiRecord { trace, span, bytes: Bytes::copy_from_slice(record) });
+                }
+            }
+            0x1a => drop(scan.text()?),
+            _ => scan.skip(tag, check::AROUND)?,
+        }
+    }
+    Ok(())
+}
+
+/// The span that a record belongs to, if it is about GenAI. Validates the record.
+fn gen_ai_span(record: &[u8]) -> Result<Option<(TraceId, SpanId)>, Malformed> {
+    let mut trace = TraceId::default();
+    let mut span = SpanId::default();
+    let mut gen_ai = false;
+    let mut scan = Scan::new(record);
+    while let Some(tag) = scan.tag()? {
+        match tag {
+            0x09 | 0x59 => drop(scan.fixed64()?),
+            0x10 | 0x38 => drop(scan.varint()?),
+            0x1a => drop(scan.text()?),
+            0x2a => check::any_value(scan.bytes()?, MAX_DEPTH)?,
+            0x32 => gen_ai |= check::key_value(scan.bytes()?, MAX_DEPTH)?.starts_with(GEN_AI.as_bytes()),
+            0x45 => drop(scan.fixed32()?),
+            0x4a => trace.0 = check::optional_id(scan.bytes()?)?,
+            0x52 => span.0 = check::optional_id(scan.bytes()?)?,
+            0x62 => gen_ai |= scan.text()?.starts_with(GEN_AI.as_bytes()),
+            _ => scan.skip(tag, LOG_RECORD)?,
+        }
+    }
+    if trace.is_zero() || span.is_zero() {
+        return Ok(None);
+    }
+    gen_ai = gen_ai || LogView::read(record).event_name.is_some_and(|name| name.starts_with(GEN_AI));
+    Ok(gen_ai.then_some((trace, span)))
+}
+
+/// What a log record says, read where asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogView<'a> {
+    /// `event_name`; else the attribute, else the body's entry, `event.name`.
+    pub event_name: Option<&'a str>,
+    /// `body`
+    pub body: Value<'a>,
+    /// `time_unix_nano`, else `observed_time_unix_nano`; 0 if neither is set.
+    pub time: u64,
+    record: &'a [u8],
+}
+
+impl<'a> LogView<'a> {
+    /// Reads an encoded `LogRecord`; malformed parts read as absent.
+    pub fn read(record: &'a [u8]) -> LogView<'a> {
+        let mut view = LogView { record, ..LogView::default() };
+        let mut observed = 0;
+        for field in Fields::new(record).map_while(Result::ok) {
+            match (field.number, field.payload) {
+                (1, Payload::Fixed64(time)) => view.time = time,
+                (11, Payload::Fixed64(time)) => observed = time,
+                (5, Payload::Bytes(body)) => view.body = Value::read(body),
+                (12, Payload::Bytes(name)) => view.event_name = simdutf8::basic::from_utf8(name).ok(),
+                _ => {}
+            }
+        }
+        if view.time == 0 {
+            view.time = observed;
+        }
+        view.event_name = view
+            .event_name
+            .filter(|name| !name.is_empty())
+            .or_else(|| named(view.attributes()))
+            .or_else(|| named(view.body.entries()));
+        view
+    }
+
+    /// Its attributes.
+    pub fn attributes(&self) -> Attributes<'a> {
+        Attributes::new(self.record, LOG_ATTRIBUTES)
+    }
+}
+
+fn named<'a>(mut attributes: Attributes<'a>) -> Option<&'a str> {
+    attributes.find(|(key, _)| *key == EVENT_NAME).and_then(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, KeyValueList, any_value};
+    use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::arbitrary::{any_value, attributes};
+
+    fn record(span: u8) -> LogRecord {
+        LogRecord { trace_id: vec![1; 16], span_id: vec![span; 8], ..Default::default() }
+    }
+
+    fn string(value: &str) -> Option<AnyValue> {
+        Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) })
+    }
+
+    fn attribute(key: &str, value: &str) -> KeyValue {
+        KeyValue { key: key.into(), value: string(value), ..Default::default() }
+    }
+
+    fn request(log_records: Vec<LogRecord>) -> Vec<u8> {
+        let scope_logs = vec![ScopeLogs { log_records, ..Default::default() }];
+        let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
+        ExportLogsServiceRequest { resource_logs }.encode_to_vec()
+    }
+
+    #[test]
+    fn records_about_gen_ai_are_found_by_event_name_or_attribute_key() {
+        let named = LogRecord { event_name: "gen_ai.choice".into(), ..record(1) };
+        let old = LogRecord { attributes: vec![attribute("event.name", "gen_ai.user.message")], ..record(2) };
+        let keyed = LogRecord { attributes: vec![attribute("gen_ai.system", "x")], ..record(3) };
+        let values = vec![attribute("event.name", "gen_ai.tool.message")];
+        let map = AnyValue { value: Some(any_value::Value::KvlistValue(KeyValueList { values })) };
+        let in_body = LogRecord { body: Some(map), ..record(4) };
+        let other = LogRecord { event_name: "http.request".into(), body: string("gen_ai."), ..record(5) };
+        let unbound = LogRecord { span_id: vec![], ..named.clone() };
+        let zero = LogRecord { trace_id: vec![0; 16], ..named.clone() };
+        let all = [named, old, keyed, in_body, other, unbound, zero];
+        let logs = find(&request(all.to_vec())).unwrap();
+        assert_eq!(logs.records, 7);
+        let found: Vec<_> =
+            logs.gen_ai.iter().map(|r| (r.trace.0[0], r.span.0[0], r.bytes.to_vec())).collect();
+        let expected: Vec<_> = all[..4].iter().map(|r| (1, r.span_id[0], r.encode_to_vec())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_malformed_record_is_counted_and_not_joined_a_broken_frame_is_an_error() {
+        let good = request(vec![LogRecord { event_name: "gen_ai.choice".into(), ..record(1) }]);
+        // trace id of one byte
+        let bad = [0x0a, 7, 0x12, 5, 0x12, 3, 0x4a, 1, 1];
+        let logs = find(&[&good[..], &bad].concat()).unwrap();
+        assert_eq!((logs.records, logs.gen_ai.len()), (2, 1));
+        assert_eq!(find(&good[..good.len() - 1]).map(|l| l.records), Err(Malformed::CutOff));
+        assert_eq!(find(&[0x0a, 2, 0x10, 1]).map(|l| l.records), Err(Malformed::Type));
+    }
+
+    #[test]
+    fn a_view_reads_name_body_time_and_attributes() {
+        let full = LogRecord {
+            event_name: "gen_ai.choice".into(),
+            observed_time_unix_nano: 9,
+            body: string("hello"),
+            attributes: vec![attribute("event.name", "not this"), attribute("gen_ai.system", "x")],
+            ..record(1)
+        };
+        let bytes = full.encode_to_vec();
+        let view = LogView::read(&bytes);
+        assert_eq!((view.event_name, view.body, view.time), (Some("gen_ai.choice"), Value::Str("hello"), 9));
+        assert_eq!(view.attributes().last(), Some(("gen_ai.system", Value::Str("x"))));
+        let bytes = LogRecord { time_unix_nano: 5, event_name: String::new(), ..full }.encode_to_vec();
+        let view = LogView::read(&bytes);
+        assert_eq!((view.event_name, view.time), (Some("not this"), 5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_valid_record_is_read_and_any_bytes_are_survived(
+            attributes in attributes(), body in any_value(), cut: prop::sample::Index,
+            soup in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let event_name = "gen_ai.choice".into();
+            let whole = request(vec![LogRecord { attributes, body: Some(body), event_name, ..record(1) }]);
+            prop_assert_eq!(find(&whole).unwrap().gen_ai.len(), 1);
+            let _ = find(&whole[..cut.index(whole.len())]);
+            let _ = find(&soup);
+            LogView::read(&soup).attributes().for_each(drop);
+        }
+    }
+
+    /// Frameworks that put content into logs, as captured.
+    #[test]
+    fn captured_content_logs_are_found() {
+        let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
+            println!("skipped: OTEL_VERDICT_CASES is not set");
+            return;
+        };
+        let folder = std::path::Path::new(&cases).join("frameworks/googleadk-logs-a");
+        let mut found = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.file_name().unwrap().to_string_lossy().starts_with("logs") {
+                found += find(&std::fs::read(&path).unwrap()).unwrap().gen_ai.len();
+            }
+        }
+        assert!(found > 0);
+    }
+}

@@ -1,0 +1,326 @@
+//! OTLP bytes out: single fields, attributes, and whole requests made of spans that stay bytes.
+//!
+//! In: encoded spans, each with the encoded fields that were appended to it, under their
+//! envelopes. Out: legal requests in allocations of their exact size. Nothing is re-encoded: a
+//! span is written as it came, followed by what was appended, which protobuf reads as one message.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
+
+use super::check::Scan;
+use super::fields::{Fields, Payload};
+use super::value::SPAN_ATTRIBUTES;
+use crate::Piece;
+use crate::trace::Envelope;
+
+/// Bytes that `value` takes as a varint: 1-10.
+#[inline]
+pub const fn varint_size(value: u64) -> usize {
+    // Seven bits a byte; zero takes one as well. (9 n + 64) / 64 is n / 7 rounded up, for n of 1-64.
+    ((64 - (value | 1).leading_zeros()) as usize * 9 + 64) / 64
+}
+
+/// Bytes that a length-delimited field takes with `len` bytes of content.
+#[inline]
+pub const fn field_size(number: u32, len: usize) -> usize {
+    varint_size((number as u64) << 3) + varint_size(len as u64) + len
+}
+
+/// Appends a varint.
+#[inline]
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends tag and length of a length-delimited field; its content is to follow.
+#[inline]
+pub fn open(out: &mut Vec<u8>, number: u32, len: usize) {
+    if number < 16 && len < 0x80 {
+        return out.extend_from_slice(&[(number << 3) as u8 | 2, len as u8]);
+    }
+    varint(out, u64::from(number) << 3 | 2);
+    varint(out, len as u64);
+}
+
+/// Appends a length-delimited field: a string, bytes, or an encoded message.
+#[inline]
+pub fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
+    open(out, number, content.len());
+    out.extend_from_slice(content);
+}
+
+/// Appends a varint field: an integer, enum or bool. Negative numbers go as their two's complement.
+pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
+    if number < 16 && value < 0x80 {
+        return out.extend_from_slice(&[(number << 3) as u8, value as u8]);
+    }
+    varint(out, u64::from(number) << 3);
+    varint(out, value);
+}
+
+/// Appends a `fixed64` field: a timestamp, or a double's bits.
+pub fn fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
+    varint(out, u64::from(number) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a `fixed32` field: flags.
+pub fn fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
+    varint(out, u64::from(number) << 3 | 5);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The value of an attribute that we write.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Plain<'a> {
+    /// `string_value`
+    Str(&'a str),
+    /// `bool_value`
+    Bool(bool),
+    /// `int_value`
+    Int(i64),
+    /// `double_value`
+    Double(f64),
+    /// `array_value` of strings
+    Strs(&'a [&'a str]),
+}
+
+impl Plain<'_> {
+    /// Bytes of the encoded `AnyValue`.
+    fn size(self) -> usize {
+        match self {
+            Plain::Str(s) => field_size(1, s.len()),
+            Plain::Bool(_) => 2,
+            Plain::Int(i) => 1 + varint_size(i as u64),
+            Plain::Double(_) => 9,
+            Plain::Strs(all) => field_size(5, strs_size(all)),
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Plain::Str(s) => bytes(out, 1, s.as_bytes()),
+            Plain::Bool(b) => integer(out, 2, u64::from(b)),
+            Plain::Int(i) => integer(out, 3, i as u64),
+            Plain::Double(d) => fixed64(out, 4, d.to_bits()),
+            Plain::Strs(all) => {
+                open(out, 5, strs_size(all));
+                for s in all {
+                    open(out, 1, field_size(1, s.len()));
+                    bytes(out, 1, s.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+fn strs_size(all: &[&str]) -> usize {
+    all.iter().map(|s| field_size(1, field_size(1, s.len()))).sum()
+}
+
+/// Appends an encoded `AnyValue` as field `number` (a log record's body is field 5).
+pub fn value(out: &mut Vec<u8>, number: u32, value: Plain<'_>) {
+    open(out, number, value.size());
+    value.write(out);
+}
+
+/// Appends a `KeyValue` as field `number` of a message: [`SPAN_ATTRIBUTES`],
+/// [`super::value::EVENT_ATTRIBUTES`], [`super::value::LOG_ATTRIBUTES`].
+pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Plain<'_>) {
+    let of_size = of.size();
+    let size = field_size(1, key.len()) + field_size(2, of_size);
+    out.reserve(field_size(number, size));
+    if number < 16 && size < 0x80 {
+        // Most of what we write; the lengths within are smaller still.
+        out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
+    } else {
+        open(out, number, size);
+        open(out, 1, key.len());
+    }
+    out.extend_from_slice(key.as_bytes());
+    open(out, 2, of_size);
+    of.write(out);
+}
+
+/// The span without its attributes whose keys begin with `prefix`, every other byte as it was;
+/// `None` if it has none such. For `existing: replace`, the one change made to what came in.
+pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
+    let mut kept: Option<Vec<u8>> = None;
+    for field in Fields::new(span).map_while(Result::ok) {
+        let ours = field.number == SPAN_ATTRIBUTES
+            && matches!(field.payload, Payload::Bytes(pair) if key(pair).starts_with(prefix.as_bytes()));
+        match (&mut kept, ours) {
+            (None, true) => {
+                let mut before = Vec::with_capacity(span.len());
+                before.extend_from_slice(span.get(..field.start)?);
+                kept = Some(before);
+            }
+            (Some(kept), false) => kept.extend_from_slice(span.get(field.start..field.end)?),
+            _ => {}
+        }
+    }
+    kept.map(|mut kept| {
+        kept.shrink_to_fit();
+        Bytes::from(kept)
+    })
+}
+
+/// The key of an encoded `KeyValue`: the last, should it hold several.
+fn key(pair: &[u8]) -> &[u8] {
+    let mut scan = Scan::new(pair);
+    let mut key: &[u8] = &[];
+    while let Ok(Some(tag)) = scan.tag() {
+        let read = if tag == 0x0a { scan.bytes().map(|b| key = b) } else { scan.skip(tag, 0) };
+        if read.is_err() {
+            break;
+        }
+    }
+    key
+}
+
+/// A span (or log record) to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// What stands around it.
+    pub envelope: &'a Arc<Envelope>,
+    /// The encoded message.
+    pub bytes: &'a [u8],
+    /// Encoded fields that follow it and belong to it.
+    pub appended: &'a [u8],
+}
+
+impl Item<'_> {
+    #[inline]
+    fn size(&self) -> usize {
+        self.bytes.len() + self.appended.len()
+    }
+}
+
+/// Requests that hold `items`, grouped by resource and scope in order of first appearance, items
+/// of a group in their order. No request is larger than `max_size` bytes, unless it holds but one
+/// item that is larger with its envelope.
+///
+/// Serves spans and log records: `ExportLogsServiceRequest` has the same fields at all its levels.
+pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
+    let placed = place(items);
+    let mut pieces = Vec::with_capacity(1);
+    let mut rest = &placed[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(fitting(rest, max_size));
+        pieces.push(write(now));
+        rest = later;
+    }
+    pieces
+}
+
+/// This many envelopes of a trace are found by comparing pointers before contents are hashed.
+const FEW: usize = 8;
+
+/// The items in the order in which to write them; those of one scope share one envelope.
+fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
+    // One scope of one service, as small traces have it, is in order as it stands.
+    if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
+        return Cow::Borrowed(items);
+    }
+    // Envelopes with their resource's number.
+    let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(FEW);
+    let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
+    let mut resources: HashMap<&[u8], usize> = HashMap::new();
+    let mut last = 0;
+    let mut placed: Vec<((usize, usize), Item<'_>)> = Vec::with_capacity(items.len());
+    for item in items {
+        // Pointers first: spans of one scope mostly follow each other, and envelopes are interned.
+        let same = |i: &usize| distinct.get(*i).is_some_and(|(known, _)| Arc::ptr_eq(known, item.envelope));
+        let found = Some(last).filter(same).or_else(|| (0..distinct.len().min(FEW)).find(same));
+        last = found.unwrap_or_else(|| {
+            let new = distinct.len();
+            let index = *by_content.entry(item.envelope).or_insert(new);
+            if index == new {
+                let next = resources.len();
+                distinct.push((item.envelope, *resources.entry(&item.envelope.resource).or_insert(next)));
+            }
+            index
+        });
+        let (envelope, resource) = distinct[last];
+        placed.push(((resource, last), Item { envelope, ..*item }));
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, item)| item).collect()
+}
+
+/// Both of items that [`place`] put in order.
+fn same_scope(a: &Item<'_>, b: &Item<'_>) -> bool {
+    Arc::ptr_eq(a.envelope, b.envelope)
+}
+
+fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
+    same_scope(a, b) || a.envelope.resource == b.envelope.resource
+}
+
+/// Tag and longest possible length of a field that wraps others.
+const WRAP: usize = 11;
+
+/// How many of the first items go into a request of `max_size`; at least one, if there is one.
+fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
+    let mut size = 0usize;
+    let mut before: Option<&Item<'_>> = None;
+    for (i, item) in placed.iter().enumerate() {
+        size += field_size(2, item.size());
+        if !before.is_some_and(|before| same_scope(before, item)) {
+            size += WRAP + item.envelope.scope.len();
+            if !before.is_some_and(|before| same_resource(before, item)) {
+                size += WRAP + item.envelope.resource.len();
+            }
+        }
+        if size > max_size && i > 0 {
+            return i;
+        }
+        before = Some(item);
+    }
+    placed.len()
+}
+
+/// One request of all of `placed`.
+fn write(placed: &[Item<'_>]) -> Piece {
+    // Sizes of the scopes' and the resources' messages, in the order in which they are met.
+    let mut scopes: Vec<usize> = Vec::with_capacity(1);
+    let mut resources: Vec<usize> = Vec::with_capacity(1);
+    let mut total = 0;
+    for resource in placed.chunk_by(same_resource) {
+        let mut resource_size = resource[0].envelope.resource.len();
+        for scope in resource.chunk_by(same_scope) {
+            let items: usize = scope.iter().map(|item| field_size(2, item.size())).sum();
+            let size = scope[0].envelope.scope.len() + items;
+            resource_size += field_size(2, size);
+            scopes.push(size);
+        }
+        total += field_size(1, resource_size);
+        resources.push(resource_size);
+    }
+    let mut out = Vec::with_capacity(total);
+    let mut scopes = scopes.into_iter();
+    for (resource, size) in placed.chunk_by(same_resource).zip(resources) {
+        open(&mut out, 1, size);
+        out.extend_from_slice(&resource[0].envelope.resource);
+        for (scope, size) in resource.chunk_by(same_scope).zip(&mut scopes) {
+            open(&mut out, 2, size);
+            out.extend_from_slice(&scope[0].envelope.scope);
+            for item in scope {
+                open(&mut out, 2, item.size());
+                out.extend_from_slice(item.bytes);
+                out.extend_from_slice(item.appended);
+            }
+        }
+    }
+    Piece { bytes: Bytes::from(out), items: placed.len() as u64 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Every self-metric, declared once: name, kind, unit, labels, meaning.
+//!
+//! In: nothing. Out: [`ALL`], from which the metrics are registered and against which the table
+//! in `docs/self-metrics.md` is tested. Names follow the Prometheus conventions (base
+//! units, `_total` on counters) under the prefix [`PREFIX`].
+
+use prometheus_client::registry::{Metric, Registry, Unit};
+
+/// Stands before every name, so that ours are told apart on a shared Prometheus.
+pub const PREFIX: &str = "otel_verdict";
+
+/// What kind of metric it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only grows; its exposed name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Buckets, a sum and a count.
+    Histogram,
+}
+
+impl Kind {
+    /// As the table and the exposition format write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// The declaration of one self-metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared {
+    /// Without prefix, unit and `_total`.
+    pub name: &'static str,
+    /// Counter, gauge or histogram.
+    pub kind: Kind,
+    /// The base unit (`bytes`, `seconds`), or none for plain counts.
+    pub unit: Option<&'static str>,
+    /// Names of its labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it says, without a full stop (the exposition adds one).
+    pub help: &'static str,
+}
+
+impl Declared {
+    /// The name as a scrape shows it.
+    pub fn exposed(&self) -> String {
+        let mut name = format!("{PREFIX}_{}", self.name);
+        if let Some(unit) = self.unit {
+            name.push('_');
+            name.push_str(unit);
+        }
+        if self.kind == Kind::Counter {
+            name.push_str("_total");
+        }
+        name
+    }
+
+    /// Joins the declared label names with `values`.
+    pub fn with<V, const N: usize>(&self, values: [V; N]) -> [(&'static str, V); N] {
+        debug_assert_eq!(self.labels.len(), N, "{} has other labels", self.name);
+        let mut names = self.labels.iter();
+        values.map(|value| (names.next().copied().unwrap_or_default(), value))
+    }
+
+    /// The unit as the registry knows it.
+    pub fn unit(&self) -> Option<Unit> {
+        self.unit.map(|unit| match unit {
+            "bytes" => Unit::Bytes,
+            "seconds" => Unit::Seconds,
+            other => Unit::Other(other.to_owned()),
+        })
+    }
+
+    /// Registers `metric` under this declaration.
+    pub fn register<M: Metric>(&self, registry: &mut Registry, metric: M) {
+        match self.unit() {
+            Some(unit) => registry.register_with_unit(self.name, self.help, unit, metric),
+            None => registry.register(self.name, self.help, metric),
+        }
+    }
+}
+
+macro_rules! declare {
+    ($($id:ident = $name:literal, $kind:ident, $unit:expr, [$($label:literal),*], $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $id: Declared = Declared {
+                name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+            };
+        )*
+        /// All of them, in the order of the data path.
+        pub const ALL: &[Declared] = &[$($id),*];
+    };
+}
+
+const COUNT: Option<&str> = None;
+const BYTES: Option<&str> = Some("bytes");
+const SECONDS: Option<&str> = Some("seconds");
+
+declare! {
+    BUILD = "build_info", Gauge, COUNT, ["version"],
+        "Always 1; the version that runs is its label";
+    START_TIME = "process_start_time", Gauge, SECONDS, [],
+        "When the process started, in Unix time";
+    RELOADS = "config_reloads", Counter, COUNT, ["result"],
+        "Times the configuration was read again: taken, or refused with the one before staying in force";
+
+    REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
+        "OTLP requests answered; outcome is accepted, partial, or why the request was refused";
+    BODY_BYTES = "receive_body", Counter, BYTES, ["transport", "signal"],
+        "Bytes of request messages offered to the pipeline, after decompression";
+    CONNECTIONS = "receive_connections", Gauge, COUNT, ["transport"],
+        "Open connections";
+    HANDSHAKES_FAILED = "receive_failed_handshakes", Counter, COUNT, ["transport"],
+        "TLS handshakes that failed, for want of a client certificate for example, or took too long";
+    HELD_BYTES = "receive_held", Gauge, BYTES, [],
+        "Bytes of requests that are being received or wait for their acknowledgement";
+    SPANS_RECEIVED = "spans_received", Counter, COUNT, [],
+        "Spans in requests that were decoded";
+    SPANS_ACCEPTED = "spans_accepted", Counter, COUNT, [],
+        "Spans taken and acknowledged to their sender";
+    SPANS_REFUSED = "spans_refused", Counter, COUNT, ["reason"],
+        "Spans not taken; their sender was told so";
+    ITEMS_REJECTED = "receive_rejected_items", Counter, COUNT, ["transport", "signal"],
+        "Spans, log records or data points that a partial success told the sender of";
+
+    JOURNAL_BYTES = "journal", Gauge, BYTES, [],
+        "Bytes of the journal's files";
+    JOURNAL_LIVE_BYTES = "journal_live", Gauge, BYTES, [],
+        "Bytes of records in the journal that have not reached every required exporter";
+    JOURNAL_SEGMENTS = "journal_segments", Gauge, COUNT, [],
+        "Files of the journal";
+    JOURNAL_WRITTEN = "journal_written", Counter, BYTES, [],
+        "Bytes written to the journal, rewriting left out";
+    JOURNAL_REFUSED = "journal_refused_requests", Counter, COUNT, [],
+        "Requests refused since the journal had reached its size";
+    JOURNAL_ERRORS = "journal_errors", Counter, COUNT, [],
+        "Writes, forces to the disk and deletions of the journal that failed";
+    JOURNAL_CORRUPT = "journal_corrupt_records", Counter, COUNT, [],
+        "Damaged places of the journal that were passed over at start";
+    JOURNAL_RECOVERED = "journal_recovered_records", Counter, COUNT, [],
+        "Requests and verdicts of before that were taken up at start";
+    JOURNAL_SYNC_DURATION = "journal_sync_duration", Histogram, SECONDS, [],
+        "Time that forcing the journal to the disk took";
+    DEAD_LETTER_BYTES = "dead_letter", Gauge, BYTES, [],
+        "Bytes of dead-letter files";
+
+    TRACES_OPEN = "traces_open", Gauge, COUNT, [],
+        "Traces that are being assembled";
+    BUFFERED_SPANS = "buffered_spans", Gauge, COUNT, [],
+        "Spans held in open traces";
+    BUFFERED_BYTES = "buffered", Gauge, BYTES, [],
+        "Bytes of spans held in open traces";
+    TRACES_CLOSED = "traces_closed", Counter, COUNT, ["reason"],
+        "Traces closed, by what closed them";
+    SPANS_LATE = "spans_late", Counter, COUNT, [],
+        "Spans that came after their trace had closed; they are measured and sent on";
+    SPANS_DUPLICATE = "spans_duplicate", Counter, COUNT, [],
+        "Exact resends of a span within an open trace; sent on once";
+    SPANS_PASSED = "spans_passed_through", Counter, COUNT, [],
+        "Spans sent on without being judged, since the configuration does not select them";
+    ATTRIBUTES_REPLACED = "verdict_attributes_replaced", Counter, COUNT, [],
+        "Verdict attributes that came in on a span and were taken off before ours were written";
+    TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
+        "Traces sent on unjudged: judging them went wrong, or shutdown left no time";
+    HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
+        "Harmful calls told while their trace was open, by the spans that had come";
+
+    MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
+        "Results of each metric: pass, fail or unmeasured";
+    METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
+        "Time that a metric took on all spans of one trace, waiting for judges included";
+    TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
+        "Verdicts on whole traces: pass, fail or unmeasured";
+    CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
+        "Time from a trace's close until its annotated spans are in every exporter's queue";
+
+    JUDGE_QUESTIONS = "judge_questions", Counter, COUNT, ["judge", "outcome"],
+        "Questions to a judge, one a sample, by what became of them: answered, cached, shared with one under way, replayed, budget, timeout, failed, withheld";
+    JUDGE_REQUESTS = "judge_requests", Counter, COUNT, ["judge", "status"],
+        "Requests to a judge by the status they ended with, retries and hedges included";
+    JUDGE_UNUSABLE = "judge_unusable_answers", Counter, COUNT, ["judge", "fault"],
+        "Answers of a judge that could not be used: cut, refused, or without the one object that was asked for; and questions longer than its window";
+    JUDGE_TOKENS = "judge_tokens", Counter, COUNT, ["judge", "kind"],
+        "Tokens spent on a judge: input, cached (of the prompt, known to the server), output";
+    JUDGE_COST = "judge_cost", Counter, Some("usd"), ["judge"],
+        "What a judge's tokens have cost by its configured prices";
+    JUDGE_IN_FLIGHT = "judge_requests_in_flight", Gauge, COUNT, ["judge"],
+        "Requests to a judge that are under way";
+    JUDGE_WAITING = "judge_questions_waiting", Gauge, COUNT, ["judge"],
+        "Questions that wait for a place at a judge: for others to end, for the rate, for a pause it asked for";
+    JUDGE_BREAKER = "judge_breaker_state", Gauge, COUNT, ["judge"],
+        "Whether a judge is asked: 0 closed (it is), 1 half open (one request tries), 2 open (it is not)";
+    JUDGE_DURATION = "judge_request_duration", Histogram, SECONDS, ["judge"],
+        "Time until a request to a judge was answered or failed";
+    JUDGE_DISK_ERRORS = "judge_disk_errors", Counter, COUNT, [],
+        "Reads and writes of kept and recorded answers that failed, and damaged ones passed over";
+
+    EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
+        "Spans, log records and data points by how they left an exporter; lost is a bug";
+    EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],
+        "The dropped ones of exporter_items, by why they were dropped";
+    EXPORT_REQUESTS = "exporter_requests", Counter, COUNT, ["exporter", "status"],
+        "Export requests by the status they ended with, retries included";
+    EXPORT_RETRIES = "exporter_retries", Counter, COUNT, ["exporter"],
+        "Export requests sent once more after a retryable failure";
+    EXPORT_DURATION = "exporter_request_duration", Histogram, SECONDS, ["exporter"],
+        "Time until an export request was answered";
+    QUEUE_BYTES = "exporter_queue", Gauge, BYTES, ["exporter"],
+        "Bytes waiting in an exporter's queue";
+    QUEUE_CAPACITY = "exporter_queue_capacity", Gauge, BYTES, ["exporter"],
+        "Bytes that an exporter's queue may hold";
+}

@@ -1,0 +1,209 @@
+//! The admin endpoint: `/livez`, `/readyz`, `/metrics`.
+//!
+//! In: [`Readiness`], which the process keeps, and [`Telemetry`]. Out: small HTTP answers.
+//! `/livez` is 200 while the process can answer at all; `/readyz` is 200 while spans are taken,
+//! else 503 with the reason; `/metrics` is OpenMetrics text. It shares the accept loop of the
+//! receivers, and its bounds.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::get;
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::receive::BindError;
+use crate::receive::config::Endpoint;
+use crate::receive::listen::{Cells, Limits, Listener};
+use crate::telemetry::{CONTENT_TYPE, Telemetry};
+
+/// Probes and scrapes are few; more connections than this wait.
+const CONNECTIONS: u32 = 64;
+
+/// `admin:`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminConfig {
+    /// Where `/livez`, `/readyz` and `/metrics` are served. Default 127.0.0.1:13133, so that only
+    /// this machine can read them; a Kubernetes probe needs 0.0.0.0:13133.
+    pub endpoint: Endpoint,
+}
+
+impl Default for AdminConfig {
+    fn default() -> AdminConfig {
+        AdminConfig { endpoint: Endpoint::loopback(13133) }
+    }
+}
+
+/// Whether spans are taken now. Starts as "not yet".
+pub struct Readiness {
+    serving: AtomicBool,
+    stopping: AtomicBool,
+    overloaded: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Readiness {
+    /// `overloaded` is asked at each probe; usually whether the intake's `pressure` is on.
+    pub fn new(overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Readiness {
+        Readiness {
+            serving: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            overloaded: Box::new(overloaded),
+        }
+    }
+
+    /// Every listener serves.
+    pub fn serving(&self) {
+        self.serving.store(true, Ordering::Relaxed);
+    }
+
+    /// Shutdown has begun; balancers should look elsewhere.
+    pub fn stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Why spans are not taken, or nothing when they are.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        if self.stopping.load(Ordering::Relaxed) {
+            Some("shutting down")
+        } else if !self.serving.load(Ordering::Relaxed) {
+            Some("starting")
+        } else if (self.overloaded)() {
+            Some("overloaded")
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readiness").field("obstacle", &self.obstacle()).finish()
+    }
+}
+
+/// The bound admin socket.
+#[derive(Debug)]
+pub struct Admin(Listener);
+
+/// Opens the admin socket.
+///
+/// # Errors
+/// When the address is taken, unknown or not ours.
+pub async fn bind(config: &AdminConfig) -> Result<Admin, BindError> {
+    Listener::bind(&config.endpoint).await.map(Admin)
+}
+
+impl Admin {
+    /// Where it listens, with the real port.
+    pub fn addr(&self) -> SocketAddr {
+        self.0.addr
+    }
+
+    /// Serves until `stop`. Stop it last, so that probes and scrapes see the shutdown.
+    pub async fn serve(self, telemetry: Arc<Telemetry>, readiness: Arc<Readiness>, stop: CancellationToken) {
+        let limits = Limits {
+            connections: CONNECTIONS,
+            streams: CONNECTIONS,
+            header_bytes: 16 << 10,
+            header_time: Some(Duration::from_secs(60)),
+            ping: None,
+            age: None,
+            http2_only: false,
+        };
+        tracing::info!(endpoint = %self.0.addr, "serving /livez, /readyz and /metrics");
+        if !self.0.addr.ip().to_canonical().is_loopback() {
+            let why = "open to the network: anybody who reaches it can read health and metrics";
+            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{why}");
+        }
+        let router = router(telemetry, readiness);
+        self.0.serve(router, limits, Cells::default(), stop, Duration::from_secs(1)).await;
+    }
+}
+
+fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
+    let live = get(|| async { text(StatusCode::OK, "live") });
+    let ready = get(move || {
+        let obstacle = readiness.obstacle();
+        async move {
+            match obstacle {
+                None => text(StatusCode::OK, "ready"),
+                Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
+            }
+        }
+    });
+    let metrics = get(move || {
+        let page = telemetry.render();
+        async move {
+            let mut answer = Response::new(Body::from(page));
+            answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+            answer
+        }
+    });
+    Router::new().route("/livez", live).route("/readyz", ready).route("/metrics", metrics)
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response {
+    let mut answer = Response::new(Body::from(text));
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(addr: SocketAddr, path: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (status, format!("{head}\n{body}"))
+    }
+
+    #[tokio::test]
+    async fn probes_follow_start_overload_and_shutdown_and_metrics_are_scraped() {
+        let config = AdminConfig { endpoint: Endpoint::loopback(0) };
+        let admin = bind(&config).await.unwrap();
+        let addr = admin.addr();
+        let full = Arc::new(AtomicBool::new(false));
+        let asked = full.clone();
+        let readiness = Arc::new(Readiness::new(move || asked.load(Ordering::Relaxed)));
+        let stop = CancellationToken::new();
+        let served = tokio::spawn(admin.serve(Telemetry::new(), readiness.clone(), stop.clone()));
+
+        let (status, body) = ask(addr, "/readyz").await;
+        assert!(status == 503 && body.ends_with("starting"), "{body}");
+        assert_eq!(ask(addr, "/livez").await.0, 200);
+        readiness.serving();
+        assert_eq!(ask(addr, "/readyz").await.0, 200);
+        full.store(true, Ordering::Relaxed);
+        let (status, body) = ask(addr, "/readyz").await;
+        assert!(status == 503 && body.ends_with("overloaded"), "{body}");
+        readiness.stopping();
+        let (status, body) = ask(addr, "/readyz").await;
+        assert!(status == 503 && body.ends_with("shutting down"), "{body}");
+        assert_eq!(ask(addr, "/livez").await.0, 200);
+        let (status, page) = ask(addr, "/metrics").await;
+        assert!(status == 200 && page.contains(CONTENT_TYPE), "{page}");
+        assert!(page.contains("otel_verdict_build_info{version=\""), "{page}");
+        assert_eq!(ask(addr, "/elsewhere").await.0, 404);
+
+        stop.cancel();
+        served.await.unwrap();
+    }
+}
