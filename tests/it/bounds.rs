@@ -1,5 +1,5 @@
 //! Traces of hostile shapes, up to the cap of 100,000 spans: judged in seconds, however deep or
-//! wide, and no span lost.
+//! wide, and no span lost. Tool schemas of hostile shapes: checked in few steps.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,11 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::config::Config;
+use verdict_eval::measure::schema::{Checked, MAX_PROBLEMS, MAX_STEPS, Outcome, Schema};
 use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
+use serde_json::{Map, Value, json};
 use verdict_otlp::Signal;
 
 const SPANS: u64 = 100_000;
@@ -104,4 +106,100 @@ fn model_calls_beneath_model_calls_a_hundred_thousand_deep() {
 fn steps_of_unknown_kind_a_hundred_thousand_deep_with_a_tool_at_the_end() {
     let operation = |n| if n == SPANS { "execute_tool" } else { "step" };
     judge("deep unknown", all(SPANS, |n| n - 1, operation), false);
+}
+
+/// Model call `n`, which calls a tool of this schema.
+fn chat(n: u64, schema: &Value, arguments: &Value) -> Span {
+    let tools = json!([{ "type": "function", "name": "t", "description": "x", "parameters": schema }]);
+    let call = json!({ "type": "tool_call", "id": "c1", "name": "t", "arguments": arguments });
+    let output = json!([{ "role": "assistant", "parts": [call], "finish_reason": "tool_call" }]);
+    let mut span = span(n, 0, "chat", 0);
+    span.attributes = vec![
+        attribute("gen_ai.operation.name", "chat"),
+        attribute("gen_ai.request.model", "m"),
+        attribute("gen_ai.tool.definitions", &tools.to_string()),
+        attribute("gen_ai.output.messages", &output.to_string()),
+    ];
+    span
+}
+
+/// Checks the arguments by themselves and in a trace, where the next span is measured all the same.
+fn check(schema: &Value, arguments: &Value) -> Checked {
+    let plain = json!({ "type": "object", "required": ["q"] });
+    let scope = ScopeSpans {
+        spans: vec![chat(1, schema, arguments), chat(2, &plain, &json!({}))],
+        ..ScopeSpans::default()
+    };
+    let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    let request = ExportTraceServiceRequest { resource_spans: vec![group] };
+    let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
+    evaluation.add(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).unwrap();
+    let mut found = Vec::new();
+    evaluation.finish(|trace| {
+        assert_eq!(trace.annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), 2);
+        for measurement in trace.judged.measurements.iter().filter(|m| m.metric == "tool_completeness") {
+            let span = trace.judged.scene.tree.spans[measurement.at].id;
+            let findings = measurement.outcome.as_ref().map_or(0, |measured| measured.findings.len());
+            found.push((u64::from_be_bytes(span.0), findings));
+        }
+    });
+    assert!(found.contains(&(2, 1)), "the next span is measured: {found:?}");
+    let checked = Schema::compile(schema).check(arguments);
+    let in_trace = found.iter().find(|(span, _)| *span == 1).map_or(0, |(_, findings)| *findings);
+    assert_eq!(in_trace, checked.problems.len(), "{found:?}");
+    checked
+}
+
+/// `keyword` over two references to the definition before, 40 times over: 2^40 ways to the first.
+fn fan(keyword: &str, first: &Value) -> Map<String, Value> {
+    let mut defs = Map::new();
+    defs.insert("d0".to_owned(), first.clone());
+    for i in 1..=40 {
+        let below = json!({ "$ref": format!("#/$defs/d{}", i - 1) });
+        defs.insert(format!("d{i}"), json!({ keyword: [below, below] }));
+    }
+    defs
+}
+
+#[test]
+fn a_schema_whose_references_fan_out() {
+    let missing = json!({ "required": ["nope"] });
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let schema = json!({ "type": "object", "$defs": fan(keyword, &missing), "$ref": "#/$defs/d40" });
+        let checked = check(&schema, &json!({ "a": 1 }));
+        assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, 1), "{keyword}");
+        assert!(checked.steps < 2_000, "{keyword}: {} steps", checked.steps);
+    }
+}
+
+#[test]
+fn a_schema_whose_references_fan_out_over_a_scalar() {
+    let text = json!({ "type": "string" });
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let defs = fan(keyword, &text);
+        let schema =
+            json!({ "type": "object", "$defs": defs, "properties": { "a": { "$ref": "#/$defs/d40" } } });
+        let checked = check(&schema, &json!({ "a": 1 }));
+        assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, 1), "{keyword}");
+        assert!(checked.steps < 2_000, "{keyword}: {} steps", checked.steps);
+    }
+}
+
+#[test]
+fn thousands_of_alternatives_for_each_of_a_hundred_thousand_items() {
+    let mut branches = vec![json!({ "type": "null" }); 4_000];
+    let schema = |branches: &[Value]| {
+        let items = json!({ "anyOf": branches });
+        json!({ "type": "object", "properties": { "a": { "type": "array", "items": items } } })
+    };
+    let arguments = json!({ "a": vec![1; 100_000] });
+    // None fits any: that is told of the first few.
+    let checked = check(&schema(&branches), &arguments);
+    assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, MAX_PROBLEMS));
+    assert!(checked.steps < MAX_STEPS, "{} steps", checked.steps);
+    // Every item fits the last alternative: too much to look at, and nothing is said.
+    branches.push(json!({ "type": "integer" }));
+    let checked = check(&schema(&branches), &arguments);
+    assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Indeterminate, 0));
+    assert!(checked.steps < MAX_STEPS + 1_000, "{} steps", checked.steps);
 }

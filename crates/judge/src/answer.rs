@@ -5,10 +5,10 @@
 //! it adds nothing to what was said. Where two different objects fit, neither is taken: one of them
 //! may be quoted from the trace, which may want to be its own judge.
 
-use jsonschema::Validator;
 use serde_json::Value;
 
 use verdict_eval::measure::Form;
+use verdict_eval::measure::schema::{Outcome, Schema};
 
 /// Answers are a few thousand bytes; a longer text is none.
 const MAX_TEXT: usize = 256 << 10;
@@ -41,15 +41,18 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Mould<'a> {
     form: &'a Form,
-    validator: Validator,
+    schema: Schema,
 }
 
 impl<'a> Mould<'a> {
     /// # Errors
     /// The form's schema is none; says why. That is a bug of the metric that made it.
     pub fn new(form: &'a Form) -> Result<Mould<'a>, String> {
-        let validator = jsonschema::options().build(&form.schema).map_err(|e| e.to_string())?;
-        Ok(Mould { form, validator })
+        let schema = Schema::compile(&form.schema);
+        match schema.flaw() {
+            Some(flaw) => Err(flaw),
+            None => Ok(Mould { form, schema }),
+        }
     }
 
     /// The answer in `text`.
@@ -90,12 +93,12 @@ impl<'a> Mould<'a> {
     /// # Errors
     /// It does not.
     pub fn fit(&self, mut value: Value) -> Result<Value, Fault> {
-        if let Err(error) = self.validator.validate(&value) {
-            let place = error.instance_path().to_string();
-            let mut said = format!("at '{place}', {}", error.masked_with("the value"));
-            if let Some((end, _)) = said.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_FAULT) {
-                said.truncate(end);
-            }
+        let checked = self.schema.check(&value);
+        if checked.outcome != Outcome::Valid {
+            let first = checked.problems.into_iter().next();
+            let mut said =
+                first.map_or_else(|| "there is too much of it".to_owned(), |problem| problem.fault);
+            said.truncate(said.floor_char_boundary(MAX_FAULT));
             return Err(Fault::Unfit(said));
         }
         self.round(&mut value);

@@ -11,11 +11,11 @@ use foldhash::HashMap;
 
 use crate::recognise::Text;
 
-/// What was worked out, by its type and the address and length of its text.
-type OfText = HashMap<(TypeId, usize, usize), Rc<dyn Any>>;
+/// What was worked out, by its type and the address and length of its text. The text is kept, so
+/// that no other can get its address.
+type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
-/// Keyed by the type that was worked out and the text's address. A `Memo` must not outlive the
-/// scene whose texts it knows: [`super::catalog::run`] makes one for each.
+/// Keyed by the type that was worked out and the text's address.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
@@ -31,12 +31,12 @@ impl Memo {
     /// `T` for this very text: worked out once. Each use has a type of its own.
     pub fn of<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
-        let known = self.of_text.borrow().get(&key).cloned();
+        let known = self.of_text.borrow().get(&key).map(|(_, known)| known.clone());
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
             return known;
         }
         let made = Rc::new(work(text));
-        self.of_text.borrow_mut().insert(key, made.clone());
+        self.of_text.borrow_mut().insert(key, (text.clone(), made.clone()));
         made
     }
 
@@ -73,6 +73,12 @@ mod tests {
         }
         assert_eq!(reads, 1);
         assert_eq!(memo.of(&Text::from("one"), |t| Words(t.split(' ').count())).0, 1);
+        // A text that nobody else keeps: its address stays taken.
+        let lone = Text::from("lone");
+        let address = lone.as_ptr();
+        memo.of(&lone, |_| Words(1));
+        drop(lone);
+        assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
         assert_eq!(memo.scene(|| Words(7)).0, 7);
         assert_eq!(memo.scene(|| Words(8)).0, 7);
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::log::{Chunk, Source};
 use crate::measure::anchors::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
-use crate::measure::schema;
+use crate::measure::schema::{Outcome, Schema};
 use crate::recognise::{Agent, Call, Content, Scene};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
@@ -105,7 +105,8 @@ impl Check {
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
             Check::Answer(Form::Json(schema)) => {
-                schema::compile(schema).is_none().then(|| "is no JSON schema that can be used".to_owned())
+                let flaw = Schema::compile(schema).flaw()?;
+                Some(format!("is no JSON schema that can be used: {flaw}"))
             }
             _ => None,
         }
@@ -117,7 +118,7 @@ impl Check {
             Check::Called(called) => Some(called.seen(scene, agent)),
             Check::Answer(form) => {
                 let (text, at) = answer(agent)?;
-                let yes = form.fits(text);
+                let yes = form.fits(text)?;
                 let reason = format!("the final answer is {}{}", if yes { "" } else { "not " }, form.words());
                 Some(Seen { yes, reason, quote: clip(text, QUOTE_BYTES).to_owned(), at, by_answer: true })
             }
@@ -258,14 +259,21 @@ impl Form {
         }
     }
 
-    fn fits(&self, text: &str) -> bool {
+    /// `None` where that cannot be told.
+    fn fits(&self, text: &str) -> Option<bool> {
         let text = text.trim().trim_end_matches('.');
-        match self {
+        Some(match self {
             Form::Number => one_number(text),
             Form::Date => DATE.is_match(text),
-            Form::Json(wanted) => serde_json::from_str::<Value>(text)
-                .is_ok_and(|value| schema::compile(wanted).is_some_and(|schema| schema.is_valid(&value))),
-        }
+            Form::Json(wanted) => match serde_json::from_str::<Value>(text) {
+                Ok(value) => match Schema::compile(wanted).check(&value).outcome {
+                    Outcome::Valid => true,
+                    Outcome::Invalid => false,
+                    Outcome::Indeterminate => return None,
+                },
+                Err(_) => false,
+            },
+        })
     }
 }
 
@@ -373,19 +381,23 @@ mod tests {
         assert!(seen("answer: number").unwrap().yes);
         assert!(!seen("answer: date").unwrap().yes);
         for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
-            assert!(Form::Number.fits(number), "{number}");
+            assert!(Form::Number.fits(number) == Some(true), "{number}");
         }
         for other in ["between 3 and 5", "none", "The order from 2024 has 3 items in it", "3rd of May 4"] {
-            assert!(!Form::Number.fits(other), "{other}");
+            assert!(Form::Number.fits(other) == Some(false), "{other}");
         }
         for date in
             ["2026-11-21", "21 November 2026", "November 21, 2026.", "2026-11-21T10:00:00Z", "21.11.2026"]
         {
-            assert!(Form::Date.fits(date), "{date}");
+            assert!(Form::Date.fits(date) == Some(true), "{date}");
         }
-        assert!(!Form::Date.fits("2026-13-41"));
+        assert!(Form::Date.fits("2026-13-41") == Some(false));
         let form = Form::Json(json!({"type": "object", "required": ["total"]}));
-        assert!(form.fits(r#"{"total": 3}"#) && !form.fits(r#"{"sum": 3}"#) && !form.fits("3"));
+        assert!(
+            form.fits(r#"{"total": 3}"#) == Some(true)
+                && form.fits(r#"{"sum": 3}"#) == Some(false)
+                && form.fits("3") == Some(false)
+        );
     }
 
     #[test]

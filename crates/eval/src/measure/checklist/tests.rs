@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::measure::schema::{Outcome, Schema};
 use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Question, Usage};
 
@@ -43,8 +44,9 @@ fn drive(
                 assert!(asked.len() < 100, "it ends");
                 for question in questions {
                     let opinions = judge(&question).map(|value| {
-                        let schema = jsonschema::validator_for(&question.form.schema).unwrap();
-                        assert!(schema.is_valid(&value), "{value} does not fit {}", question.form.schema);
+                        let checked = Schema::compile(&question.form.schema).check(&value);
+                        let fits = checked.outcome == Outcome::Valid;
+                        assert!(fits, "{value} does not fit {}", question.form.schema);
                         vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]
                     });
                     answers.push(Answer { key: question.key.clone(), opinions, usage: Usage::default() });
