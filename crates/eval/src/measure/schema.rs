@@ -7,12 +7,11 @@
 //! which neither passes nor fails anything.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, Write};
+use std::fmt::{self, Write as _};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -209,25 +208,20 @@ fn shown(value: &Value) -> String {
     head(&written(value, SHOWN_BYTES), SHOWN_BYTES).to_owned()
 }
 
-/// A value as JSON, broken off some bytes after `max`: it may have megabytes.
-fn written(value: &impl Serialize, max: usize) -> String {
-    struct Beginning(Vec<u8>, usize);
-    impl Write for Beginning {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let taken = bytes.get(..self.1 - self.0.len()).unwrap_or(bytes);
-            self.0.extend_from_slice(taken);
-            Ok(taken.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+/// A value as JSON, broken off where it is longer than `max`: it may have megabytes.
+fn written(value: &Value, max: usize) -> String {
+    struct Beginning(String, usize);
+    impl fmt::Write for Beginning {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.push_str(clip(text, self.1 - self.0.len()));
+            if self.0.len() + 4 > self.1 { Err(fmt::Error) } else { Ok(()) }
         }
     }
-    // Room for one whole character more, so that a cut through one shows in no excerpt.
-    let mut beginning = Beginning(Vec::new(), max + 4);
+    // Room for whole characters after the cut, by which a caller sees that there is one.
+    let mut beginning = Beginning(String::new(), max + 8);
     // Breaking off is no failure, and there is no other.
-    let _ = serde_json::to_writer(&mut beginning, value);
-    String::from_utf8_lossy(&beginning.0).into_owned()
+    let _ = write!(beginning, "{value}");
+    beginning.0
 }
 
 /// `null` for an optional value, or a scalar written as a string or the other way round.

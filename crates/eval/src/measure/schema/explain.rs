@@ -111,7 +111,9 @@ fn words(rule: &Rule) -> String {
         Rule::Never => "absent".to_owned(),
         Rule::Type(names) => names.join(" or "),
         Rule::Choice(options) => {
-            format!("one of {}", clip(&super::written(options, QUOTE_BYTES), QUOTE_BYTES / 2))
+            let most = QUOTE_BYTES / 2;
+            let listed: Vec<String> = options.iter().take(most).map(|o| super::written(o, most)).collect();
+            format!("one of {}", clip(&format!("[{}]", listed.join(",")), most))
         }
         Rule::Names(_) => "an object whose names are as the tool's schema says".to_owned(),
         Rule::Contains { least, most: None, .. } => {

@@ -333,6 +333,14 @@ fn calls_of_one_scene_share_their_steps() {
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
 }
 
+#[test]
+fn of_a_long_value_the_beginning_is_shown() {
+    for long in ["é".repeat(10_000), "word ".repeat(10_000), "\u{1}".repeat(100), "x".repeat(70)] {
+        let value = json!({ "a": [long] });
+        assert_eq!(shown(&value), head(&value.to_string(), SHOWN_BYTES), "{value}");
+    }
+}
+
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
