@@ -260,40 +260,12 @@ impl<'d> Compiler<'d> {
 
     fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<Rule> {
         let mut rules = Vec::new();
-        // Written by several keywords, made once.
-        let (mut members, mut items, mut contains, mut branches) = (false, false, false, false);
         for (key, says) in map {
-            let rule = match key.as_str() {
-                "properties" | "patternProperties" | "additionalProperties" => {
-                    members = true;
-                    continue;
-                }
-                "items" | "prefixItems" | "additionalItems" => {
-                    items = true;
-                    continue;
-                }
-                "contains" => {
-                    contains = true;
-                    continue;
-                }
-                "if" => {
-                    branches = true;
-                    continue;
-                }
-                "uniqueItems" if says == &Value::Bool(false) => continue,
-                "exclusiveMinimum" | "exclusiveMaximum" if says.is_boolean() => continue,
-                "unevaluatedProperties" | "unevaluatedItems" if says == &Value::Bool(true) => continue,
-                key => match self.rule(key, says, map) {
-                    None => continue,
-                    Some(Some(rule)) => rule,
-                    Some(None) => self.malformed(key),
-                },
-            };
-            rules.push(rule);
+            if let Some(rule) = self.rule(key, says, map) {
+                rules.push(rule.unwrap_or_else(|| self.malformed(key)));
+            }
         }
-        let (made, flaw) = self.joint(map, [members, items, contains, branches]);
-        rules.extend(made);
-        rules.extend(flaw.map(|keyword| self.malformed(keyword)));
+        self.joint(map, &mut rules);
         // In the order in which a reader wants to hear of them; nothing else holds of a wrong type.
         rules.sort_by_key(|rule| match rule {
             Rule::Type(_) => 0,
@@ -316,7 +288,9 @@ impl<'d> Compiler<'d> {
     fn rule(&mut self, key: &str, says: &'d Value, map: &Map<String, Value>) -> Option<Option<Rule>> {
         let size = |of, most| whole(says).map(|limit| Rule::Size { of, most, limit });
         let range = |most, exclusive| {
-            let exclusive = exclusive || map.get(flag(most)) == Some(&Value::Bool(true));
+            // Draft 4 said so with a flag beside the bound.
+            let flag = if most { "exclusiveMaximum" } else { "exclusiveMinimum" };
+            let exclusive = exclusive || map.get(flag) == Some(&Value::Bool(true));
             says.is_number().then(|| Rule::Range { limit: says.clone(), most, exclusive })
         };
         Some(match key {
@@ -327,6 +301,14 @@ impl<'d> Compiler<'d> {
             .filter(
                 |rule| matches!(rule, Rule::Type(names) if names.iter().all(|n| super::check::is_type(n))),
             ),
+            "uniqueItems" | "exclusiveMinimum" | "exclusiveMaximum" if says == &Value::Bool(false) => {
+                return None;
+            }
+            "exclusiveMinimum" | "exclusiveMaximum" | "unevaluatedProperties" | "unevaluatedItems"
+                if says == &Value::Bool(true) =>
+            {
+                return None;
+            }
             "enum" => says.as_array().cloned().map(Rule::Choice),
             "const" => Some(Rule::Choice(vec![says.clone()])),
             "$ref" => Some(Rule::All(vec![self.target(says)])),
@@ -356,41 +338,35 @@ impl<'d> Compiler<'d> {
         })
     }
 
-    /// The rules of keywords that mean something together only, and a keyword that is malformed.
-    fn joint(
-        &mut self,
-        map: &'d Map<String, Value>,
-        [members, items, contains, branches]: [bool; 4],
-    ) -> (Vec<Rule>, Option<&'static str>) {
-        let mut rules = Vec::new();
-        let mut flaw = None;
-        if members {
-            match self.members(map) {
-                Some(made) => rules.push(Rule::Members(made)),
-                None => flaw = Some("properties"),
-            }
+    /// The rules of keywords that mean something together only.
+    fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<Rule>) {
+        let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
+        if any(&["properties", "patternProperties", "additionalProperties"]) {
+            rules.push(match self.members(map) {
+                Some(made) => Rule::Members(made),
+                None => self.malformed("properties"),
+            });
         }
-        if items {
-            let prefix = map.get("prefixItems").or_else(|| map.get("items").filter(|i| i.is_array()));
-            let rest = match map.get("items") {
-                Some(Value::Array(_)) => map.get("additionalItems"),
-                rest => rest,
+        if any(&["items", "prefixItems"]) {
+            // As a list `items` is what `prefixItems` was called before.
+            let (first, rest) = match map.get("items") {
+                list @ Some(Value::Array(_)) => (list, map.get("additionalItems")),
+                rest => (map.get("prefixItems"), rest),
             };
-            match prefix.map_or(Some(Vec::new()), |list| self.list(list)) {
-                Some(first) => rules.push(Rule::Items { first, rest: rest.map(|rest| self.node(rest)) }),
-                None => flaw = Some("prefixItems"),
-            }
+            rules.push(match first.map_or(Some(Vec::new()), |list| self.list(list)) {
+                Some(first) => Rule::Items { first, rest: rest.map(|rest| self.node(rest)) },
+                None => self.malformed("prefixItems"),
+            });
         }
-        if let Some(item) = map.get("contains").filter(|_| contains) {
+        if let Some(item) = map.get("contains") {
             let least = map.get("minContains").and_then(whole).unwrap_or(1);
             let most = map.get("maxContains").and_then(whole);
             rules.push(Rule::Contains { item: self.node(item), least, most });
         }
-        if let Some(condition) = map.get("if").filter(|_| branches) {
+        if let Some(condition) = map.get("if") {
             let [then, otherwise] = ["then", "else"].map(|key| map.get(key).map(|schema| self.node(schema)));
             rules.push(Rule::If(self.node(condition), then, otherwise));
         }
-        (rules, flaw)
     }
 
     fn members(&mut self, map: &'d Map<String, Value>) -> Option<Members> {
@@ -418,11 +394,6 @@ impl<'d> Compiler<'d> {
     fn list(&mut self, says: &'d Value) -> Option<Vec<u32>> {
         says.as_array().map(|list| list.iter().map(|schema| self.node(schema)).collect())
     }
-}
-
-/// Where draft 4 said that a bound is exclusive.
-fn flag(most: bool) -> &'static str {
-    if most { "exclusiveMaximum" } else { "exclusiveMinimum" }
 }
 
 fn texts(says: &Value) -> Option<Vec<String>> {
