@@ -91,11 +91,13 @@ impl Schema {
     }
 }
 
+/// A schema with the value it was read from, which is kept so that its address stays its own.
+type Read = (Arc<Value>, Rc<Schema>);
+
 /// The schemas that calls of a scene were held against, by their address, and the steps that took.
 #[derive(Default)]
 struct Compiled {
-    /// The value is kept, so that its address stays its own.
-    schemas: RefCell<HashMap<usize, (Arc<Value>, Rc<Schema>)>>,
+    schemas: RefCell<HashMap<usize, Read>>,
     steps: Cell<u64>,
 }
 
