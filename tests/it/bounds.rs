@@ -8,11 +8,11 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::config::Config;
-use verdict_eval::measure::schema::{Checked, MAX_PROBLEMS, MAX_STEPS, Outcome, Schema};
 use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
+use verdict_eval::measure::schema::{Checked, MAX_PROBLEMS, MAX_STEPS, Outcome, Schema};
 use verdict_otlp::Signal;
 
 const SPANS: u64 = 100_000;
