@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::live::Live;
 use super::meter::Meter;
+use super::shard::Shared;
 use crate::assemble::Assembler;
 use verdict_otlp::trace::ClosedTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
@@ -66,17 +67,18 @@ impl Alarm {
     }
 
     /// Tells what the last looks found, and looks at what has grown since.
-    pub fn look(&mut self, assembler: &Assembler, live: &Arc<Live>, meter: &Meter, now: Instant) {
+    pub fn look(&mut self, assembler: &Assembler, live: &Arc<Live>, shared: &Shared, now: Instant) {
         while let Some(done) = self.looks.try_join_next() {
             if let Ok((trace, found)) = done {
-                self.tell(trace, found, meter);
+                self.tell(trace, found, &shared.meter);
             }
         }
         if self.looked.is_some_and(|at| now < at + EVERY) || self.grown.is_empty() {
             return;
         }
         self.looked = Some(now);
-        self.grown.retain(|trace| assembler.is_open(*trace));
+        let attempts = &shared.attempts;
+        self.grown.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
         self.known.retain(|trace, _| assembler.is_open(*trace));
         let room = AT_ONCE.saturating_sub(self.looks.len());
         let due: Vec<TraceId> =
@@ -85,8 +87,8 @@ impl Alarm {
             self.grown.remove(&trace);
             let Some(glimpse) = assembler.glimpse(trace) else { continue };
             self.known.entry(trace).or_default().looked_at = glimpse.spans.len();
-            let live = Arc::clone(live);
-            self.looks.spawn_blocking(move || (trace, harmful(&live, glimpse)));
+            let (live, attempts) = (Arc::clone(live), Arc::clone(attempts));
+            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&live, glimpse))));
         }
     }
 

@@ -17,8 +17,8 @@ use super::shard::Shared;
 use crate::export::Parcel;
 use verdict_eval::annotate::Annotated;
 use verdict_eval::evaluate::{Judged, Weighed};
-use verdict_eval::measure::Usage;
 use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::{self, Usage};
 use verdict_journal::{Sealed, Seq};
 use verdict_otlp::Piece;
 use verdict_otlp::Signal;
@@ -125,13 +125,21 @@ pub(super) fn judge_to_keep(shared: &Shared, live: &Live, case: Case, of: Vec<Se
 }
 
 /// A trace judged, and `write` of it. Should either panic, its spans go on unjudged, and so do
-/// those of traces for which shutdown leaves no time.
+/// those of traces for which shutdown leaves no time, or that are quarantined.
 fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) -> T) -> T {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let spare = match &case {
         Case::Closed(closing) => closing.clone(),
         Case::Heard(heard) => heard.closing.clone(),
     };
+    let trace = spare.trace;
+    if shared.attempts.is_quarantined(trace) {
+        tracing::error!(%trace, "the process died twice while this trace was judged; it goes on unjudged");
+        shared.meter.quarantined();
+        let mut unjudged = live.engine.unjudged(spare, now);
+        unjudged.note.unmeasured = Some(measure::Reason::Quarantined);
+        return write(unjudged);
+    }
     if !shared.hurried.load(Ordering::Relaxed) || matches!(case, Case::Heard(_)) {
         let took = &mut shared.meter.stopwatch();
         let judge = || match case {
@@ -141,10 +149,12 @@ fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) ->
                 live.engine.conclude(weighed, said.measurements, Some(said.usage), now)
             }
         };
-        if let Ok(done) = catch_unwind(AssertUnwindSafe(|| write(judge()))) {
+        let done = catch_unwind(AssertUnwindSafe(|| write(judge())));
+        shared.attempts.judged(trace);
+        if let Ok(done) = done {
             return done;
         }
-        tracing::error!(trace = %spare.trace, "judging this trace panicked; it goes on unjudged. This is a bug");
+        tracing::error!(%trace, "judging this trace panicked; it goes on unjudged. This is a bug");
     }
     shared.meter.unjudged();
     write(live.engine.unjudged(spare, now))
@@ -178,16 +188,21 @@ impl Waiting {
             let took = &mut shared_too.meter.stopwatch();
             guarded(|| live_too.engine.weigh(spare, took))
         };
-        let weighed = if large { tokio::task::spawn_blocking(weigh).await.ok().flatten() } else { weigh() };
+        let trace = closing.trace;
+        let apart = Arc::clone(&shared.attempts);
+        let weighed = match large {
+            true => tokio::task::spawn_blocking(move || apart.run(trace, weigh)).await.ok().flatten(),
+            false => weigh(),
+        };
         let case = match weighed {
             Some(weighed) => {
-                let trace = closing.trace;
                 let ask = |ask: Ask| {
                     let held = shared.budget.hold(of_question(&ask));
                     let answer = Arc::clone(&panel).ask(trace, ask);
+                    let attempts = Arc::clone(&shared.attempts);
                     async move {
                         let _held = held;
-                        answer.await
+                        attempts.watch(trace, answer).await
                     }
                 };
                 // Waiting would hold more where less must be held.
@@ -210,7 +225,9 @@ impl Waiting {
             return Some(conclude(&shared, &live, case, of).await);
         }
         let runtime = tokio::runtime::Handle::current();
-        let done = tokio::task::spawn_blocking(move || runtime.block_on(conclude(&shared, &live, case, of)));
+        let done = tokio::task::spawn_blocking(move || {
+            runtime.block_on(shared.attempts.watch(trace, conclude(&shared, &live, case, of)))
+        });
         done.await.ok()
     }
 }

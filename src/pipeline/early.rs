@@ -14,6 +14,7 @@ use super::asking::{Panel, ask_early, guarded};
 use super::live::Live;
 use crate::assemble::Assembler;
 use verdict_eval::measure::Usage;
+use verdict_journal::Attempts;
 use verdict_otlp::trace::ClosedTrace;
 use verdict_otlp::trace::TraceId;
 
@@ -39,7 +40,13 @@ impl Early {
     }
 
     /// Asks about what has come since the last look, where it is time for one.
-    pub fn look(&mut self, assembler: &mut Assembler, live: &Arc<Live>, now: Instant) {
+    pub fn look(
+        &mut self,
+        assembler: &mut Assembler,
+        live: &Arc<Live>,
+        attempts: &Arc<Attempts>,
+        now: Instant,
+    ) {
         while let Some(done) = self.tasks.try_join_next() {
             let Ok((trace, usage)) = done else { continue };
             if assembler.is_open(trace) {
@@ -53,7 +60,10 @@ impl Early {
         self.looked = Some(now);
         let room = AT_ONCE.saturating_sub(self.tasks.len());
         for glimpse in assembler.grown(now, room) {
-            self.tasks.spawn(ask(glimpse, Arc::clone(live), Arc::clone(&panel)));
+            if attempts.is_noted(glimpse.trace) {
+                continue;
+            }
+            self.tasks.spawn(ask(glimpse, Arc::clone(live), Arc::clone(&panel), Arc::clone(attempts)));
         }
     }
 
@@ -64,13 +74,23 @@ impl Early {
     }
 }
 
-async fn ask(glimpse: ClosedTrace, live: Arc<Live>, panel: Arc<dyn Panel>) -> (TraceId, Usage) {
+async fn ask(
+    glimpse: ClosedTrace,
+    live: Arc<Live>,
+    panel: Arc<dyn Panel>,
+    attempts: Arc<Attempts>,
+) -> (TraceId, Usage) {
     let trace = glimpse.trace;
     let reader = Arc::clone(&live);
-    let weigh = move || guarded(|| reader.engine.weigh(glimpse, &mut |_| ()));
+    let reading = Arc::clone(&attempts);
+    let weigh = move || reading.run(trace, || guarded(|| reader.engine.weigh(glimpse, &mut |_| ())));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };
-    let usage = ask_early(&live.engine, &weighed, |ask| Arc::clone(&panel).ask(trace, ask)).await;
+    let ask = |ask| {
+        let (answer, attempts) = (Arc::clone(&panel).ask(trace, ask), Arc::clone(&attempts));
+        async move { attempts.watch(trace, answer).await }
+    };
+    let usage = attempts.watch(trace, ask_early(&live.engine, &weighed, ask)).await;
     (trace, usage)
 }

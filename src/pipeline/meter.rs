@@ -98,6 +98,11 @@ impl Meter {
         self.telemetry.traces.unjudged.inc();
     }
 
+    pub fn quarantined(&self) {
+        self.unjudged();
+        self.telemetry.traces.quarantined.inc();
+    }
+
     pub fn exported(&self, time: Duration) {
         self.telemetry.verdicts.close_to_export(time);
     }

@@ -20,7 +20,7 @@ use crate::config::{Config, Mode, Select, Verdict};
 use crate::export::{Exporters, Parcel};
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused};
 use crate::telemetry::Telemetry;
-use verdict_journal::{Journal, Seq};
+use verdict_journal::{Attempts, Journal, Seq};
 use verdict_judge::Judges;
 use verdict_otlp::Piece;
 use verdict_otlp::Signal;
@@ -86,7 +86,7 @@ impl Pipeline {
         budget: Arc<Budget>,
         telemetry: Arc<Telemetry>,
         exporters: Arc<Exporters>,
-        journal: Option<Arc<Journal>>,
+        journal: Option<(Arc<Journal>, Arc<Attempts>)>,
         judges: Option<Judges>,
     ) -> Result<Arc<Pipeline>, String> {
         let verdict = &config.verdict;
@@ -103,7 +103,8 @@ impl Pipeline {
             hurried: AtomicBool::new(false),
             hurry: Notify::new(),
             leaving: AtomicBool::new(false),
-            journal,
+            attempts: journal.as_ref().map(|(_, attempts)| Arc::clone(attempts)).unwrap_or_default(),
+            journal: journal.map(|(journal, _)| journal),
         });
         let tasks = TaskTracker::new();
         let inboxes = (0..shards()).map(|_| spawn(&tasks, &shared)).collect();

@@ -1,6 +1,7 @@
 //! The whole process joined: sockets bound early, the pipeline between receivers and exporters,
 //! and an orderly end. `run`, `demo` and the tests start the same thing.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,9 +21,10 @@ use crate::receive;
 use crate::receive::{BindError, Intake};
 use crate::telemetry::Telemetry;
 use verdict_eval::recognise::Recogniser;
-use verdict_journal::{self as journal, Journal, Letters, Recovered};
+use verdict_journal::{self as journal, Attempts, Journal, Letters, Recovered};
 use verdict_judge::{JudgeError, Judges};
 use verdict_otlp::Signal;
+use verdict_otlp::trace::TraceId;
 
 /// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
 /// sender that dawdles must not use up the time of what was taken from others.
@@ -130,7 +132,8 @@ impl Service {
         let exporters = Arc::new(exporters(config, &budget)?);
         let telemetry = Telemetry::new();
         telemetry.export.follow(&exporters);
-        let (journal, recovered) = open_journal(config, &telemetry).await?.unzip();
+        let opened = open_journal(config, &telemetry).await?;
+        let (journal, recovered) = opened.map(|(j, attempts, r)| ((j, attempts), r)).unzip();
         let letters = open_letters(config, &telemetry, &exporters)?;
         let judges = judges(config, None, &telemetry)?;
         let pipeline = Pipeline::start(
@@ -142,6 +145,7 @@ impl Service {
             judges.clone(),
         )
         .map_err(Error::Verdict)?;
+        let journal = journal.map(|(journal, _)| journal);
         if let Some((journal, recovered)) = journal.as_ref().zip(recovered) {
             pipeline.take_up(journal, recovered).await;
         }
@@ -224,6 +228,7 @@ impl Service {
         let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
         self.readiness.stopping();
+        self.pipeline.shared.attempts.close();
         let left = || deadline.saturating_duration_since(Instant::now());
         if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were cut off at shutdown");
@@ -282,16 +287,21 @@ fn judges(
     .map(Some)
 }
 
-/// The journal, and what it held; `None` where no folder is configured. A long one takes its time to
+/// The journal, what was being judged when the process before ended, and what it held; `None` where no folder is configured. A long one takes its time to
 /// be read, on another thread, so that the process can be told to stop meanwhile.
 async fn open_journal(
     config: &Config,
     telemetry: &Arc<Telemetry>,
-) -> Result<Option<(Arc<Journal>, Recovered)>, Error> {
+) -> Result<Option<(Arc<Journal>, Arc<Attempts>, Recovered)>, Error> {
     let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
     let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
     let (path, telemetry) = (folder.clone(), Arc::clone(telemetry));
-    let open = move || Journal::open(&path, &storage, remember, &telemetry.journal);
+    let open = move || {
+        let (journal, recovered) = Journal::open(&path, &storage, remember, &telemetry.journal)?;
+        let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
+        let attempts = Arc::new(Attempts::open(&path, |trace| open.contains(&trace)));
+        Ok((journal, attempts, recovered))
+    };
     let opened = tokio::task::spawn_blocking(open).await;
     let ended = |why| journal::OpenError::new(&folder, std::io::Error::other(why));
     Ok(Some(opened.map_err(ended).flatten()?))

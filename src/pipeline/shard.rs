@@ -21,7 +21,7 @@ use super::select;
 use super::underway::{Behind, Underway};
 use crate::assemble::Assembler;
 use crate::export::Exporters;
-use verdict_journal::{Claim, Journal, Seq};
+use verdict_journal::{Attempts, Claim, Journal, Seq};
 use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::{Attached, Span, TraceId};
@@ -73,6 +73,8 @@ pub(super) struct Shared {
     /// The process stops and the journal keeps what waits for judges.
     pub leaving: AtomicBool,
     pub journal: Option<Arc<Journal>>,
+    /// With a journal: which traces are being judged, for the next start should the process die of one.
+    pub attempts: Arc<Attempts>,
 }
 
 impl Shared {
@@ -159,8 +161,8 @@ impl Shard {
                 Some(done) = self.leaving.join_next() => left(done),
             }
             self.close_due().await;
-            self.early.look(&mut self.assembler, &self.live, Instant::now());
-            self.alarm.look(&self.assembler, &self.live, &self.shared.meter, Instant::now());
+            self.early.look(&mut self.assembler, &self.live, &self.shared.attempts, Instant::now());
+            self.alarm.look(&self.assembler, &self.live, &self.shared, Instant::now());
             self.depart().await;
             self.gauge();
             self.relieve().await;
@@ -300,7 +302,8 @@ impl Shard {
             closing.before = self.assembler.remembered(trace).or(closing.before);
         }
         let live = self.shared.live.get();
-        if let Some(panel) = live.panel.clone().filter(|_| live.engine.asks(closing.reason)) {
+        let quarantined = self.shared.attempts.is_quarantined(trace);
+        if let Some(panel) = live.panel.clone().filter(|_| live.engine.asks(closing.reason) && !quarantined) {
             // It is open no more: nothing is to be charged twice.
             self.gauge();
             let held = self.shared.budget.hold(weight.saturating_mul(READ_SHARE));
@@ -308,7 +311,8 @@ impl Shard {
             let waiting = Waiting { shared: Arc::clone(&self.shared), live, panel, spent, of };
             return self.underway.waiting(trace, async move {
                 let _held = held;
-                waiting.conclude(closing).await
+                let attempts = Arc::clone(&waiting.shared.attempts);
+                attempts.watch(trace, waiting.conclude(closing)).await
             });
         }
         if is_large(&closing) {
@@ -320,12 +324,15 @@ impl Shard {
             let runtime = tokio::runtime::Handle::current();
             return self.underway.large(trace, move || {
                 let _held = held;
-                Some(runtime.block_on(conclude(&shared, &live, Case::Closed(closing), of)))
+                let concluding = conclude(&shared, &live, Case::Closed(closing), of);
+                Some(runtime.block_on(shared.attempts.watch(trace, concluding)))
             });
         }
         let case = Case::Closed(closing);
         if self.shared.journal.is_some() {
+            let section = self.shared.attempts.enter(trace).await;
             let leaving = judge_to_keep(&self.shared, &live, case, of);
+            drop(section);
             self.assembler.remember(trace, leaving.verdict());
             self.departing.1 += leaving.weight();
             self.departing.0.push(leaving);

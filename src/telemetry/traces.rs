@@ -33,6 +33,8 @@ pub struct Traces {
     pub attributes_replaced: Counter,
     /// Traces that went on unjudged.
     pub unjudged: Counter,
+    /// Of these, traces that are quarantined.
+    pub quarantined: Counter,
     /// Harmful calls told of open traces.
     pub harmful_calls: Counter,
     closed: [Counter; CloseReason::ALL.len()],
@@ -50,6 +52,7 @@ impl Traces {
             passed_through: Counter::default(),
             attributes_replaced: Counter::default(),
             unjudged: Counter::default(),
+            quarantined: Counter::default(),
             harmful_calls: Counter::default(),
             closed: CloseReason::ALL
                 .map(|reason| closed.get_or_create_owned(&d::TRACES_CLOSED.with([reason.as_str()]))),
@@ -63,6 +66,7 @@ impl Traces {
         d::SPANS_PASSED.register(registry, cells.passed_through.clone());
         d::ATTRIBUTES_REPLACED.register(registry, cells.attributes_replaced.clone());
         d::TRACES_UNJUDGED.register(registry, cells.unjudged.clone());
+        d::TRACES_QUARANTINED.register(registry, cells.quarantined.clone());
         d::HARMFUL_CALLS_OPEN.register(registry, cells.harmful_calls.clone());
         cells
     }

@@ -208,6 +208,7 @@ fn note(closing: &ClosedTrace) -> Note {
         changed: true,
         incomplete: closing.incomplete,
         now: NOW,
+        unmeasured: None,
         usage: None,
     }
 }

@@ -21,12 +21,12 @@ use crate::support::{Destination, Process};
 /// Senders at once.
 const SENDERS: u64 = 8;
 
-fn text(key: &str, value: &str) -> KeyValue {
+pub fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
     KeyValue { key: key.into(), value, ..KeyValue::default() }
 }
 
-fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
+pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
     // Ids of which no byte is zero, so that salted ones are never invalid.
     let own = |id: u8| trace.to_be_bytes().map(|b| b ^ 0xa5 ^ id).to_vec();
     Span {
@@ -117,7 +117,7 @@ impl Processor {
         self.child.wait().unwrap();
     }
 
-    fn signal(&self) {
+    pub fn signal(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
@@ -307,6 +307,11 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
 
     let mut copies: HashMap<Vec<u8>, Vec<Span>> = HashMap::new();
     destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
+    // Killed twice in the very moment when the same trace was judged: it goes on unjudged, as it should.
+    // That is no rarity here: what a process judges first takes it long, and it is killed soon after it starts.
+    let events = destination.records().into_iter().filter(|r| says(r, "verdict.trace.reason", "quarantined"));
+    let quarantined: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
+    assert!(quarantined.len() as u64 <= rounds / 4 + 1, "{} traces were quarantined", quarantined.len());
     let (mut duplicates, mut by_sender, mut resent) = (0, 0, 0);
     for (&trace, &again) in &acknowledged {
         resent += u64::from(again);
@@ -317,7 +322,8 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
             distinct.dedup();
             // A request whose acknowledgement was lost is sent again by its sender, and may come
             // when its trace has gone. Otherwise a repeat says what was said.
-            assert!(distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
+            let unjudged = quarantined.contains(&sent.trace_id);
+            assert!(unjudged || distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
             assert!(again || distinct.len() == 1, "{}: copies disagree: {distinct:#?}", sent.name);
             for out in out {
                 let mut plain = out.clone();

@@ -22,6 +22,7 @@ mod model;
 mod order;
 mod overload;
 mod plans;
+mod poison;
 mod paths;
 mod processes;
 mod reload;

@@ -229,7 +229,16 @@ fn note(
     now: u64,
 ) -> Note {
     let Some(before) = before else {
-        return Note { reason, revision: 1, passed, changed: true, incomplete, now, usage: None };
+        return Note {
+            reason,
+            revision: 1,
+            passed,
+            changed: true,
+            incomplete,
+            now,
+            unmeasured: None,
+            usage: None,
+        };
     };
     let together = match (before.passed, passed) {
         (Some(a), Some(b)) => Some(a && b),
@@ -237,5 +246,5 @@ fn note(
     };
     let changed = together != before.passed;
     let revision = before.revision.max(1) + u32::from(changed);
-    Note { reason, revision, passed: together, changed, incomplete, now, usage: None }
+    Note { reason, revision, passed: together, changed, incomplete, now, unmeasured: None, usage: None }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `config` | the section `storage` |
 //! | `record` | records and their frames, byte by byte |
+//! | `attempts` | which traces are being judged, and which ended the process before |
 //! | `batch` | frames made into one write |
 //! | `claims` | what holds a record |
 //! | `disk` | segments as files of a folder that is ours alone |
@@ -21,6 +22,7 @@
 //! ```text
 //! <directory>/lock                       held while a process uses the folder
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
+//! <directory>/judging-<n>, suspects       see `attempts`
 //! <directory>/dead-letter-*.pb           length and request, again and again
 //!
 //! segment = magic "otvjrnl\n", version u32, marker u32, CRC-32 of these; frames
@@ -72,6 +74,7 @@ use tokio::sync::{Semaphore, oneshot};
 use verdict_otlp::Signal;
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
+mod attempts;
 mod batch;
 mod claims;
 mod config;
@@ -87,6 +90,7 @@ mod tests;
 mod ticket;
 mod writer;
 
+pub use attempts::Attempts;
 pub use config::{Durability, Storage};
 pub use letters::Letters;
 pub use record::{Claim, Record, Sealed, Seq};

@@ -168,6 +168,8 @@ declare! {
         "Verdict attributes that came in on a span and were taken off before ours were written";
     TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
         "Traces sent on unjudged: judging them went wrong, or shutdown left no time";
+    TRACES_QUARANTINED = "traces_quarantined", Counter, COUNT, [],
+        "Of traces_unjudged, those during whose judging the process had died twice";
     HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
         "Harmful calls told while their trace was open, by the spans that had come";
 

@@ -80,6 +80,7 @@ async fn run(
         budget: Budget::new(config.memory.budget),
         shadow: false,
         journal: None,
+        attempts: Arc::default(),
         hurried: AtomicBool::new(false),
         hurry: Notify::new(),
         leaving: AtomicBool::new(false),

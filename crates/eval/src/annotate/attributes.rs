@@ -199,6 +199,9 @@ impl<'a> Writer<'a> {
         let trace = &self.verdicts.trace;
         let result = self.note.passed.map_or("unmeasured", word);
         self.put(out, &["trace", "result"], Plain::Str(result));
+        if let Some(why) = self.note.unmeasured {
+            self.put(out, &["trace", "reason"], Plain::Str(why.as_str()));
+        }
         self.put(out, &["trace", "close_reason"], Plain::Str(self.note.reason.as_str()));
         self.put(out, &["trace", "revision"], Plain::Int(i64::from(self.note.revision)));
         self.put(out, &["trace", "measured"], Plain::Int(trace.measured as i64));

@@ -53,6 +53,9 @@ pub(super) fn trace(
     put("gen_ai.evaluation.score.label", Plain::Str(result));
     let prefix = &emission.prefix;
     put(&format!("{prefix}trace.result"), Plain::Str(result));
+    if let Some(why) = note.unmeasured {
+        put(&format!("{prefix}trace.reason"), Plain::Str(why.as_str()));
+    }
     put(&format!("{prefix}trace.revision"), Plain::Int(i64::from(note.revision)));
     put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
     if !trace.failed_spans.is_empty() {

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::{Measurement, Usage};
+use crate::measure::{self, Measurement, Usage};
 use crate::propagate::Verdicts;
 use crate::recognise::Scene;
 use verdict_otlp::Piece;
@@ -53,6 +53,8 @@ pub struct Note {
     pub incomplete: bool,
     /// When the verdict was made, in nanoseconds since 1970.
     pub now: u64,
+    /// Why nothing of the trace was measured, where that has one reason.
+    pub unmeasured: Option<measure::Reason>,
     /// What the judges took; `None` where none was to be asked.
     pub usage: Option<Usage>,
 }
@@ -205,7 +207,8 @@ fn records(
             push(told.measurement.at, records.len());
         }
     }
-    let said = note.changed && (note.passed.is_some() || emission.log_unmeasured);
+    let worth_saying = note.passed.is_some() || note.unmeasured.is_some() || emission.log_unmeasured;
+    let said = note.changed && worth_saying;
     if let Some(root) = scene.tree.root().filter(|_| said) {
         events::trace(&mut records, scene, root, verdicts, note, emission);
         push(root, records.len());

@@ -68,6 +68,7 @@ const NOTE: Note = Note {
     changed: true,
     incomplete: false,
     now: 77,
+    unmeasured: None,
     usage: None,
 };
 

@@ -160,6 +160,8 @@ pub enum Reason {
     Timeout,
     /// Sampling left it out.
     SampledOut,
+    /// The process had died twice while the trace was judged.
+    Quarantined,
 }
 
 impl Reason {
@@ -172,6 +174,7 @@ impl Reason {
             Reason::Budget => "budget",
             Reason::Timeout => "timeout",
             Reason::SampledOut => "sampled_out",
+            Reason::Quarantined => "quarantined",
         }
     }
 }

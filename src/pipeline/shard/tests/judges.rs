@@ -151,6 +151,7 @@ pub(super) async fn with_panel<F: Future<Output = ()>>(
         budget: Budget::new(config.memory.budget),
         shadow: false,
         journal: None,
+        attempts: Arc::default(),
         hurried: AtomicBool::new(false),
         hurry: Notify::new(),
         leaving: AtomicBool::new(false),

@@ -1,0 +1,127 @@
+//! A trace that ends the process whenever it is judged. Nothing in the product makes a process abort on
+//! demand: the test waits until the journal's folder says that the trace is being judged, and sends
+//! SIGKILL then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use crate::durable::{Processor, deliver, requests, span, text, undisturbed, wait, written};
+use crate::support::Destination;
+
+const POISON: u64 = 1000;
+/// Others close long after the poison, so that none of them is on its way when the process dies.
+const CLOSE: &str = "verdict: { close: { quiet: 200ms, by_service: { other: { quiet: 1500ms } } } }";
+
+/// A run whose judging takes long enough to be met.
+fn poison(spans: u32) -> ExportTraceServiceRequest {
+    let mut request = requests(POISON)[1].clone();
+    let model = span(POISON, 2, 1, "chat m", vec![text("gen_ai.operation.name", "chat")]);
+    let of =
+        |n: u32| Span { span_id: [vec![9; 4], (n + 1).to_be_bytes().to_vec()].concat(), ..model.clone() };
+    request.resource_spans[0].scope_spans[0].spans.extend((1..spans).map(of));
+    request
+}
+
+fn other(trace: u64) -> [ExportTraceServiceRequest; 2] {
+    let attributes = vec![text("service.name", "other")];
+    requests(trace).map(|mut request| {
+        let attributes = attributes.clone();
+        request.resource_spans[0].resource = Some(Resource { attributes, ..Resource::default() });
+        request
+    })
+}
+
+/// The traces whose judging has begun, by the slots in the folder.
+fn judging(journal: &Path) -> BTreeSet<Vec<u8>> {
+    let files = (0..16).filter_map(|n| std::fs::read(journal.join(format!("judging-{n}"))).ok());
+    let slots: Vec<u8> = files.flatten().collect();
+    slots.chunks_exact(32).filter(|slot| slot[24] == 2).map(|slot| slot[..16].to_vec()).collect()
+}
+
+fn id(trace: u64) -> Vec<u8> {
+    span(trace, 1, 0, "", Vec::new()).trace_id
+}
+
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+}
+
+fn has(span: &Span, key: &str, value: &str) -> bool {
+    span.attributes.iter().any(|kv| *kv == text(key, value))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_that_ends_the_process_twice_goes_on_unjudged_and_the_others_judged() {
+    let expected = undisturbed("").await;
+    // Judged with others, and on a thread of its own.
+    for spans in [250, 3000] {
+        let destination = Destination::default();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal");
+        let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
+        let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+        for request in (1..=10).flat_map(other) {
+            deliver(&mut processor.client(), &request).await;
+        }
+        deliver(&mut processor.client(), &poison(spans)).await;
+        for _ in 0..2 {
+            until("the poison is judged", || judging(&journal).contains(&id(POISON))).await;
+            processor.kill();
+            assert_eq!(judging(&journal), BTreeSet::from([id(POISON)]), "it was judged when it died");
+            processor.restart();
+            until("it has read what it died of", || judging(&journal).is_empty()).await;
+        }
+        wait(&destination, 30 + spans as usize).await;
+        assert_eq!(processor.terminate(), Some(0));
+
+        let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
+        destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
+        assert!(copies.values().all(|all| all.len() == 1), "each goes out once");
+        let (bad, good): (Vec<Span>, Vec<Span>) =
+            copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
+        assert_eq!((bad.len(), good.len()), (spans as usize, 30));
+        for span in &good {
+            assert_eq!(written(span), expected[&span.name], "{}", span.name);
+        }
+        let root = bad.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
+        assert!(has(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
+        assert!(has(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
+        assert!(has(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
+        assert_eq!(bad.iter().filter(|span| !written(span).is_empty()).count(), 1, "nothing was measured");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ending_a_process_that_was_told_to_stop_is_no_attempt() {
+    let destination = Destination::default();
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
+    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+    let spans = 6000;
+    deliver(&mut processor.client(), &poison(spans)).await;
+    for _ in 0..3 {
+        until("the trace is judged", || judging(&journal).contains(&id(POISON))).await;
+        processor.signal();
+        until("the signal is heard", || judging(&journal).is_empty()).await;
+        assert!(destination.spans().is_empty(), "it is still being judged");
+        processor.kill();
+        processor.restart();
+    }
+    assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
+    wait(&destination, spans as usize).await;
+    assert_eq!(processor.terminate(), Some(0));
+    let spans = destination.spans();
+    let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
+    assert!(!written(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");
+    assert!(has(root, "verdict.completeness.reason", "no_content"), "it was judged: {root:#?}");
+}
