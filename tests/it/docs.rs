@@ -300,8 +300,9 @@ verdict:
     checklist: { fixed: [{ items: [{ question: "Is it a number?", check: { answer: number } }] }] }
 "#;
 
-/// What needs judges, late spans, or a plan with dependencies and a reference.
-const ELSEWHERE: [&str; 7] = [
+/// What needs judges, late spans, a plan with dependencies and a reference, or a process that died.
+const ELSEWHERE: [&str; 8] = [
+    "verdict.trace.reason",
     "verdict.late",
     "verdict.trace.judge_tokens",
     "verdict.trace.judge_cost_usd",
