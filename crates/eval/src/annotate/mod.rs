@@ -29,6 +29,9 @@ mod tests;
 
 pub use config::{Emission, Emit, Existing, Explanations};
 
+/// Instrumentation scope of evaluation events: the product, not this crate.
+const SCOPE_NAME: &str = "otel-verdict";
+
 /// Longest array written, of ids or names: a trace with thousands of failures does not make
 /// thousands of values of one attribute.
 pub const MAX_ITEMS: usize = 100;
@@ -227,7 +230,7 @@ fn records(
 /// Our `InstrumentationScope`, as the field of a `ScopeLogs` that holds it.
 static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut scope = Vec::new();
-    write::bytes(&mut scope, 1, env!("CARGO_PKG_NAME").as_bytes());
+    write::bytes(&mut scope, 1, SCOPE_NAME.as_bytes());
     write::bytes(&mut scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
     let mut field = Vec::new();
     write::bytes(&mut field, 1, &scope);

@@ -22,7 +22,11 @@ const AFTER: &str = r#"{
 
 /// The triad as `config/tools` ships it.
 fn triad() -> Toolbox {
-    let text = std::fs::read_to_string("config/tools/contact-centre.yaml").unwrap();
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../config/tools/contact-centre.yaml"
+    ))
+    .unwrap();
     let whole: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
     let tools = whole.pointer("/verdict/metrics/plan/tools").cloned().unwrap();
     Toolbox::new(&serde_json::from_value::<BTreeMap<String, ToolSpec>>(tools).unwrap())
