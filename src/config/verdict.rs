@@ -25,6 +25,7 @@ pub struct Verdict {
     pub max_wait: Period,
     /// What is measured, how verdicts propagate, and what is written.
     #[serde(flatten, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
     pub evaluation: verdict_eval::Config,
 }
 
