@@ -104,30 +104,30 @@ const SECONDS: Option<&str> = Some("seconds");
 
 declare! {
     BUILD = "build_info", Gauge, COUNT, ["version"],
-        "Always 1; the version that runs is its label";
+        "Always 1; the running version is its label";
     START_TIME = "process_start_time", Gauge, SECONDS, [],
         "When the process started, in Unix time";
     RELOADS = "config_reloads", Counter, COUNT, ["result"],
-        "Times the configuration was read again: taken, or refused with the one before staying in force";
+        "Reloads of the configuration: taken, or refused so that the one before stays in force";
 
     REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
         "OTLP requests answered; outcome is accepted, partial, or why the request was refused";
     BODY_BYTES = "receive_body", Counter, BYTES, ["transport", "signal"],
-        "Bytes of request messages offered to the pipeline, after decompression";
+        "Bytes of request messages handed to the pipeline, after decompression";
     CONNECTIONS = "receive_connections", Gauge, COUNT, ["transport"],
         "Open connections";
     HANDSHAKES_FAILED = "receive_failed_handshakes", Counter, COUNT, ["transport"],
-        "TLS handshakes that failed, for want of a client certificate for example, or took too long";
+        "TLS handshakes that failed, for example without a client certificate, or took too long";
     HELD_BYTES = "receive_held", Gauge, BYTES, [],
         "Bytes of requests that are being received or wait for their acknowledgement";
     SPANS_RECEIVED = "spans_received", Counter, COUNT, [],
         "Spans in requests that were decoded";
     SPANS_ACCEPTED = "spans_accepted", Counter, COUNT, [],
-        "Spans taken and acknowledged to their sender";
+        "Spans accepted and acknowledged to their sender";
     SPANS_REFUSED = "spans_refused", Counter, COUNT, ["reason"],
-        "Spans not taken; their sender was told so";
+        "Spans refused with an error to their sender";
     ITEMS_REJECTED = "receive_rejected_items", Counter, COUNT, ["transport", "signal"],
-        "Spans, log records or data points that a partial success told the sender of";
+        "Spans, log records or data points rejected in a partial success";
 
     JOURNAL_BYTES = "journal", Gauge, BYTES, [],
         "Bytes of the journal's files";
@@ -136,81 +136,81 @@ declare! {
     JOURNAL_SEGMENTS = "journal_segments", Gauge, COUNT, [],
         "Files of the journal";
     JOURNAL_WRITTEN = "journal_written", Counter, BYTES, [],
-        "Bytes written to the journal, rewriting left out";
+        "Bytes written to the journal, without rewriting";
     JOURNAL_REFUSED = "journal_refused_requests", Counter, COUNT, [],
-        "Requests refused since the journal had reached its size";
+        "Requests refused because the journal had reached its size";
     JOURNAL_ERRORS = "journal_errors", Counter, COUNT, [],
-        "Writes, forces to the disk and deletions of the journal that failed";
+        "Writes, fsyncs and deletions of the journal that failed";
     JOURNAL_CORRUPT = "journal_corrupt_records", Counter, COUNT, [],
-        "Damaged places of the journal that were passed over at start";
+        "Damaged places of the journal that were skipped at start";
     JOURNAL_RECOVERED = "journal_recovered_records", Counter, COUNT, [],
-        "Requests and verdicts of before that were taken up at start";
+        "Requests and verdicts that were recovered from the journal at start";
     JOURNAL_SYNC_DURATION = "journal_sync_duration", Histogram, SECONDS, [],
-        "Time that forcing the journal to the disk took";
+        "Duration of an fsync of the journal";
     DEAD_LETTER_BYTES = "dead_letter", Gauge, BYTES, [],
         "Bytes of dead-letter files";
 
     TRACES_OPEN = "traces_open", Gauge, COUNT, [],
         "Traces that are being assembled";
     BUFFERED_SPANS = "buffered_spans", Gauge, COUNT, [],
-        "Spans held in open traces";
+        "Spans buffered in open traces";
     BUFFERED_BYTES = "buffered", Gauge, BYTES, [],
-        "Bytes of spans held in open traces";
+        "Bytes of spans buffered in open traces";
     TRACES_CLOSED = "traces_closed", Counter, COUNT, ["reason"],
-        "Traces closed, by what closed them";
+        "Traces closed, by close reason";
     SPANS_LATE = "spans_late", Counter, COUNT, [],
-        "Spans that came after their trace had closed; they are measured and sent on";
+        "Spans that arrived after their trace had closed; they are evaluated and forwarded";
     SPANS_DUPLICATE = "spans_duplicate", Counter, COUNT, [],
-        "Exact resends of a span within an open trace; sent on once";
+        "Exact resends of a span within an open trace; forwarded once";
     SPANS_PASSED = "spans_passed_through", Counter, COUNT, [],
-        "Spans sent on without being judged, since the configuration does not select them";
+        "Spans forwarded without being evaluated, because the configuration does not select them";
     ATTRIBUTES_REPLACED = "verdict_attributes_replaced", Counter, COUNT, [],
-        "Verdict attributes that came in on a span and were taken off before ours were written";
+        "Spans that arrived with verdict attributes, which were removed before ours were written";
     TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
-        "Traces sent on unjudged: judging them went wrong, or shutdown left no time";
+        "Traces forwarded without being evaluated: evaluation failed, or shutdown left no time";
     TRACES_QUARANTINED = "traces_quarantined", Counter, COUNT, [],
-        "Of traces_unjudged, those during whose judging the process had died twice";
+        "Of traces_unjudged, those during whose evaluation the process had died twice";
     HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
-        "Harmful calls told while their trace was open, by the spans that had come";
+        "Harmful calls reported while their trace was open, by the spans that had arrived";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Results of each metric: pass, fail or unmeasured";
     METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
-        "Time that a metric took on all spans of one trace, waiting for judges included";
+        "Time that a metric took on all spans of one trace, including waiting for judges";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
         "Verdicts on whole traces: pass, fail or unmeasured";
     CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
         "Time from a trace's close until its annotated spans are in every exporter's queue";
 
     JUDGE_QUESTIONS = "judge_questions", Counter, COUNT, ["judge", "outcome"],
-        "Questions to a judge, one a sample, by what became of them: answered, cached, shared with one under way, replayed, budget, timeout, failed, withheld";
+        "Questions to a judge, one per sample, by outcome: answered, cached, shared with a pending one, replayed, budget, timeout, failed, withheld";
     JUDGE_REQUESTS = "judge_requests", Counter, COUNT, ["judge", "status"],
-        "Requests to a judge by the status they ended with, retries and hedges included";
+        "Requests to a judge by the status they ended with, including retries and hedges";
     JUDGE_UNUSABLE = "judge_unusable_answers", Counter, COUNT, ["judge", "fault"],
-        "Answers of a judge that could not be used: cut, refused, or without the one object that was asked for; and questions longer than its window";
+        "Answers of a judge that could not be used: cut, refused, or without the requested object; and questions longer than its context window";
     JUDGE_TOKENS = "judge_tokens", Counter, COUNT, ["judge", "kind"],
-        "Tokens spent on a judge: input, cached (of the prompt, known to the server), output";
+        "Tokens spent on a judge: input, cached (part of the prompt that the server had cached), output";
     JUDGE_COST = "judge_cost", Counter, Some("usd"), ["judge"],
-        "What a judge's tokens have cost by its configured prices";
+        "Cost of a judge's tokens by its configured prices";
     JUDGE_IN_FLIGHT = "judge_requests_in_flight", Gauge, COUNT, ["judge"],
-        "Requests to a judge that are under way";
+        "Requests to a judge that are in flight";
     JUDGE_WAITING = "judge_questions_waiting", Gauge, COUNT, ["judge"],
-        "Questions that wait for a place at a judge: for others to end, for the rate, for a pause it asked for";
+        "Questions that wait for a judge: for its concurrency limit, its rate limit, or a pause that it requested";
     JUDGE_BREAKER = "judge_breaker_state", Gauge, COUNT, ["judge"],
-        "Whether a judge is asked: 0 closed (it is), 1 half open (one request tries), 2 open (it is not)";
+        "State of a judge's circuit breaker: 0 closed (it is asked), 1 half open (one request is tried), 2 open (it is not asked)";
     JUDGE_DURATION = "judge_request_duration", Histogram, SECONDS, ["judge"],
         "Time until a request to a judge was answered or failed";
     JUDGE_DISK_ERRORS = "judge_disk_errors", Counter, COUNT, [],
-        "Reads and writes of kept and recorded answers that failed, and damaged ones passed over";
+        "Reads and writes of cached and recorded answers that failed, and damaged ones that were skipped";
 
     EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
         "Spans, log records and data points by how they left an exporter; lost is a bug";
     EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],
-        "The dropped ones of exporter_items, by why they were dropped";
+        "The dropped ones of exporter_items, by reason";
     EXPORT_REQUESTS = "exporter_requests", Counter, COUNT, ["exporter", "status"],
-        "Export requests by the status they ended with, retries included";
+        "Export requests by the status they ended with, including retries";
     EXPORT_RETRIES = "exporter_retries", Counter, COUNT, ["exporter"],
-        "Export requests sent once more after a retryable failure";
+        "Export requests sent again after a retryable failure";
     EXPORT_DURATION = "exporter_request_duration", Histogram, SECONDS, ["exporter"],
         "Time until an export request was answered";
     QUEUE_BYTES = "exporter_queue", Gauge, BYTES, ["exporter"],
