@@ -239,15 +239,13 @@ fn the_book_lists_its_chapters() {
 /// Whether `path` leads somewhere in a JSON schema; `<name>` stands for any key.
 fn leads(schema: &Value, at: &Value, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return true };
-    if let Some(reference) = at["$ref"].as_str() {
-        return leads(schema, schema.pointer(reference.trim_start_matches('#')).unwrap(), path);
-    }
-    let mut choices = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| at[*key].as_array()).flatten();
+    let reference = at["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#')));
+    let choices = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| at[*key].as_array()).flatten();
     let any = first.starts_with('<');
     let mut named = at["properties"].as_object().into_iter().flatten();
     // Keys of a map.
     let other = &at["additionalProperties"];
-    choices.any(|choice| leads(schema, choice, path))
+    reference.into_iter().chain(choices).any(|choice| leads(schema, choice, path))
         || named.any(|(key, value)| (any || key == first) && leads(schema, value, rest))
         || (other.is_object() && leads(schema, other, rest))
 }
