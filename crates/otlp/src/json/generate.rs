@@ -1,7 +1,7 @@
 //! Generates `messages.rs` from `proto/otlp.proto`, and holds the checked-in file to it.
 //!
 //! After a change of `proto/otlp.proto`:
-//! `UPDATE_GENERATED=1 cargo test --lib wire::json::generate`. The compiler is protox, so no protoc
+//! `UPDATE_GENERATED=1 cargo test -p verdict-otlp generate`. The compiler is protox, so no protoc
 //! is needed.
 
 use std::fmt::Write;
