@@ -57,7 +57,7 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let mut runs: Vec<BTreeMap<(String, Place), Rating>> = vec![BTreeMap::new(); args.runs as usize];
     eval::repeat(&config, &input::find(&args.paths)?, args.runs, |run, judged| {
         if let Some(own) = runs.get_mut(run as usize) {
-            own.extend(consistency::ratings(&judged.scene, &judged.measurements));
+            own.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
     let figures = consistency::of_runs(&runs);

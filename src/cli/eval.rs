@@ -144,7 +144,7 @@ pub(super) fn each(
     evaluation.finish(|evaluated| {
         progress.step(1);
         // Logs of a trace whose spans are elsewhere.
-        if !evaluated.judged.scene.tree.is_empty() {
+        if !evaluated.judged.trace.tree.is_empty() {
             each(evaluated);
         }
     });
@@ -230,7 +230,7 @@ impl Printer {
             }
             Output::Json => {
                 let object =
-                    report::trace(&judged.scene, &judged.measurements, &judged.verdicts, &judged.note);
+                    report::trace(&judged.trace, &judged.measurements, &judged.verdicts, &judged.note);
                 serde_json::to_writer(&mut self.out, &object)?;
                 self.out.write_all(b"\n")
             }

@@ -13,7 +13,7 @@ use super::Failure;
 use crate::config::Config;
 use crate::telemetry::Telemetry;
 use verdict_eval::measure::ask::Asker;
-use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Question};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;

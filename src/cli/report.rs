@@ -1,6 +1,6 @@
 //! A judged trace as one JSON object: what `eval --output json` prints, one a line.
 //!
-//! In: a scene, its measurements and verdicts. Out: JSON in a shape of its own, documented at
+//! In: a trace, its measurements and verdicts. Out: JSON in a shape of its own, documented at
 //! [`SHAPE`] and stable: keys may be added, none changes its meaning.
 
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use verdict_eval::annotate::Note;
 use verdict_eval::measure;
 use verdict_eval::measure::{Finding, Measurement};
 use verdict_eval::propagate::{Verdict, Verdicts};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
 /// The shape, for `--help`.
@@ -39,27 +39,32 @@ pub(super) const SHAPE: &str = r#"{
 }"#;
 
 /// The object.
-pub(super) fn trace(scene: &Scene, measurements: &[Measurement], verdicts: &Verdicts, note: &Note) -> Value {
+pub(super) fn trace(
+    trace: &AgentTrace,
+    measurements: &[Measurement],
+    verdicts: &Verdicts,
+    note: &Note,
+) -> Value {
     let of = &verdicts.trace;
-    let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); scene.tree.len()];
+    let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
         if let Some(own) = by_span.get_mut(m.at) {
-            own.push(measurement(scene, m));
+            own.push(measurement(trace, m));
         }
     }
-    let spans: Vec<Value> = scene
+    let spans: Vec<Value> = trace
         .tree
         .order()
         .iter()
-        .map(|&i| span(scene, verdicts, i, by_span.get_mut(i).map(std::mem::take).unwrap_or_default()))
+        .map(|&i| span(trace, verdicts, i, by_span.get_mut(i).map(std::mem::take).unwrap_or_default()))
         .collect();
     json!({
-        "trace_id": scene.tree.id.to_string(),
+        "trace_id": trace.tree.id.to_string(),
         "result": word(note.passed),
         "close_reason": note.reason.as_str(),
         "incomplete": note.incomplete,
-        "failed_spans": ids(scene, &of.failed_spans),
-        "failure_chain": ids(scene, &of.failure_chain),
+        "failed_spans": ids(trace, &of.failed_spans),
+        "failure_chain": ids(trace, &of.failure_chain),
         "failed_metrics": of.failed_metrics,
         "measured": of.measured,
         "unmeasured": of.unmeasured,
@@ -75,15 +80,15 @@ fn word(passed: Option<bool>) -> &'static str {
     }
 }
 
-fn id(scene: &Scene, i: Idx) -> Option<String> {
-    scene.tree.spans.get(i).map(|span| span.id.to_string())
+fn id(trace: &AgentTrace, i: Idx) -> Option<String> {
+    trace.tree.spans.get(i).map(|span| span.id.to_string())
 }
 
-fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
-    spans.iter().filter_map(|&i| id(scene, i)).collect()
+fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
+    spans.iter().filter_map(|&i| id(trace, i)).collect()
 }
 
-fn span(scene: &Scene, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) -> Value {
+fn span(trace: &AgentTrace, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) -> Value {
     let verdict = verdicts.of.get(i).copied().flatten();
     let cause = verdict.and_then(|v| match v {
         Verdict::Fail(cause) => Some(cause.as_str()),
@@ -91,14 +96,14 @@ fn span(scene: &Scene, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) ->
     });
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    if let Some(span) = scene.tree.spans.get(i) {
+    if let Some(span) = trace.tree.spans.get(i) {
         put("span_id", span.id.to_string().into());
         put("parent_span_id", (!span.parent.is_zero()).then(|| span.parent.to_string()).into());
     }
-    if let Some(reading) = scene.readings.get(i) {
-        put("name", reading.name.as_deref().into());
-        put("kind", reading.kind.as_str().into());
-        for (key, text) in [("service", &reading.service), ("agent", &reading.agent)] {
+    if let Some(view) = trace.views.get(i) {
+        put("name", view.name.as_deref().into());
+        put("kind", view.kind.as_str().into());
+        for (key, text) in [("service", &view.service), ("agent", &view.agent)] {
             if let Some(text) = text {
                 put(key, (**text).into());
             }
@@ -110,7 +115,7 @@ fn span(scene: &Scene, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) ->
     Value::Object(out)
 }
 
-fn measurement(scene: &Scene, m: &Measurement) -> Value {
+fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
     put("metric", m.metric.into());
@@ -123,7 +128,7 @@ fn measurement(scene: &Scene, m: &Measurement) -> Value {
                 measure::Value::Label(label) => put("label", label.into()),
                 measure::Value::Number(value) => put("value", value.into()),
             };
-            let findings: Vec<Value> = measured.findings.iter().map(|f| finding(scene, f)).collect();
+            let findings: Vec<Value> = measured.findings.iter().map(|f| finding(trace, f)).collect();
             put("findings", findings.into());
         }
         Err(reason) => {
@@ -138,17 +143,17 @@ fn measurement(scene: &Scene, m: &Measurement) -> Value {
     Value::Object(out)
 }
 
-fn plain(value: &measure::Plain) -> Value {
+fn plain(value: &measure::DetailValue) -> Value {
     match value {
-        measure::Plain::Text(text) => text.as_str().into(),
-        measure::Plain::Number(number) => (*number).into(),
-        measure::Plain::Count(n) => (*n).into(),
-        measure::Plain::Flag(flag) => (*flag).into(),
-        measure::Plain::Texts(texts) => texts.as_slice().into(),
+        measure::DetailValue::Text(text) => text.as_str().into(),
+        measure::DetailValue::Number(number) => (*number).into(),
+        measure::DetailValue::Count(n) => (*n).into(),
+        measure::DetailValue::Flag(flag) => (*flag).into(),
+        measure::DetailValue::Texts(texts) => texts.as_slice().into(),
     }
 }
 
-fn finding(scene: &Scene, f: &Finding) -> Value {
+fn finding(trace: &AgentTrace, f: &Finding) -> Value {
     json!({
         "rationale": f.rationale,
         "quote": f.quote,
@@ -157,6 +162,6 @@ fn finding(scene: &Scene, f: &Finding) -> Value {
         "category": f.category.map(|c| c.as_str()),
         "severity": f.severity.as_str(),
         "score": f.score,
-        "origin": f.origin.and_then(|i| id(scene, i)),
+        "origin": f.origin.and_then(|i| id(trace, i)),
     })
 }

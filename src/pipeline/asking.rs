@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use verdict_eval::evaluate::{Engine, Weighed};
-use verdict_eval::measure::rounds::{Ask, Rounds};
-use verdict_eval::measure::{Answer, Measurement, Reason, Usage};
+use verdict_eval::measure::question_rounds::{Ask, Rounds};
+use verdict_eval::measure::{Answer, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
@@ -95,7 +95,7 @@ where
             None => break true,
         }
     };
-    let measured = guarded(|| rounds.finish(sight, Reason::Timeout));
+    let measured = guarded(|| rounds.finish(sight, Unmeasured::Timeout));
     Said { measurements: measured.unwrap_or_default(), usage: spent, whole }
 }
 

@@ -17,7 +17,7 @@ use super::shard::Shared;
 use crate::export::Parcel;
 use verdict_eval::annotate::Annotated;
 use verdict_eval::evaluate::{Judged, Weighed};
-use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{self, Usage};
 use verdict_journal::{Sealed, Seq};
 use verdict_otlp::Piece;
@@ -94,7 +94,7 @@ async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> PriorVerdict {
     let (trace, verdict, Annotated { spans, events, .. }) = judged(shared, live, case, |judged| {
         let annotated = live.engine.annotate(&judged);
         shared.meter.judged(&judged, annotated.existing);
-        let tree = &judged.scene.tree;
+        let tree = &judged.trace.tree;
         debug_assert!(
             shared.shadow || annotated.spans.iter().map(|p| p.items).sum::<u64>() == tree.len() as u64
         );
@@ -113,7 +113,7 @@ async fn send(shared: &Shared, live: &Arc<Live>, case: Case) -> PriorVerdict {
 pub(super) fn judge_to_keep(shared: &Shared, live: &Live, case: Case, of: Vec<Seq>) -> Leaving {
     let since = Instant::now();
     judged(shared, live, case, |judged| {
-        let tree = &judged.scene.tree;
+        let tree = &judged.trace.tree;
         let marks = live.engine.marks(&judged);
         let join = || live.engine.join(tree, &marks);
         let (pieces, existing) = if shared.shadow { Default::default() } else { join() };
@@ -137,7 +137,7 @@ fn judged<T>(shared: &Shared, live: &Live, case: Case, write: impl Fn(Judged) ->
         tracing::error!(%trace, "the process died twice while this trace was judged; it goes on unjudged");
         shared.meter.quarantined();
         let mut unjudged = live.engine.unjudged(spare, now);
-        unjudged.note.unmeasured = Some(measure::Reason::Quarantined);
+        unjudged.note.unmeasured = Some(measure::Unmeasured::Quarantined);
         return write(unjudged);
     }
     if !shared.hurried.load(Ordering::Relaxed) || matches!(case, Case::Heard(_)) {

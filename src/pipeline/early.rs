@@ -82,8 +82,8 @@ async fn ask(
 ) -> (TraceId, Usage) {
     let trace = glimpse.trace;
     let reader = Arc::clone(&live);
-    let reading = Arc::clone(&attempts);
-    let weigh = move || reading.run(trace, || guarded(|| reader.engine.weigh(glimpse, &mut |_| ())));
+    let view = Arc::clone(&attempts);
+    let weigh = move || view.run(trace, || guarded(|| reader.engine.weigh(glimpse, &mut |_| ())));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };

@@ -203,8 +203,8 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
 /// Reads on, keeping nothing: over HTTP/1.1 a sender reads no answer before its body is out, and
 /// a connection closed under it would take the answer along.
 async fn drain(body: &mut Body) {
-    let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = timeout(DRAIN_TIME, reading).await;
+    let view = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(DRAIN_TIME, view).await;
 }
 
 fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {

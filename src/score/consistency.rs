@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
 use super::similarity::{cosine, vectors};
-use verdict_eval::measure::anchors::RULES;
+use verdict_eval::measure::defects::RULES;
 use verdict_eval::measure::{Measurement, Value, scale};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 /// One run's answer about one place.
@@ -78,7 +78,7 @@ impl Consistency {
 }
 
 /// A judge's ratings of a trace, by metric and span.
-pub fn ratings(scene: &Scene, measurements: &[Measurement]) -> BTreeMap<(String, Place), Rating> {
+pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, Place), Rating> {
     let asked = measurements.iter().filter(|m| m.judge != RULES);
     asked
         .filter_map(|m| {
@@ -90,7 +90,7 @@ pub fn ratings(scene: &Scene, measurements: &[Measurement]) -> BTreeMap<(String,
             };
             let findings = measured.findings.iter().map(|f| f.rationale.as_str());
             let said: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
-            let place = (scene.tree.id, scene.tree.spans.get(m.at)?.id);
+            let place = (trace.tree.id, trace.tree.spans.get(m.at)?.id);
             Some(((m.metric.to_owned(), place), Rating { score, rationale: said.join(" ") }))
         })
         .collect()

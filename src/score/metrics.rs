@@ -16,10 +16,10 @@ use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
 use verdict_eval::measure::{Measurement, Value, scale};
-use verdict_eval::recognise::{Reading, Scene};
+use verdict_eval::recognise::{AgentTrace, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// One measurement, away from its scene.
+/// One measurement, away from its trace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Said {
     /// The metric.
@@ -51,18 +51,18 @@ pub struct Trace {
 
 impl Trace {
     /// From a judged trace.
-    pub fn of(scene: &Scene, measurements: &[Measurement], passed: Option<bool>) -> Trace {
+    pub fn of(trace: &AgentTrace, measurements: &[Measurement], passed: Option<bool>) -> Trace {
         let asked: BTreeMap<Idx, Idx> =
-            scene.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
-        let hex = |i: Idx| scene.tree.spans.get(i).map(|span| span.id.to_string());
+            trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+        let hex = |i: Idx| trace.tree.spans.get(i).map(|span| span.id.to_string());
         let said = measurements.iter().filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
-            let reach: Vec<Idx> = match scene.readings.get(m.at)?.kind {
+            let reach: Vec<Idx> = match trace.views.get(m.at)?.kind {
                 Kind::Llm => vec![m.at],
                 Kind::Tool => [m.at].into_iter().chain(asked.get(&m.at).copied()).collect(),
                 _ => {
-                    let owner = |i: Idx| scene.owner.get(i).copied().flatten();
-                    scene.tree.subtree(m.at).filter(|&i| owner(i) == owner(m.at)).collect()
+                    let owner = |i: Idx| trace.owner.get(i).copied().flatten();
+                    trace.tree.subtree(m.at).filter(|&i| owner(i) == owner(m.at)).collect()
                 }
             };
             Some(Said {
@@ -76,17 +76,17 @@ impl Trace {
                 },
             })
         });
-        let found = find::found(scene, measurements);
-        let call = |(i, reading): (Idx, &Reading)| {
+        let found = find::found(trace, measurements);
+        let call = |(i, view): (Idx, &SpanView)| {
             let own = found.iter().filter(|f| f.at == i).map(|f| f.finding.score);
-            matches!(reading.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
+            matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
         };
         Trace {
-            id: scene.tree.id.to_string(),
+            id: trace.tree.id.to_string(),
             passed,
             said: said.collect(),
-            errors: found.iter().map(|f| f.annotation(scene)).collect(),
-            calls: scene.readings.iter().enumerate().filter_map(call).collect(),
+            errors: found.iter().map(|f| f.annotation(trace)).collect(),
+            calls: trace.views.iter().enumerate().filter_map(call).collect(),
         }
     }
 }

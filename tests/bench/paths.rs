@@ -25,7 +25,7 @@ use verdict_eval::measure::path::settings::Ready;
 use verdict_eval::measure::{Measured, Measurement, Value as Measure};
 use verdict_eval::propagate;
 use verdict_eval::propagate::{TraceVerdict, Verdicts};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::request;
 use verdict_otlp::request::Interner;
 use verdict_otlp::trace::ClosedTrace;
@@ -165,8 +165,8 @@ pub fn ours(requests: &[Bytes]) -> Done {
         let note = note(&closing);
         let tree = Tree::new(closing.trace, closing.spans);
         assert_eq!(tree.len(), PER_TRACE);
-        let scene = Scene { tree, ..Scene::default() };
-        annotate::annotate(&scene, measurements, verdicts, &note, &emission, MAX_REQUEST)
+        let trace = AgentTrace { tree, ..AgentTrace::default() };
+        annotate::annotate(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST)
     })
 }
 

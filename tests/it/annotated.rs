@@ -13,15 +13,15 @@ use otel_verdict::receive::Offer;
 use otel_verdict::score::trail::{Annotations, Benchmark, Case, find};
 use serde_json::Value as Json;
 use verdict_eval::measure::Measurement;
-use verdict_eval::measure::anchors::Defect;
+use verdict_eval::measure::defects::Defect;
 use verdict_eval::propagate::Verdict;
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::Signal;
 use verdict_otlp::json;
 
 /// One trace: judged, and what people marked in it.
 struct Marked {
-    scene: Scene,
+    trace: AgentTrace,
     measurements: Vec<Measurement>,
     gold: Annotations,
 }
@@ -33,8 +33,8 @@ impl Marked {
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
             outcome.findings.retain(|f| without.is_none() || f.defect != without);
         }
-        let found = find::found(&self.scene, &measurements);
-        let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.scene)).collect();
+        let found = find::found(&self.trace, &measurements);
+        let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
         Case::new(&self.gold.errors, &predicted)
     }
 }
@@ -75,8 +75,8 @@ fn marked(folder: &Path) -> Vec<Marked> {
     let mut gold: BTreeMap<String, Annotations> = gold.collect();
     let all = files(&folder.join("traces")).into_iter().filter_map(|file| {
         let evaluated = judged(&file, &Config::default());
-        let gold = gold.remove(&evaluated.judged.scene.tree.id.to_string())?;
-        Some(Marked { scene: evaluated.judged.scene, measurements: evaluated.judged.measurements, gold })
+        let gold = gold.remove(&evaluated.judged.trace.tree.id.to_string())?;
+        Some(Marked { trace: evaluated.judged.trace, measurements: evaluated.judged.measurements, gold })
     });
     all.collect()
 }
@@ -110,18 +110,18 @@ fn scripted_faults_are_among_the_failing_spans() {
         )
         .unwrap();
         let evaluated = judged(&file, &config);
-        let scene = &evaluated.judged.scene;
+        let trace = &evaluated.judged.trace;
         let own = |i: &usize| {
             let verdict = evaluated.judged.verdicts.of.get(*i).copied().flatten();
             let by_itself = matches!(verdict, Some(Verdict::Fail(cause)) if cause.as_str() != "children");
-            by_itself && scene.tree.parent(*i).is_some()
+            by_itself && trace.tree.parent(*i).is_some()
         };
-        let failed: Vec<usize> = (0..scene.tree.len()).filter(own).collect();
+        let failed: Vec<usize> = (0..trace.tree.len()).filter(own).collect();
         // Steps are spans in order of time, the root aside.
         let step = usize::try_from(gold["critical_failure_step"].as_u64().unwrap()).unwrap();
         let mut steps: Vec<usize> =
-            (0..scene.tree.len()).filter(|i| scene.tree.parent(*i).is_some()).collect();
-        steps.sort_by_key(|i| scene.tree.spans[*i].start);
+            (0..trace.tree.len()).filter(|i| trace.tree.parent(*i).is_some()).collect();
+        steps.sort_by_key(|i| trace.tree.spans[*i].start);
         traces += 1;
         found += usize::from(failed.contains(&steps[step - 1]));
         failing += failed.len();

@@ -11,7 +11,7 @@ use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
 use verdict_config::Source;
 use verdict_eval::measure::{Finding, Measurement};
-use verdict_eval::recognise::{Message, Part, Reading, Scene, ToolRequest};
+use verdict_eval::recognise::{AgentTrace, Message, Part, SpanView, ToolRequest};
 use verdict_otlp::Signal;
 use verdict_otlp::json;
 use verdict_otlp::trace::Status;
@@ -22,7 +22,7 @@ use crate::frameworks;
 const WORD: usize = 32;
 
 /// All texts of a span, as they were recognised.
-fn texts(reading: &Reading) -> Vec<String> {
+fn texts(view: &SpanView) -> Vec<String> {
     fn request(out: &mut Vec<String>, request: &ToolRequest) {
         out.push(request.name.to_string());
         out.extend(request.arguments.as_ref().map(ToString::to_string));
@@ -37,15 +37,15 @@ fn texts(reading: &Reading) -> Vec<String> {
             }
         }
     }
-    let mut out = vec![reading.output_text().into_owned()];
-    messages(&mut out, &reading.output);
-    messages(&mut out, &reading.input);
-    reading.call.iter().for_each(|call| request(&mut out, call));
-    let words = [&reading.result, &reading.name, &reading.agent].into_iter().flatten();
-    let errors = reading.errors.iter().chain(&reading.inherited_errors);
+    let mut out = vec![view.output_text().into_owned()];
+    messages(&mut out, &view.output);
+    messages(&mut out, &view.input);
+    view.call.iter().for_each(|call| request(&mut out, call));
+    let words = [&view.result, &view.name, &view.agent].into_iter().flatten();
+    let errors = view.errors.iter().chain(&view.inherited_errors);
     let signs = errors.flat_map(|e| [&e.kind, &e.message]).flatten();
-    out.extend(words.chain(signs).chain(&reading.finish).map(ToString::to_string));
-    out.extend(reading.plans.iter().map(|p| p.text.to_string()));
+    out.extend(words.chain(signs).chain(&view.finish).map(ToString::to_string));
+    out.extend(view.plans.iter().map(|p| p.text.to_string()));
     out
 }
 
@@ -78,7 +78,7 @@ fn whole_words(text: &str, start: usize, end: usize) -> bool {
 }
 
 /// What is wrong with an explanation; nothing where it is as it should be.
-fn complaint(scene: &Scene, m: &Measurement, finding: &Finding) -> Option<&'static str> {
+fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&'static str> {
     let Finding { rationale, quote, seen_in, .. } = finding;
     if !rationale.contains("expected") {
         return Some("names no expectation");
@@ -87,18 +87,18 @@ fn complaint(scene: &Scene, m: &Measurement, finding: &Finding) -> Option<&'stat
         return Some("quotes nothing");
     }
     // Evidence that is no text: a status without words, a quantity.
-    let status = scene.tree.spans[m.at].status == Status::Error && quote == "status ERROR";
+    let status = trace.tree.spans[m.at].status == Status::Error && quote == "status ERROR";
     if status || matches!(m.metric, "latency" | "tokens") {
         return None;
     }
     let at = match seen_in {
         None => m.at,
-        Some(id) => match scene.tree.spans.iter().position(|span| span.id == *id) {
+        Some(id) => match trace.tree.spans.iter().position(|span| span.id == *id) {
             Some(at) => at,
             None => return Some("names a span that is not there"),
         },
     };
-    let texts = texts(&scene.readings[at]);
+    let texts = texts(&trace.views[at]);
     let places: Vec<(&str, usize, usize)> = spellings(quote)
         .iter()
         .flat_map(|s| {
@@ -172,7 +172,7 @@ fn every_finding_names_an_expectation_and_quotes_its_span() {
                 }
                 for finding in &measured.findings {
                     *seen.entry(m.metric).or_default() += 1;
-                    if let Some(what) = complaint(&judged.scene, m, finding) {
+                    if let Some(what) = complaint(&judged.trace, m, finding) {
                         let Finding { rationale, quote, .. } = finding;
                         complaints.push(format!("{name}: {}: {what}: {rationale} | {quote}", m.metric));
                     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 use verdict_config::Period;
-use verdict_eval::measure::rounds::Ask;
-use verdict_eval::measure::{Answer, Form, Prompt, Question, Reason, ScoreField};
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{Answer, Form, Prompt, Question, ScoreField, Unmeasured};
 use verdict_judge::config::Format;
 use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
@@ -138,13 +138,13 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     let prose = ask(&judges, "prose", 11, "Instruction: be polite. Answer: good day.").await;
     match &prose.opinions {
         Ok(_) => assert_fits(&prose),
-        Err(reason) => assert_eq!(*reason, Reason::JudgeError),
+        Err(reason) => assert_eq!(*reason, Unmeasured::JudgeError),
     }
     assert!(prose.usage.tokens > 50);
     let brief = ask(&judges, "brief", 12, "Instruction: be polite. Answer: good day.").await;
-    assert_eq!(brief.opinions, Err(Reason::JudgeError), "cut twice");
+    assert_eq!(brief.opinions, Err(Unmeasured::JudgeError), "cut twice");
     let long = ask(&judges, "wide", 13, &"a b c d e f g ".repeat(3000)).await;
-    assert_eq!(long.opinions, Err(Reason::JudgeError), "longer than its context");
+    assert_eq!(long.opinions, Err(Unmeasured::JudgeError), "longer than its context");
     let page = telemetry.render();
     for wanted in [
         "judge_unusable_answers_total{judge=\"brief\",fault=\"cut\"} 2",

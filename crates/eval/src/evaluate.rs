@@ -4,13 +4,13 @@ use crate::annotate;
 use crate::annotate::{Annotated, Emission, Marks, Note};
 use crate::config::Config;
 use crate::measure;
+use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::Ready;
-use crate::measure::rounds::Sight;
-use crate::measure::settle::settle;
+use crate::measure::question_rounds::Sight;
 use crate::measure::{Measurement, Settings, Usage};
 use crate::propagate;
 use crate::propagate::{Policies, Verdicts};
-use crate::recognise::{Recogniser, Scene};
+use crate::recognise::{AgentTrace, Recogniser};
 use verdict_otlp::Piece;
 use verdict_otlp::logs::LogView;
 #[cfg(any(test, feature = "testing"))]
@@ -52,7 +52,7 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Weighed {
     /// The trace in the one vocabulary.
-    pub scene: Scene,
+    pub trace: AgentTrace,
     /// What the rules measured.
     pub rules: Vec<Measurement>,
     before: Option<PriorVerdict>,
@@ -63,7 +63,7 @@ pub struct Weighed {
 #[derive(Debug)]
 pub struct Judged {
     /// The trace in the one vocabulary.
-    pub scene: Scene,
+    pub trace: AgentTrace,
     /// What was measured.
     pub measurements: Vec<Measurement>,
     /// What follows for spans and trace.
@@ -122,11 +122,11 @@ impl Engine {
             before(closing.trace);
         }
         let tree = Tree::new(closing.trace, closing.spans);
-        let scene = self.recogniser.scene(tree, &in_order(closing.logs), closing.incomplete);
+        let trace = self.recogniser.trace(tree, &in_order(closing.logs), closing.incomplete);
         progress(Progress::Begun);
         let rules =
-            measure::catalog::run_each(&scene, &self.settings, &mut |metric| progress(Progress::Ran(metric)));
-        Weighed { scene, rules, before: closing.before, reason: closing.reason }
+            measure::catalog::run_each(&trace, &self.settings, &mut |metric| progress(Progress::Ran(metric)));
+        Weighed { trace, rules, before: closing.before, reason: closing.reason }
     }
 
     /// Whether there are tasks whose paths calls are held against.
@@ -137,10 +137,10 @@ impl Engine {
     /// The harmful calls of a trace as far as it has come: span, reason, and both in words.
     pub fn harmful(&self, glimpse: ClosedTrace) -> Vec<(SpanId, &'static str, String)> {
         let tree = Tree::new(glimpse.trace, glimpse.spans);
-        let scene = self.recogniser.scene(tree, &in_order(glimpse.logs), true);
-        let told = measure::path::metric::harmful_calls(&scene, &self.settings.path);
+        let trace = self.recogniser.trace(tree, &in_order(glimpse.logs), true);
+        let told = measure::path::metric::harmful_calls(&trace, &self.settings.path);
         let of = |m: Measurement| {
-            let id = scene.tree.spans.get(m.at)?.id;
+            let id = trace.tree.spans.get(m.at)?.id;
             let measured = m.outcome.ok()?;
             let measure::Value::Label(reason) = measured.value else { return None };
             Some((id, reason, measured.findings.into_iter().next()?.rationale))
@@ -150,7 +150,7 @@ impl Engine {
 
     /// What questions to judges rest on.
     pub fn sight<'a>(&'a self, weighed: &'a Weighed) -> Sight<'a> {
-        Sight { scene: &weighed.scene, settings: &self.settings, rules: &weighed.rules }
+        Sight { trace: &weighed.trace, settings: &self.settings, rules: &weighed.rules }
     }
 
     /// The verdicts of a trace, with what judges measured in it. `usage` is what they took, where
@@ -162,30 +162,30 @@ impl Engine {
         usage: Option<Usage>,
         now: u64,
     ) -> Judged {
-        let Weighed { scene, rules, before, reason } = weighed;
-        let measurements = if judged.is_empty() { rules } else { settle(rules, judged) };
-        let verdicts = propagate::propagate(&scene, &measurements, &self.policies);
-        let note = Note { usage, ..note(&before, reason, scene.incomplete, verdicts.trace.passed, now) };
-        Judged { scene, measurements, verdicts, note }
+        let Weighed { trace, rules, before, reason } = weighed;
+        let measurements = if judged.is_empty() { rules } else { merge_judgements(rules, judged) };
+        let verdicts = propagate::propagate(&trace, &measurements, &self.policies);
+        let note = Note { usage, ..note(&before, reason, trace.incomplete, verdicts.trace.passed, now) };
+        Judged { trace, measurements, verdicts, note }
     }
 
     /// A closed trace of which nothing is said but that it is unmeasured: for when there is no time
     /// left to judge it, or judging it went wrong.
     pub fn unjudged(&self, closing: ClosedTrace, now: u64) -> Judged {
         let tree = Tree::new(closing.trace, closing.spans);
-        let scene = Scene { tree, incomplete: closing.incomplete, ..Scene::default() };
+        let trace = AgentTrace { tree, incomplete: closing.incomplete, ..AgentTrace::default() };
         let note = note(&closing.before, closing.reason, closing.incomplete, None, now);
-        Judged { scene, measurements: Vec::new(), verdicts: Verdicts::default(), note }
+        Judged { trace, measurements: Vec::new(), verdicts: Verdicts::default(), note }
     }
 
     /// Writes the verdicts: onto the spans, or, in shadow mode, into log events alone.
     pub fn annotate(&self, judged: &Judged) -> Annotated {
-        let Judged { scene, measurements, verdicts, note } = judged;
+        let Judged { trace, measurements, verdicts, note } = judged;
         if self.annotates {
-            annotate::annotate(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST)
+            annotate::annotate(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST)
         } else {
             let events =
-                annotate::log_events(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST);
+                annotate::log_events(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST);
             Annotated { events, ..Annotated::default() }
         }
     }
@@ -203,12 +203,12 @@ fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
 impl Engine {
     /// What there is to say of a judged trace.
     pub fn marks(&self, judged: &Judged) -> Marks {
-        let Judged { scene, measurements, verdicts, note } = judged;
+        let Judged { trace, measurements, verdicts, note } = judged;
         if self.annotates {
-            annotate::marks(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST)
+            annotate::marks(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST)
         } else {
             let events =
-                annotate::log_events(scene, measurements, verdicts, note, &self.emission, MAX_REQUEST);
+                annotate::log_events(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST);
             Marks { events, ..Marks::default() }
         }
     }

@@ -3,7 +3,7 @@
 //! | module | in | out |
 //! |---|---|---|
 //! | [`recognise`] | a trace's bytes, in any convention | one vocabulary: kinds, messages, calls, agents |
-//! | [`measure`] | a [`Scene`](recognise::Scene) | measurements with evidence, or why there are none |
+//! | [`measure`] | a [`AgentTrace`](recognise::AgentTrace) | measurements with evidence, or why there are none |
 //! | [`propagate`] | measurements | pass or fail for every span and the trace; the causal chain |
 //! | [`annotate`] | all of it | the same span bytes with attributes appended; evaluation events |
 //! | [`evaluate`] | a closed trace | all four in order |

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::config::CacheConfig;
 use super::folder::{Folder, FolderError};
 use super::named::Key;
-use verdict_eval::measure::{Reason, Usage};
+use verdict_eval::measure::{Unmeasured, Usage};
 use verdict_telemetry::Fate;
 
 /// What a judge said, once it has been held against its form.
@@ -32,13 +32,13 @@ pub(super) struct Said {
 /// How a question came out, how it came to that, and what it took this time.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub said: Result<Arc<Said>, Reason>,
+    pub said: Result<Arc<Said>, Unmeasured>,
     pub fate: Fate,
     pub usage: Usage,
 }
 
 /// What the first to ask leaves to the others. Empty: nobody has an answer yet.
-type Slot = tokio::sync::Mutex<Option<Result<Arc<Said>, Reason>>>;
+type Slot = tokio::sync::Mutex<Option<Result<Arc<Said>, Unmeasured>>>;
 
 /// All answers.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Kept {
         &self,
         key: Key,
         fits: impl Fn(&Said) -> bool,
-        ask: impl Future<Output = (Result<Said, Reason>, Usage)>,
+        ask: impl Future<Output = (Result<Said, Unmeasured>, Usage)>,
     ) -> Outcome {
         let free = |said, fate| Outcome { said, fate, usage: Usage::default() };
         if let Some(said) = self.memory.get(&key) {
@@ -103,13 +103,13 @@ impl Kept {
             self.keep(key, Arc::clone(said));
         }
         // A budget is one trace's own: the next may have enough.
-        if said.as_ref().err() != Some(&Reason::Budget) {
+        if said.as_ref().err() != Some(&Unmeasured::Budget) {
             *slot = Some(said.clone());
         }
         let fate = match &said {
             Ok(_) => Fate::Answered,
-            Err(Reason::Budget) => Fate::Budget,
-            Err(Reason::Timeout) => Fate::Timeout,
+            Err(Unmeasured::Budget) => Fate::Budget,
+            Err(Unmeasured::Timeout) => Fate::Timeout,
             Err(_) => Fate::Failed,
         };
         Outcome { said, fate, usage }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// Asks after a second; counts in `asked`.
-    async fn ask(kept: &Kept, asked: &AtomicUsize, answer: Result<Said, Reason>) -> Outcome {
+    async fn ask(kept: &Kept, asked: &AtomicUsize, answer: Result<Said, Unmeasured>) -> Outcome {
         let asking = async {
             asked.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -228,14 +228,14 @@ mod tests {
     async fn a_failure_is_shared_but_not_kept_and_a_spent_budget_is_ones_own() {
         let (kept, asked) = (kept(10), AtomicUsize::new(0));
         let (one, two) = tokio::join!(
-            ask(&kept, &asked, Err(Reason::JudgeError)),
+            ask(&kept, &asked, Err(Unmeasured::JudgeError)),
             ask(&kept, &asked, Ok(said("never asked")))
         );
-        assert_eq!(one.said, Err(Reason::JudgeError));
-        assert_eq!((two.said, two.fate), (Err(Reason::JudgeError), Fate::Shared));
+        assert_eq!(one.said, Err(Unmeasured::JudgeError));
+        assert_eq!((two.said, two.fate), (Err(Unmeasured::JudgeError), Fate::Shared));
         let (poor, rich) =
-            tokio::join!(ask(&kept, &asked, Err(Reason::Budget)), ask(&kept, &asked, Ok(said("rich"))));
-        assert_eq!((poor.said, poor.fate), (Err(Reason::Budget), Fate::Budget));
+            tokio::join!(ask(&kept, &asked, Err(Unmeasured::Budget)), ask(&kept, &asked, Ok(said("rich"))));
+        assert_eq!((poor.said, poor.fate), (Err(Unmeasured::Budget), Fate::Budget));
         assert_eq!(rich.said.unwrap().value, "rich");
         assert_eq!(asked.load(Ordering::Relaxed), 3);
     }

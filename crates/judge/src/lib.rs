@@ -25,8 +25,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use verdict_client::ClientError;
-use verdict_eval::measure::rounds::Ask;
-use verdict_eval::measure::{Answer, Opinion, Reason, Usage};
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{Answer, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{Fate, JudgeMetrics};
 
@@ -168,7 +168,7 @@ impl Judges {
         Ok(Judges { inner: Arc::new(inner), run: 0 })
     }
 
-    /// Answers a question about a trace, by which spending is counted. Never fails: what goes wrong is the answer's [`Reason`]. Dropping the
+    /// Answers a question about a trace, by which spending is counted. Never fails: what goes wrong is the answer's [`Unmeasured`]. Dropping the
     /// future gives back what it holds; what others wait for as well they then ask themselves.
     pub async fn ask(&self, trace: TraceId, ask: &Ask) -> Answer {
         let question = &ask.question;
@@ -177,7 +177,7 @@ impl Judges {
             Ok(mould) => mould,
             Err(why) => {
                 tracing::error!(metric = ask.metric, %why, "a metric asks for an answer of no shape; this is a bug");
-                return answer(Err(Reason::JudgeError), Usage::default());
+                return answer(Err(Unmeasured::JudgeError), Usage::default());
             }
         };
         let posed =
@@ -200,7 +200,7 @@ impl Judges {
         let Judge { seat, replay, record } = judge;
         let outcome = if !seat.may_see(posed.services, &self.inner.judging) {
             // The operator has said that the question does not arise there.
-            Outcome { said: Err(Reason::NotApplicable), fate: Fate::Withheld, usage: Usage::default() }
+            Outcome { said: Err(Unmeasured::NotApplicable), fate: Fate::Withheld, usage: Usage::default() }
         } else if let Some(recording) = replay {
             replayed(recording, posed, sample)
         } else {
@@ -247,20 +247,20 @@ fn replayed(recording: &Recording, posed: &Posed<'_>, sample: u32) -> Outcome {
     match said.filter(|said| posed.mould.fit(said.value.clone()).is_ok()) {
         // What it took is part of the run that is repeated.
         Some(said) => Outcome { usage: said.usage, said: Ok(said), fate: Fate::Replayed },
-        None => Outcome { said: Err(Reason::JudgeError), fate: Fate::Failed, usage: Usage::default() },
+        None => Outcome { said: Err(Unmeasured::JudgeError), fate: Fate::Failed, usage: Usage::default() },
     }
 }
 
 /// The opinions there are, in order; where there are none, the reason that says most: a failure
 /// before slowness, before a spent budget, before judges that may not be asked.
-fn united(outcomes: Vec<Outcome>) -> Result<Vec<Opinion>, Reason> {
-    let weight = |reason: &Reason| match reason {
-        Reason::JudgeError => 3,
-        Reason::Timeout => 2,
-        Reason::Budget => 1,
+fn united(outcomes: Vec<Outcome>) -> Result<Vec<Opinion>, Unmeasured> {
+    let weight = |reason: &Unmeasured| match reason {
+        Unmeasured::JudgeError => 3,
+        Unmeasured::Timeout => 2,
+        Unmeasured::Budget => 1,
         _ => 0,
     };
-    let mut why: Option<Reason> = None;
+    let mut why: Option<Unmeasured> = None;
     let mut opinions = Vec::new();
     for outcome in outcomes {
         match outcome.said {
@@ -275,5 +275,5 @@ fn united(outcomes: Vec<Outcome>) -> Result<Vec<Opinion>, Reason> {
         }
     }
     // Without any judge of that name nobody could answer.
-    if opinions.is_empty() { Err(why.unwrap_or(Reason::JudgeError)) } else { Ok(opinions) }
+    if opinions.is_empty() { Err(why.unwrap_or(Unmeasured::JudgeError)) } else { Ok(opinions) }
 }

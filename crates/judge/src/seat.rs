@@ -25,7 +25,7 @@ use super::transport::{Failure, Kind, Transport};
 use super::weigh;
 use verdict_client::ClientError;
 use verdict_config::matches;
-use verdict_eval::measure::{Form, Prompt, Question, Reason, Usage};
+use verdict_eval::measure::{Form, Prompt, Question, Unmeasured, Usage};
 use verdict_eval::recognise::Text;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeCells;
@@ -121,7 +121,7 @@ impl Seat {
         posed: &Posed<'_>,
         first: Bytes,
         spending: &Spending,
-    ) -> (Result<Said, Reason>, Usage) {
+    ) -> (Result<Said, Unmeasured>, Usage) {
         let Posed { question, mould, trace, .. } = posed;
         let account = (spending, *trace);
         let mut usage = Usage::default();
@@ -150,7 +150,7 @@ impl Seat {
             let Some(again) = again else { break };
             body = self.body(&question.prompt, &question.form, Some(&again));
         }
-        (Err(Reason::JudgeError), usage)
+        (Err(Unmeasured::JudgeError), usage)
     }
 
     /// Sends a body until there is a reply, or no more sense in it.
@@ -158,12 +158,12 @@ impl Seat {
         &self,
         body: &Bytes,
         account: (&Spending, TraceId),
-    ) -> Result<(Reply, Amount), (Reason, Amount)> {
+    ) -> Result<(Reply, Amount), (Unmeasured, Amount)> {
         let mut spent = Amount::default();
         if body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens) > self.config.max_prompt_tokens
         {
             self.unusable("question_too_long");
-            return Err((Reason::JudgeError, spent));
+            return Err((Unmeasured::JudgeError, spent));
         }
         let mut waits = ExponentialBuilder::default()
             .with_jitter()
@@ -174,8 +174,8 @@ impl Seat {
         loop {
             let failure = match Box::pin(self.hedged(body, account)).await {
                 Ok((reply, cost)) => return Ok((reply, spent.plus(cost))),
-                Err((Stopped::Budget, cost)) => return Err((Reason::Budget, spent.plus(cost))),
-                Err((Stopped::Open, cost)) => return Err((Reason::JudgeError, spent.plus(cost))),
+                Err((Stopped::Budget, cost)) => return Err((Unmeasured::Budget, spent.plus(cost))),
+                Err((Stopped::Open, cost)) => return Err((Unmeasured::JudgeError, spent.plus(cost))),
                 Err((Stopped::Failed(failure), cost)) => {
                     spent = spent.plus(cost);
                     failure
@@ -185,8 +185,8 @@ impl Seat {
             let wait = if hopeless { None } else { waits.next() };
             match wait {
                 Some(wait) => sleep(wait).await,
-                None if failure.kind == Kind::Slow => return Err((Reason::Timeout, spent)),
-                None => return Err((Reason::JudgeError, spent)),
+                None if failure.kind == Kind::Slow => return Err((Unmeasured::Timeout, spent)),
+                None => return Err((Unmeasured::JudgeError, spent)),
             }
         }
     }

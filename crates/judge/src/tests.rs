@@ -13,8 +13,8 @@ use super::config::{Dialect, JudgeConfig, JudgeConfigs, JudgingConfig};
 use super::testing::question;
 use prometheus_client::registry::Registry;
 use verdict_config::Period;
-use verdict_eval::measure::rounds::Ask;
-use verdict_eval::measure::{Answer, Reason};
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{Answer, Unmeasured};
 use verdict_eval::recognise::Text;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
@@ -137,7 +137,7 @@ fn ask(user: &str, judges: &[&str]) -> Ask {
     }
 }
 
-fn scores(answer: &Answer) -> Result<Vec<u64>, Reason> {
+fn scores(answer: &Answer) -> Result<Vec<u64>, Unmeasured> {
     let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
     Ok(opinions.iter().map(|opinion| opinion.value["score"].as_u64().unwrap()).collect())
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::super::{ConfigFiles, Failure, put, tell};
 use verdict_eval::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
-use verdict_eval::recognise::{Agent, Call, Scene};
+use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
 pub(super) const LONG: &str = "\
 Infer a task from recorded runs that passed, for a person to review.
@@ -59,7 +59,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     super::traces(&args.paths, &args.config, &mut |evaluated| {
         let judged = &evaluated.judged;
         match args.all || judged.note.passed == Some(true) {
-            true => runs.take(&judged.scene, args.agent.as_deref()),
+            true => runs.take(&judged.trace, args.agent.as_deref()),
             false => runs.left_out += 1,
         }
     })?;
@@ -80,18 +80,18 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
 }
 
 impl Runs {
-    fn take(&mut self, scene: &Scene, wanted: Option<&str>) {
+    fn take(&mut self, trace: &AgentTrace, wanted: Option<&str>) {
         let named = |agent: &&Agent| match wanted {
             Some(name) => agent.name.as_deref() == Some(name),
             None => agent.parent.is_none(),
         };
-        for agent in scene.agents.iter().filter(named) {
+        for agent in trace.agents.iter().filter(named) {
             let calls: Vec<Observed> =
-                agent.calls.iter().filter_map(|i| scene.calls.get(*i)).map(observed).collect();
+                agent.calls.iter().filter_map(|i| trace.calls.get(*i)).map(observed).collect();
             if calls.is_empty() || self.calls.len() >= MAX_RUNS {
                 continue;
             }
-            let service = scene.readings.get(agent.at).and_then(|r| r.service.as_ref());
+            let service = trace.views.get(agent.at).and_then(|r| r.service.as_ref());
             self.calls.push(calls);
             self.agents.push(agent.name.as_ref().map(ToString::to_string));
             self.services.push(service.map(ToString::to_string));

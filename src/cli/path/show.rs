@@ -10,7 +10,7 @@ use super::picture::Picture;
 use verdict_eval::measure::path::matching::calls_of;
 use verdict_eval::measure::path::trail::Trail;
 use verdict_eval::measure::path::{Move, Task, Token, Walk};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 
 pub(super) const LONG: &str = "\
 Draw a task's automaton, and what a run did on it.
@@ -104,8 +104,8 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
     let mut found = None;
     super::traces(&args.trace, &args.config, &mut |evaluated| {
         if found.is_none() {
-            let scene = &evaluated.judged.scene;
-            found = (0..scene.agents.len()).find_map(|i| of_agent(task, scene, i));
+            let trace = &evaluated.judged.trace;
+            found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
         }
     })?;
     let (steps, lost) =
@@ -116,13 +116,13 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
     Ok(steps)
 }
 
-fn of_agent(task: &Task, scene: &Scene, i: usize) -> Option<(Vec<(String, Move)>, bool)> {
-    let (calls, captured) = calls_of(task, scene, i)?;
-    let trail = Trail::follow(task, scene, &calls, &captured);
+fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<(String, Move)>, bool)> {
+    let (calls, captured) = calls_of(task, trace, i)?;
+    let trail = Trail::follow(task, trace, &calls, &captured);
     let steps = trail.steps.iter().map(|(call, token, step)| {
         let name = match token {
             Token::Symbol(symbol) => task.automaton.symbol_name(*symbol).to_owned(),
-            Token::Foreign(_) => scene.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
+            Token::Foreign(_) => trace.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
         };
         (name, *step)
     });

@@ -10,7 +10,7 @@ use super::Output;
 use super::files::{self, Given};
 use verdict_eval::measure::plan::improve::{Improve, MAX_PASSES};
 use verdict_eval::measure::plan::tools::Toolbox;
-use verdict_eval::measure::{Answer, Reason};
+use verdict_eval::measure::{Answer, Unmeasured};
 
 pub(super) const LONG: &str = "\
 Improve a plan with a judge, step by step, without carrying it out.
@@ -92,7 +92,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
 }
 
 /// What each judge and sample said.
-fn values(answer: Option<Answer>) -> Result<Vec<serde_json::Value>, Reason> {
-    let opinions = answer.map_or(Err(Reason::JudgeError), |a| a.opinions)?;
+fn values(answer: Option<Answer>) -> Result<Vec<serde_json::Value>, Unmeasured> {
+    let opinions = answer.map_or(Err(Unmeasured::JudgeError), |a| a.opinions)?;
     Ok(opinions.into_iter().map(|opinion| opinion.value).collect())
 }

@@ -9,7 +9,7 @@ use super::super::{Failure, tell};
 use super::files::{self, Given};
 use super::{Output, show};
 use crate::config::Config;
-use verdict_eval::measure::Reason;
+use verdict_eval::measure::Unmeasured;
 use verdict_eval::measure::plan::examine::Examined;
 use verdict_eval::measure::plan::judged;
 use verdict_eval::measure::plan::judged::ASKED;
@@ -95,9 +95,9 @@ fn ask(examined: &mut Examined, query: &str, bench: &Bench) {
     let clean = |text: &str| bench.clean(text);
     for answer in bench.ask("plan.score", judged::questions(&clean(query), &examined.shown(clean))) {
         let Some(part) = ASKED.into_iter().find(|part| part.metric() == answer.key) else { continue };
-        let said = answer
-            .opinions
-            .and_then(|opinions| judged::middle(part, &examined.plan, &opinions).ok_or(Reason::JudgeError));
+        let said = answer.opinions.and_then(|opinions| {
+            judged::middle(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
+        });
         match said {
             Ok((judged, _)) => drop(examined.take(part, &judged)),
             Err(why) => tell(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),

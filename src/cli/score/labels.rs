@@ -69,7 +69,7 @@ impl Against {
         let config = self.config.load()?;
         let mut gathered = Gathered::default();
         eval::each(&config, &input::find(&self.traces)?, |evaluated| {
-            if let Some(labels) = labels.remove(&evaluated.judged.scene.tree.id.to_string()) {
+            if let Some(labels) = labels.remove(&evaluated.judged.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
                 gathered.add(&evaluated, labels, &marks);
             }

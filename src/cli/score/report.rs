@@ -30,9 +30,9 @@ impl Gathered {
     /// One more trace, and what people say of it.
     pub(super) fn add(&mut self, evaluated: &Evaluated, labels: TraceLabels, marks: &[Annotation]) {
         let of = &evaluated.judged;
-        let trace = Trace::of(&of.scene, &of.measurements, of.note.passed);
-        self.explained.extend(sample::all(&of.scene, &of.measurements));
-        self.trees.push(Drawn::new(&of.scene, &of.measurements, &of.verdicts, marks));
+        let trace = Trace::of(&of.trace, &of.measurements, of.note.passed);
+        self.explained.extend(sample::all(&of.trace, &of.measurements));
+        self.trees.push(Drawn::new(&of.trace, &of.measurements, &of.verdicts, marks));
         self.judged.push((trace, labels));
     }
 

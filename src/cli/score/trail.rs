@@ -161,20 +161,20 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         if let Some(bench) = &mapper {
             name_categories(bench, &mut evaluated.judged.measurements);
         }
-        let (scene, measurements) = (&evaluated.judged.scene, &evaluated.judged.measurements);
-        let id = scene.tree.id.to_string();
+        let (trace, measurements) = (&evaluated.judged.trace, &evaluated.judged.measurements);
+        let id = trace.tree.id.to_string();
         let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
             strange += 1;
             return;
         };
-        let found = find::found(scene, measurements);
+        let found = find::found(trace, measurements);
         let prediction = Annotations {
             trace: Some(id.clone()),
-            errors: found.iter().map(|f| f.annotation(scene)).collect(),
-            ratings: ratings::rate(scene, measurements, &found),
+            errors: found.iter().map(|f| f.annotation(trace)).collect(),
+            ratings: ratings::rate(trace, measurements, &found),
         };
         run.predicted.insert(name.clone(), prediction);
-        run.roots.insert(name.clone(), Roots::of(scene, measurements));
+        run.roots.insert(name.clone(), Roots::of(trace, measurements));
         if args.report.is_some() {
             run.gathered.add(&evaluated, TraceLabels::of_trail(&id, gold), &gold.errors);
         }

@@ -274,7 +274,7 @@ async fn a_refused_sender_that_waits_for_continue_is_answered_without_sending_it
     let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n";
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut answer = [0; 12];
-    let reading = socket.read_exact(&mut answer);
-    tokio::time::timeout(Duration::from_secs(2), reading).await.unwrap().unwrap();
+    let view = socket.read_exact(&mut answer);
+    tokio::time::timeout(Duration::from_secs(2), view).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 503");
 }

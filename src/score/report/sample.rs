@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::html::{Html, clip};
 use verdict_eval::measure::{Finding, Measurement};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 
 /// How many are shown: as many as somebody reads with care.
 pub const SAMPLE: usize = 20;
@@ -35,22 +35,22 @@ pub struct Explained {
 }
 
 /// Every explanation of a judged trace.
-pub fn all(scene: &Scene, measurements: &[Measurement]) -> Vec<Explained> {
+pub fn all(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Explained> {
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
-    measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(scene, m, f))).collect()
+    measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(trace, m, f))).collect()
 }
 
-fn explained(scene: &Scene, m: &Measurement, finding: &Finding) -> Explained {
-    let span = scene.tree.spans.get(m.at).map(|s| s.id.to_string()).unwrap_or_default();
-    let reading = scene.readings.get(m.at);
-    let kind = reading.map_or("", |r| r.kind.as_str());
-    let name = reading.and_then(|r| r.name.as_deref()).unwrap_or_default();
+fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explained {
+    let span = trace.tree.spans.get(m.at).map(|s| s.id.to_string()).unwrap_or_default();
+    let view = trace.views.get(m.at);
+    let kind = view.map_or("", |r| r.kind.as_str());
+    let name = view.and_then(|r| r.name.as_deref()).unwrap_or_default();
     let category = finding.category.map_or(String::new(), |c| format!(", {}", c.as_str()));
     Explained {
         metric: m.metric,
         rule: finding.defect.map_or(String::new(), |d| format!("{d:?}")),
         weight: format!("{}{category}", finding.severity.as_str()),
-        place: format!("trace {} span {span} [{kind}] {}", scene.tree.id, clip(name, 60)),
+        place: format!("trace {} span {span} [{kind}] {}", trace.tree.id, clip(name, 60)),
         rationale: finding.rationale.clone(),
         quote: finding.quote.clone(),
         seen_in: finding.seen_in.map(|id| id.to_string()),

@@ -9,7 +9,7 @@ use super::html::{Html, clip};
 use crate::score::trail::{Annotation, find};
 use verdict_eval::measure::{Measurement, Value};
 use verdict_eval::propagate::{Verdict, Verdicts};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Indentation stops here; deeper spans stand under each other.
@@ -57,12 +57,12 @@ pub struct Drawn {
 impl Drawn {
     /// From a judged trace and what people marked in it.
     pub fn new(
-        scene: &Scene,
+        trace: &AgentTrace,
         measurements: &[Measurement],
         verdicts: &Verdicts,
         marks: &[Annotation],
     ) -> Drawn {
-        let tree = &scene.tree;
+        let tree = &trace.tree;
         let mut marked: BTreeMap<&str, Vec<Annotation>> = BTreeMap::new();
         marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m.clone()));
         let mut failing: Vec<Vec<Told>> = vec![Vec::new(); tree.len()];
@@ -71,16 +71,16 @@ impl Drawn {
                 own.push(told);
             }
         }
-        let predicted: Vec<Idx> = find::found(scene, measurements).iter().map(|f| f.at).collect();
+        let predicted: Vec<Idx> = find::found(trace, measurements).iter().map(|f| f.at).collect();
         let mut drawn =
             Drawn { id: tree.id.to_string(), passed: verdicts.trace.passed, lines: Vec::new(), cut: 0 };
         let mut folded = 0;
-        for (i, depth) in preorder(scene) {
-            let (Some(span), Some(reading)) = (tree.spans.get(i), scene.readings.get(i)) else { continue };
+        for (i, depth) in preorder(trace) {
+            let (Some(span), Some(view)) = (tree.spans.get(i), trace.views.get(i)) else { continue };
             let id = span.id.to_string();
             let marks = marked.remove(id.as_str()).unwrap_or_default();
             let told = failing.get_mut(i).map(std::mem::take).unwrap_or_default();
-            let tells = !marks.is_empty() || !told.is_empty() || reading.kind == Kind::Agent;
+            let tells = !marks.is_empty() || !told.is_empty() || view.kind == Kind::Agent;
             if !tells {
                 folded += 1;
                 continue;
@@ -94,8 +94,8 @@ impl Drawn {
             }
             drawn.lines.push(Line {
                 depth: depth.min(MAX_DEPTH),
-                kind: reading.kind,
-                name: reading.name.as_deref().unwrap_or_default().to_owned(),
+                kind: view.kind,
+                name: view.name.as_deref().unwrap_or_default().to_owned(),
                 span: id,
                 failed: verdicts.of.get(i).copied().flatten().map(Verdict::failed),
                 told,
@@ -200,8 +200,8 @@ fn told(m: &Measurement) -> Option<Told> {
 }
 
 /// Every span under its parent, by time, without recursion: depth is hostile.
-fn preorder(scene: &Scene) -> Vec<(Idx, usize)> {
-    let tree = &scene.tree;
+fn preorder(trace: &AgentTrace) -> Vec<(Idx, usize)> {
+    let tree = &trace.tree;
     let mut stack: Vec<(Idx, usize)> = tree.top().iter().rev().map(|&i| (i, 0)).collect();
     let mut out = Vec::with_capacity(tree.len());
     while let Some((i, depth)) = stack.pop() {
@@ -221,22 +221,22 @@ mod tests {
     #[test]
     fn what_a_trace_says_is_text_wherever_it_stands() {
         let evil = "<script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}";
-        let scene = Script::new(evil)
+        let trace = Script::new(evil)
             .tools(&["look"])
             .calls(evil, &[("look", "{\"q\": \"<script>\"}")])
             .raises(&format!("429 Too Many Requests {evil}"))
             .answers(evil)
             .build();
-        let measurements = catalog::run(&scene, &Settings::default());
-        let verdicts = propagate(&scene, &measurements, &Policies::default());
+        let measurements = catalog::run(&trace, &Settings::default());
+        let verdicts = propagate(&trace, &measurements, &Policies::default());
         let mark = Annotation {
             category: evil.to_owned(),
-            location: scene.tree.spans[1].id.to_string(),
+            location: trace.tree.spans[1].id.to_string(),
             description: evil.to_owned(),
             impact: evil.to_owned(),
             ..Annotation::default()
         };
-        let drawn = Drawn::new(&scene, &measurements, &verdicts, &[mark]);
+        let drawn = Drawn::new(&trace, &measurements, &verdicts, &[mark]);
         assert!(drawn.lines.iter().any(|l| !l.told.is_empty()), "the error was found: {drawn:?}");
         let mut out = Html::default();
         drawn.html(&mut out);
@@ -251,10 +251,10 @@ mod tests {
         for _ in 0..5 {
             script = script.says("well");
         }
-        let scene = script.answers("7").build();
-        let drawn = Drawn::new(&scene, &[], &Verdicts::default(), &[]);
+        let trace = script.answers("7").build();
+        let drawn = Drawn::new(&trace, &[], &Verdicts::default(), &[]);
         assert_eq!(drawn.lines.len(), 1);
-        assert_eq!(drawn.lines[0].folded, scene.tree.len() - 1);
+        assert_eq!(drawn.lines[0].folded, trace.tree.len() - 1);
         assert!(!drawn.differs());
     }
 }

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use super::Annotation;
 use verdict_eval::measure::{Category, Finding, Measurement, Severity};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 /// A finding, as the benchmark counts it.
@@ -45,8 +45,8 @@ pub struct Found<'a> {
 }
 
 /// Everything that counts, by span and category; each pair once, its worst finding kept.
-pub fn found<'a>(scene: &Scene, measurements: &'a [Measurement]) -> Vec<Found<'a>> {
-    let spans = Spans::new(scene);
+pub fn found<'a>(trace: &AgentTrace, measurements: &'a [Measurement]) -> Vec<Found<'a>> {
+    let spans = Spans::new(trace);
     let mut first: BTreeMap<(&str, Category, &str), Found<'a>> = BTreeMap::new();
     let mut each: Vec<Found<'a>> = Vec::new();
     for m in measurements {
@@ -79,8 +79,8 @@ fn worse(a: &Finding, b: &Finding) -> std::cmp::Ordering {
 
 impl Found<'_> {
     /// In the benchmark's shape.
-    pub fn annotation(&self, scene: &Scene) -> Annotation {
-        let span = scene.tree.spans.get(self.at).map(|span| span.id.to_string());
+    pub fn annotation(&self, trace: &AgentTrace) -> Annotation {
+        let span = trace.tree.spans.get(self.at).map(|span| span.id.to_string());
         Annotation {
             category: self.category.as_str().to_owned(),
             location: span.unwrap_or_default(),
@@ -120,21 +120,21 @@ fn stays_on_tool(category: Category) -> bool {
 }
 
 struct Spans<'s> {
-    scene: &'s Scene,
+    trace: &'s AgentTrace,
     /// The model call that asked for each tool span.
     asked: BTreeMap<Idx, Idx>,
     by_id: BTreeMap<SpanId, Idx>,
 }
 
 impl<'s> Spans<'s> {
-    fn new(scene: &'s Scene) -> Spans<'s> {
-        let asked = scene.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
-        let by_id = scene.tree.spans.iter().enumerate().map(|(i, span)| (span.id, i)).collect();
-        Spans { scene, asked, by_id }
+    fn new(trace: &'s AgentTrace) -> Spans<'s> {
+        let asked = trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+        let by_id = trace.tree.spans.iter().enumerate().map(|(i, span)| (span.id, i)).collect();
+        Spans { trace, asked, by_id }
     }
 
     fn kind(&self, i: Idx) -> Kind {
-        self.scene.readings.get(i).map_or(Kind::Unknown, |r| r.kind)
+        self.trace.views.get(i).map_or(Kind::Unknown, |r| r.kind)
     }
 
     /// Where a finding written on `at` counts; `None` in a trace without a model or tool call.
@@ -159,7 +159,7 @@ impl<'s> Spans<'s> {
 
     /// The model call that a finding about an agent or a step is about.
     fn about(&self, at: Idx, category: Category) -> Option<Idx> {
-        let own = self.scene.agents.iter().find(|agent| agent.at == at);
+        let own = self.trace.agents.iter().find(|agent| agent.at == at);
         let planned = || own.and_then(|agent| agent.plans.first()).map(|(i, _)| *i);
         let answered = || own.and_then(|agent| agent.answer_at);
         let call = |i: &Idx| matches!(self.kind(*i), Kind::Llm | Kind::Tool);
@@ -171,13 +171,13 @@ impl<'s> Spans<'s> {
             .or_else(answered)
             .filter(call)
             .or_else(|| own.and_then(|agent| agent.llms.last().copied()))
-            .or_else(|| self.scene.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
+            .or_else(|| self.trace.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
             .or_else(|| self.before(at))
     }
 
     /// The last model call of the same agent that began before `at`.
     fn before(&self, at: Idx) -> Option<Idx> {
-        let agent = self.scene.agents.get(self.scene.owner.get(at).copied().flatten()?)?;
+        let agent = self.trace.agents.get(self.trace.owner.get(at).copied().flatten()?)?;
         agent.llms.iter().copied().filter(|&llm| llm < at).max()
     }
 }
@@ -185,12 +185,12 @@ impl<'s> Spans<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::measure::anchors::{Defect, measured};
+    use verdict_eval::measure::defects::{Defect, measured};
     use verdict_eval::measure::testing::Script;
     use verdict_eval::measure::{Measured, Value};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
-    fn scene() -> Scene {
+    fn trace() -> AgentTrace {
         Script::new("find it")
             .tools(&["look"])
             .calls("looking", &[("look", r#"{"q": 1}"#)])
@@ -209,65 +209,65 @@ mod tests {
         Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() }
     }
 
-    fn places(scene: &Scene, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
-        let found = found(scene, measurements);
-        found.iter().map(|f| (scene.readings[f.at].kind, f.at, f.category)).collect()
+    fn places(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
+        let found = found(trace, measurements);
+        found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 
-    fn at(scene: &Scene, kind: Kind) -> Vec<Idx> {
-        (0..scene.tree.len()).filter(|&i| scene.readings[i].kind == kind).collect()
+    fn at(trace: &AgentTrace, kind: Kind) -> Vec<Idx> {
+        (0..trace.tree.len()).filter(|&i| trace.views[i].kind == kind).collect()
     }
 
     #[test]
     fn the_same_error_is_told_at_its_first_occurrence_and_abuse_at_its_last() {
-        let scene = scene();
-        let llm = at(&scene, Kind::Llm);
+        let trace = trace();
+        let llm = at(&trace, Kind::Llm);
         let tag = || vec![Defect::MissingTag.found("no tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
-        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
         let again = || vec![Defect::RepeatedCall.found("again", "x")];
         let measurements = [failed(llm[0], "m", again()), failed(llm[1], "m", again())];
-        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
         let other = vec![Defect::MissingTag.found("no other tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", other)];
-        assert_eq!(places(&scene, &measurements).len(), 2);
+        assert_eq!(places(&trace, &measurements).len(), 2);
         let format = || vec![Defect::WrongFormat.found("not JSON", "x")];
         let measurements = [failed(llm[0], "m", format()), failed(llm[1], "m", format())];
-        assert_eq!(places(&scene, &measurements).len(), 2);
+        assert_eq!(places(&trace, &measurements).len(), 2);
     }
 
     #[test]
     fn what_the_model_wrote_moves_to_it_and_what_the_service_did_stays() {
-        let scene = scene();
-        let (llm, tool) = (at(&scene, Kind::Llm), at(&scene, Kind::Tool));
+        let trace = trace();
+        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
         let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.found("bad", "x")])];
-        assert_eq!(places(&scene, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
         let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.found("late", "x")])];
-        assert_eq!(places(&scene, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
     }
 
     #[test]
     fn an_agents_finding_goes_to_what_it_cites_or_to_the_answer() {
-        let scene = scene();
-        let (llm, tool) = (at(&scene, Kind::Llm), at(&scene, Kind::Tool));
-        let agent = scene.agents[0].at;
-        let id = |i: Idx| scene.tree.spans[i].id;
+        let trace = trace();
+        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
+        let agent = trace.agents[0].at;
+        let id = |i: Idx| trace.tree.spans[i].id;
         let abuse = Defect::CallLoop.found("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
         let measurements = [failed(agent, "m", vec![abuse])];
-        assert_eq!(places(&scene, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
         let measurements = [failed(agent, "m", vec![Defect::PartUnanswered.found("half", "x")])];
         let answer = *llm.last().unwrap();
-        assert_eq!(places(&scene, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
+        assert_eq!(places(&trace, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
     }
 
     #[test]
     fn what_is_only_recorded_counts_and_what_has_no_category_does_not() {
-        let scene = scene();
-        let llm = at(&scene, Kind::Llm);
+        let trace = trace();
+        let llm = at(&trace, Kind::Llm);
         let minor = Measured { findings: vec![Defect::MissingTag.found("no tag", "x")], ..sound() };
         let measurements =
             [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.found("?", "x")])];
         let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
-        assert_eq!(places(&scene, &measurements), [recorded]);
+        assert_eq!(places(&trace, &measurements), [recorded]);
     }
 }

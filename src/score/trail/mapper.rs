@@ -127,7 +127,7 @@ fn meaning(category: Category) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::measure::anchors::{Defect, measured};
+    use verdict_eval::measure::defects::{Defect, measured};
     use verdict_eval::measure::{Measured, Opinion, Usage};
 
     fn failing(metric: &'static str, defect: Defect) -> Measurement {
@@ -166,7 +166,7 @@ mod tests {
             (said("Service Errors"), Some(Category::ServiceErrors)),
             (said("none"), None),
             (said("nonsense"), None),
-            (Answer { opinions: Err(verdict_eval::measure::Reason::Timeout), ..said("") }, None),
+            (Answer { opinions: Err(verdict_eval::measure::Unmeasured::Timeout), ..said("") }, None),
         ] {
             let mut after = before.clone();
             let labelled = label(&mut after, &[(0, 0)], &[answer]);

@@ -18,7 +18,7 @@ use verdict_eval::measure::{Category, Measurement, Severity};
 use verdict_eval::propagate;
 use verdict_eval::propagate::relevance::Relevance;
 use verdict_eval::propagate::{Policies, Policy};
-use verdict_eval::recognise::Scene;
+use verdict_eval::recognise::AgentTrace;
 
 /// The best and the worst score.
 const BEST: f64 = 5.0;
@@ -71,17 +71,17 @@ fn on_plan(category: Category) -> bool {
 }
 
 /// Scores a trace; nothing is scored where nothing was measured.
-pub fn rate(scene: &Scene, measurements: &[Measurement], found: &[Found<'_>]) -> Ratings {
+pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[Found<'_>]) -> Ratings {
     if measurements.iter().all(|m| m.outcome.is_err()) {
         return Ratings::default();
     }
-    let mut failing = vec![false; scene.tree.len()];
+    let mut failing = vec![false; trace.tree.len()];
     for m in measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
         if let Some(mark) = failing.get_mut(m.at) {
             *mark = true;
         }
     }
-    let relevance = Relevance::new(scene, &failing);
+    let relevance = Relevance::new(trace, &failing);
     let weighed: Vec<(Category, Severity)> = found
         .iter()
         .map(|f| {
@@ -153,10 +153,10 @@ pub struct Roots {
 
 impl Roots {
     /// Verdicts under both, whatever the configuration says.
-    pub fn of(scene: &Scene, measurements: &[Measurement]) -> Roots {
+    pub fn of(trace: &AgentTrace, measurements: &[Measurement]) -> Roots {
         let under = |default: Policy| {
             let policies = Policies { default, ..Policies::default() };
-            propagate::propagate(scene, measurements, &policies).trace.passed
+            propagate::propagate(trace, measurements, &policies).trace.passed
         };
         Roots { existential: under(Policy::Existential), outcome_relevant: under(Policy::OutcomeRelevant) }
     }
@@ -220,6 +220,6 @@ mod tests {
 
     #[test]
     fn what_measured_nothing_has_no_scores() {
-        assert_eq!(rate(&Scene::default(), &[], &[]), Ratings::default());
+        assert_eq!(rate(&AgentTrace::default(), &[], &[]), Ratings::default());
     }
 }

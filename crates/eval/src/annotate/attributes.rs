@@ -8,7 +8,7 @@ use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note, 
 use crate::measure;
 use crate::measure::{Detail, Finding, Measurement, Severity, Value, scale};
 use crate::propagate::{Verdict, Verdicts};
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::CloseReason;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
@@ -35,7 +35,7 @@ fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str 
 
 /// Writes the attributes of one trace's spans.
 pub(super) struct Writer<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     verdicts: &'a Verdicts,
     note: &'a Note,
     emission: &'a Emission,
@@ -58,13 +58,13 @@ const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
     pub fn new(
-        scene: &'a Scene,
+        trace: &'a AgentTrace,
         verdicts: &'a Verdicts,
         note: &'a Note,
         emission: &'a Emission,
     ) -> Writer<'a> {
         Writer {
-            scene,
+            trace,
             verdicts,
             note,
             emission,
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
         }
         // A late span's parent has gone out before it; only a root that is late speaks for the trace.
         let late = self.note.reason == CloseReason::Late;
-        if self.scene.tree.parent(i).is_none() && (!late || self.scene.tree.spans[i].parent.is_zero()) {
+        if self.trace.tree.parent(i).is_none() && (!late || self.trace.tree.spans[i].parent.is_zero()) {
             self.trace(out);
         }
     }
@@ -180,13 +180,13 @@ impl<'a> Writer<'a> {
     fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
         for Detail { key, value } in &m.details {
             match value {
-                measure::Plain::Text(text) => self.put(out, &[key], Plain::Str(text)),
-                measure::Plain::Number(number) => self.put(out, &[key], Plain::Double(*number)),
-                measure::Plain::Count(n) => {
+                measure::DetailValue::Text(text) => self.put(out, &[key], Plain::Str(text)),
+                measure::DetailValue::Number(number) => self.put(out, &[key], Plain::Double(*number)),
+                measure::DetailValue::Count(n) => {
                     self.put(out, &[key], Plain::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
                 }
-                measure::Plain::Flag(flag) => self.put(out, &[key], Plain::Bool(*flag)),
-                measure::Plain::Texts(texts) => {
+                measure::DetailValue::Flag(flag) => self.put(out, &[key], Plain::Bool(*flag)),
+                measure::DetailValue::Texts(texts) => {
                     let cut = &texts[..texts.len().min(MAX_ITEMS)];
                     self.put(out, &[key], Plain::Strs(&strs(cut)));
                 }
@@ -207,8 +207,8 @@ impl<'a> Writer<'a> {
         self.put(out, &["trace", "measured"], Plain::Int(trace.measured as i64));
         self.put(out, &["trace", "unmeasured"], Plain::Int(trace.unmeasured as i64));
         if !trace.failed_spans.is_empty() {
-            let failed = ids(self.scene, &trace.failed_spans);
-            let chain = chain(self.scene, &trace.failure_chain);
+            let failed = ids(self.trace, &trace.failed_spans);
+            let chain = chain(self.trace, &trace.failure_chain);
             let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
             self.put(out, &["trace", "failed_spans"], Plain::Strs(&strs(&failed)));
             self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
@@ -242,20 +242,20 @@ fn says_the_same(a: &Told<'_>, b: &Told<'_>) -> bool {
 }
 
 /// Span ids in hex, at most [`MAX_ITEMS`].
-pub(super) fn ids(scene: &Scene, spans: &[Idx]) -> Vec<String> {
-    spans.iter().take(MAX_ITEMS).filter_map(|&i| scene.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
+pub(super) fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
+    spans.iter().take(MAX_ITEMS).filter_map(|&i| trace.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
 }
 
 /// A chain's span ids in hex. Of one that is too long the middle is left out: what counts is where
 /// it leads.
-pub(super) fn chain(scene: &Scene, spans: &[Idx]) -> Vec<String> {
+pub(super) fn chain(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     match spans {
         [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
-            let mut all = ids(scene, &[*root]);
-            all.extend(ids(scene, &rest[rest.len() + 1 - MAX_ITEMS..]));
+            let mut all = ids(trace, &[*root]);
+            all.extend(ids(trace, &rest[rest.len() + 1 - MAX_ITEMS..]));
             all
         }
-        _ => ids(scene, spans),
+        _ => ids(trace, spans),
     }
 }
 

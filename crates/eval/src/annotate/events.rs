@@ -6,7 +6,7 @@ use super::{Emission, Note, Told};
 use crate::measure;
 use crate::measure::Value;
 use crate::propagate::Verdicts;
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write;
@@ -22,7 +22,7 @@ const WARN: u64 = 13;
 /// Appends the log record of a measurement; nothing for unmeasured ones, unless they were asked for.
 pub(super) fn measurement(
     record: &mut Vec<u8>,
-    scene: &Scene,
+    trace: &AgentTrace,
     told: Told<'_>,
     note: &Note,
     emission: &Emission,
@@ -32,22 +32,22 @@ pub(super) fn measurement(
         return;
     }
     let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
-    head(record, scene, m.at, failed, note);
+    head(record, trace, m.at, failed, note);
     evaluation(record, LOG_ATTRIBUTES, told);
 }
 
 /// Appends the log record of the trace's verdict.
 pub(super) fn trace(
     record: &mut Vec<u8>,
-    scene: &Scene,
+    trace: &AgentTrace,
     root: Idx,
     verdicts: &Verdicts,
     note: &Note,
     emission: &Emission,
 ) {
-    let trace = &verdicts.trace;
+    let verdict = &verdicts.trace;
     let result = note.passed.map_or("unmeasured", word);
-    head(record, scene, root, note.passed == Some(false), note);
+    head(record, trace, root, note.passed == Some(false), note);
     let mut put = |key: &str, value: Plain<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
     put("gen_ai.evaluation.name", Plain::Str("trace"));
     put("gen_ai.evaluation.score.label", Plain::Str(result));
@@ -58,10 +58,13 @@ pub(super) fn trace(
     }
     put(&format!("{prefix}trace.revision"), Plain::Int(i64::from(note.revision)));
     put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
-    if !trace.failed_spans.is_empty() {
-        put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(scene, &trace.failed_spans))));
-        put(&format!("{prefix}trace.failure_chain"), Plain::Strs(&strs(&chain(scene, &trace.failure_chain))));
-        let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(super::MAX_ITEMS)];
+    if !verdict.failed_spans.is_empty() {
+        put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(trace, &verdict.failed_spans))));
+        put(
+            &format!("{prefix}trace.failure_chain"),
+            Plain::Strs(&strs(&chain(trace, &verdict.failure_chain))),
+        );
+        let metrics = &verdict.failed_metrics[..verdict.failed_metrics.len().min(super::MAX_ITEMS)];
         put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
     }
 }
@@ -79,12 +82,12 @@ pub(super) fn span_event(out: &mut Vec<u8>, told: Told<'_>, note: &Note, emissio
 }
 
 /// Appends a `LogRecord` that speaks of span `at`, its attributes still to come.
-fn head(record: &mut Vec<u8>, scene: &Scene, at: Idx, failed: bool, note: &Note) {
-    let span = &scene.tree.spans[at];
+fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, note: &Note) {
+    let span = &trace.tree.spans[at];
     // The result holds from when the span ended; when we came to know it is the observed time.
     write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
     write::integer(record, 2, if failed { WARN } else { INFO });
-    write::bytes(record, 9, &scene.tree.id.0);
+    write::bytes(record, 9, &trace.tree.id.0);
     write::bytes(record, 10, &span.id.0);
     write::fixed64(record, 11, note.now);
     write::bytes(record, 12, NAME.as_bytes());
@@ -110,7 +113,7 @@ fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
         Err(reason) => {
             put("gen_ai.evaluation.score.label", Plain::Str("unmeasured"));
             // `error.type` is for evaluations that went wrong; one that does not apply did not.
-            if matches!(reason, measure::Reason::JudgeError | measure::Reason::Timeout) {
+            if matches!(reason, measure::Unmeasured::JudgeError | measure::Unmeasured::Timeout) {
                 put("error.type", Plain::Str(reason.as_str()));
             }
         }

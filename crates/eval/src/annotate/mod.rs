@@ -1,6 +1,6 @@
 //! Verdicts written onto spans: fields appended to bytes that stay as they came.
 //!
-//! In: a scene, its measurements and verdicts. Out: requests ready to export: the spans with
+//! In: a trace, its measurements and verdicts. Out: requests ready to export: the spans with
 //! `verdict.*` attributes appended, and one `gen_ai.evaluation.result` log record a measurement.
 //! Nothing of a span is changed, save `verdict.*` attributes that it brought along, which are
 //! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::{self, Measurement, Usage};
 use crate::propagate::Verdicts;
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::Piece;
 use verdict_otlp::trace::CloseReason;
 use verdict_otlp::trace::{Envelope, Idx, Span, Tree};
@@ -57,7 +57,7 @@ pub struct Note {
     /// When the verdict was made, in nanoseconds since 1970.
     pub now: u64,
     /// Why nothing of the trace was measured, where that has one reason.
-    pub unmeasured: Option<measure::Reason>,
+    pub unmeasured: Option<measure::Unmeasured>,
     /// What the judges took; `None` where none was to be asked.
     pub usage: Option<Usage>,
 }
@@ -75,15 +75,15 @@ pub struct Annotated {
 
 /// Annotates a trace. No request made here is larger than `max_size` bytes, unless one span is.
 pub fn annotate(
-    scene: &Scene,
+    trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
     note: &Note,
     emission: &Emission,
     max_size: usize,
 ) -> Annotated {
-    let marks = marks(scene, measurements, verdicts, note, emission, max_size);
-    let (spans, existing) = join(&scene.tree, &marks, emission, max_size);
+    let marks = marks(trace, measurements, verdicts, note, emission, max_size);
+    let (spans, existing) = join(&trace.tree, &marks, emission, max_size);
     Annotated { spans, events: marks.events, existing }
 }
 
@@ -100,7 +100,7 @@ pub struct Marks {
 
 /// Writes what there is to say of a trace and its spans.
 pub fn marks(
-    scene: &Scene,
+    trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
     note: &Note,
@@ -112,13 +112,13 @@ pub fn marks(
     let mut rest = &sorted[..];
     // What a passing measurement takes, with its share of the verdict.
     let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
-    let mut lengths = Vec::with_capacity(scene.tree.len());
-    let mut writer = attributes::Writer::new(scene, verdicts, note, emission);
-    for i in 0..scene.tree.len() {
+    let mut lengths = Vec::with_capacity(trace.tree.len());
+    let mut writer = attributes::Writer::new(trace, verdicts, note, emission);
+    for i in 0..trace.tree.len() {
         let own;
         (own, rest) = rest.split_at(rest.iter().take_while(|told| told.measurement.at == i).count());
         let start = appended.len();
-        let kept = scene.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
+        let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
         if emission.has(Emit::Attributes) && !kept {
             writer.span(&mut appended, i, own);
         }
@@ -128,7 +128,7 @@ pub fn marks(
         lengths.push(appended.len() - start);
     }
     let events = match emission.has(Emit::LogEvents) {
-        true => records(scene, (measurements, &explanations), verdicts, note, emission, max_size),
+        true => records(trace, (measurements, &explanations), verdicts, note, emission, max_size),
         false => Vec::new(),
     };
     Marks { appended: appended.into(), lengths, events }
@@ -163,7 +163,7 @@ pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) ->
 
 /// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.
 pub fn log_events(
-    scene: &Scene,
+    trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
     note: &Note,
@@ -171,12 +171,12 @@ pub fn log_events(
     max_size: usize,
 ) -> Vec<Piece> {
     let explanations = explanations(measurements, emission);
-    records(scene, (measurements, &explanations), verdicts, note, emission, max_size)
+    records(trace, (measurements, &explanations), verdicts, note, emission, max_size)
 }
 
 /// As [`log_events`], of measurements with their explanations.
 fn records(
-    scene: &Scene,
+    trace: &AgentTrace,
     (measurements, explanations): (&[Measurement], &Explained),
     verdicts: &Verdicts,
     note: &Note,
@@ -191,7 +191,7 @@ fn records(
     let mut records = Vec::with_capacity(measurements.len() * RECORD);
     let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
     let mut push = |at: Idx, end: usize| {
-        let around = &scene.tree.spans[at].envelope;
+        let around = &trace.tree.spans[at].envelope;
         let (_, envelope) = match last.take().filter(|(of, _)| Arc::ptr_eq(of, around)) {
             Some(same) => last.insert(same),
             None => {
@@ -205,15 +205,15 @@ fn records(
     };
     for told in told(measurements, explanations) {
         let start = records.len();
-        events::measurement(&mut records, scene, told, note, emission);
+        events::measurement(&mut records, trace, told, note, emission);
         if records.len() > start {
             push(told.measurement.at, records.len());
         }
     }
     let worth_saying = note.passed.is_some() || note.unmeasured.is_some() || emission.log_unmeasured;
     let said = note.changed && worth_saying;
-    if let Some(root) = scene.tree.root().filter(|_| said) {
-        events::trace(&mut records, scene, root, verdicts, note, emission);
+    if let Some(root) = trace.tree.root().filter(|_| said) {
+        events::trace(&mut records, trace, root, verdicts, note, emission);
         push(root, records.len());
     }
     let mut start = 0;

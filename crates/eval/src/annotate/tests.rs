@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::*;
 use crate::measure::testing::Script;
-use crate::measure::{Category, Finding, Measured, Measurement, Reason as Why, Severity, Value};
+use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};
 use crate::propagate::{Policies, propagate};
 use verdict_otlp::trace::SpanId;
 
@@ -34,17 +34,17 @@ fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Findin
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
-fn scene() -> Scene {
+fn trace() -> AgentTrace {
     let script = Script::new("How high?").calls("", &[("visit", "{}")]).returns("404").says("I cannot tell.");
-    let mut scene = script.build();
-    for (i, span) in scene.tree.spans.iter_mut().enumerate() {
+    let mut trace = script.build();
+    for (i, span) in trace.tree.spans.iter_mut().enumerate() {
         let mut bytes = Vec::new();
-        write::bytes(&mut bytes, 1, &scene.tree.id.0);
+        write::bytes(&mut bytes, 1, &trace.tree.id.0);
         write::bytes(&mut bytes, 2, &span.id.0);
         write::bytes(&mut bytes, 5, format!("span {i}").as_bytes());
         span.bytes = bytes.into();
     }
-    scene
+    trace
 }
 
 fn measurements() -> Vec<Measurement> {
@@ -94,13 +94,13 @@ fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
 fn run(
     note: &Note,
     emission: &Emission,
-    change: impl FnOnce(&mut Scene),
+    change: impl FnOnce(&mut AgentTrace),
 ) -> (Vec<BTreeMap<String, String>>, Annotated) {
-    let mut scene = scene();
-    change(&mut scene);
+    let mut trace = trace();
+    change(&mut trace);
     let ms = measurements();
-    let verdicts = propagate(&scene, &ms, &Policies::default());
-    let out = annotate(&scene, &ms, &verdicts, note, emission, 1 << 20);
+    let verdicts = propagate(&trace, &ms, &Policies::default());
+    let out = annotate(&trace, &ms, &verdicts, note, emission, 1 << 20);
     let mut spans = Vec::new();
     for piece in &out.spans {
         let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
@@ -233,8 +233,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn verdicts_that_came_along_are_replaced_or_kept() {
-    let spoof = |scene: &mut Scene| {
-        let span = &mut scene.tree.spans[2];
+    let spoof = |trace: &mut AgentTrace| {
+        let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "verdict.result", write::Plain::Str("pass"));
         span.bytes = bytes.into();
@@ -253,7 +253,7 @@ fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
     let (spans, _) = run(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
-    let (spans, _) = run(&late, &Emission::default(), |scene| scene.tree.spans[0].parent = SpanId([8; 8]));
+    let (spans, _) = run(&late, &Emission::default(), |trace| trace.tree.spans[0].parent = SpanId([8; 8]));
     assert!(spans.iter().all(|s| !s.contains_key("verdict.trace.result")));
 }
 
@@ -303,10 +303,10 @@ fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
         let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
         Measurement { rationale: Some(why.into()), ..same }
     };
-    let (scene, ms) = (scene(), [why(0, "all of it"), why(1, "all of that")]);
-    let verdicts = propagate(&scene, &ms, &Policies::default());
+    let (trace, ms) = (trace(), [why(0, "all of it"), why(1, "all of that")]);
+    let verdicts = propagate(&trace, &ms, &Policies::default());
     let emission = Emission { explanations: Explanations::All, ..Emission::default() };
-    let marks = marks(&scene, &ms, &verdicts, &NOTE, &emission, 1 << 20);
+    let marks = marks(&trace, &ms, &verdicts, &NOTE, &emission, 1 << 20);
     let said = |why: &str| memchr::memmem::find_iter(&marks.appended, why.as_bytes()).count();
     assert_eq!((said("all of it"), said("all of that")), (1, 1));
 }
@@ -316,8 +316,8 @@ fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
     let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
     let text = attributes::explanation(&long, &Emission::default()).unwrap();
     assert!(text.len() <= MAX_EXPLANATION && text.ends_with("[cut]"));
-    let scene = scene();
-    assert_eq!(attributes::ids(&scene, &[0; 500]).len(), MAX_ITEMS);
+    let trace = trace();
+    assert_eq!(attributes::ids(&trace, &[0; 500]).len(), MAX_ITEMS);
 }
 
 #[test]
@@ -345,11 +345,11 @@ fn an_unmeasured_trace_is_no_event_unless_asked_for() {
 
 #[test]
 fn a_chain_too_long_to_write_keeps_its_ends() {
-    let scene = scene();
+    let trace = trace();
     let long: Vec<Idx> = [vec![0], vec![1; 500], vec![3]].concat();
-    let ids = super::attributes::chain(&scene, &long);
+    let ids = super::attributes::chain(&trace, &long);
     assert_eq!(ids.len(), MAX_ITEMS);
-    assert_eq!(ids[0], scene.tree.spans[0].id.to_string());
-    assert_eq!(ids[MAX_ITEMS - 1], scene.tree.spans[3].id.to_string());
-    assert_eq!(super::attributes::chain(&scene, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
+    assert_eq!(ids[0], trace.tree.spans[0].id.to_string());
+    assert_eq!(ids[MAX_ITEMS - 1], trace.tree.spans[3].id.to_string());
+    assert_eq!(super::attributes::chain(&trace, &long[..MAX_ITEMS]).len(), MAX_ITEMS);
 }

@@ -10,10 +10,10 @@
 use std::borrow::Cow;
 
 use super::agent::attempts::Attempts;
-use super::anchors::{Defect, Findings, clip, unmeasured};
+use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::CallsAt;
-use super::{Answer, Measurement, Metric, Need, Reason, Severity, Step, View};
-use crate::recognise::{Content, Reading, Text};
+use super::{Answer, Context, Measurement, Metric, Need, Severity, Step, Unmeasured};
+use crate::recognise::{Content, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// As in its attribute key.
@@ -43,29 +43,29 @@ impl Metric for Avoidance {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(view).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(context).into_iter().collect())
     }
 }
 
-fn measure(view: &View<'_>) -> Option<Measurement> {
-    let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm)?;
-    if let Some(reason) = reading.finish.iter().find(|f| is_filter(f)) {
+fn measure(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
+    if let Some(reason) = view.finish.iter().find(|f| is_filter(f)) {
         let mut findings = Findings::new();
         findings.push(
             Defect::Refusal
                 .found("an answer was expected; a content filter or a refusal ended the call", reason),
         );
-        return Some(findings.labelled(view, NAME, POLICY));
+        return Some(findings.labelled(context, NAME, POLICY));
     }
-    if reading.output_content != Content::Present {
-        return Some(unmeasured(view.at, NAME, Reason::NoContent));
+    if view.output_content != Content::Present {
+        return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));
     }
-    let answer = final_answer(view);
-    let said = reading.output_text();
+    let answer = final_answer(context);
+    let said = view.output_text();
     let text = answer.as_deref().unwrap_or(&said);
-    if text.trim().is_empty() || answer.is_none() && goes_on(reading, text) {
-        return Some(unmeasured(view.at, NAME, Reason::NotApplicable));
+    if text.trim().is_empty() || answer.is_none() && goes_on(view, text) {
+        return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable));
     }
     let mut findings = Findings::new();
     let avoided = avoided(text, answer.is_some());
@@ -78,8 +78,8 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         };
         findings.push(defect.found(rationale, sentence));
     }
-    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(view));
-    let mut measurement = findings.labelled(view, NAME, label);
+    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(context));
+    let mut measurement = findings.labelled(context, NAME, label);
     if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
         // To say so is the right answer then: the failure is the calls', and counts there.
         measured.passed = true;
@@ -93,13 +93,13 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
 }
 
 /// Where the last of an agent's calls failed, when there were some and all of them failed.
-fn all_failed(view: &View<'_>) -> Option<Idx> {
-    let agent = view.scene.agents.get(view.scene.owner.get(view.at).copied().flatten()?)?;
-    let attempts = Attempts::get(view.scene, view.memo);
-    let start = view.scene.tree.spans.get(view.at)?.start;
+fn all_failed(context: &Context<'_>) -> Option<Idx> {
+    let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
+    let attempts = Attempts::get(context.trace, context.memo);
+    let start = context.trace.tree.spans.get(context.at)?.start;
     let mut last = None;
     for &i in &agent.calls {
-        let (Some(attempt), Some(call)) = (attempts.at(i), view.scene.calls.get(i)) else { continue };
+        let (Some(attempt), Some(call)) = (attempts.at(i), context.trace.calls.get(i)) else { continue };
         if attempt.inward || call.start > start {
             continue;
         }
@@ -120,19 +120,19 @@ fn is_filter(finish: &str) -> bool {
 
 /// The final answer of an agent, where this model call wrote it: as its text, or as the argument
 /// of a final-answer tool.
-fn final_answer(view: &View<'_>) -> Option<Text> {
-    let scene = view.scene;
-    let agent = scene.agents.get(scene.owner.get(view.at).copied().flatten()?)?;
+fn final_answer(context: &Context<'_>) -> Option<Text> {
+    let trace = context.trace;
+    let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
     let at = agent.answer_at?;
-    let calls = CallsAt::of(scene, view.memo);
-    let by_tool = calls.by_tool.get(&at).and_then(|&i| scene.calls.get(i));
-    let wrote = at == view.at || by_tool.is_some_and(|call| call.llm == Some(view.at));
+    let calls = CallsAt::of(trace, context.memo);
+    let by_tool = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
+    let wrote = at == context.at || by_tool.is_some_and(|call| call.llm == Some(context.at));
     if wrote { agent.answer.clone() } else { None }
 }
 
 /// The output is a step on the way: it calls tools, or writes an action as text.
-fn goes_on(reading: &Reading, text: &str) -> bool {
-    reading.requests().next().is_some()
+fn goes_on(view: &SpanView, text: &str) -> bool {
+    view.requests().next().is_some()
         || text.contains("```")
         || text.contains("<code>")
         || text.contains("Action:")

@@ -1,14 +1,14 @@
-//! All rule-based metrics, and the one call that runs them over a scene.
+//! All rule-based metrics, and the one call that runs them over a trace.
 //!
-//! In: a [`Scene`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the metrics
+//! In: a [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the metrics
 //! stand here. Never judged: evaluator spans and all beneath them, and cancelled spans. Wrappers
 //! (a second span for one model call, an agent's mere creation) carry no leaf metric; only their
 //! own errors count.
 
+use super::locate_quotes;
 use super::memo::Memo;
-use super::whereabouts;
-use super::{Measurement, Metric, Settings, Step, View};
-use crate::recognise::Scene;
+use super::{Context, Measurement, Metric, Settings, Step};
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Kind;
 
 /// Every metric of this version that rules answer.
@@ -52,29 +52,33 @@ pub fn written() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs every rule over every span that may be judged.
-pub fn run(scene: &Scene, settings: &Settings) -> Vec<Measurement> {
-    run_each(scene, settings, &mut |_| ())
+pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
+    run_each(trace, settings, &mut |_| ())
 }
 
-/// As [`run`]; `after` hears of each metric when it is through with the scene, so that a caller
+/// As [`run`]; `after` hears of each metric when it is through with the trace, so that a caller
 /// with a clock can tell what each costs.
-pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'static str)) -> Vec<Measurement> {
+pub fn run_each(
+    trace: &AgentTrace,
+    settings: &Settings,
+    after: &mut dyn FnMut(&'static str),
+) -> Vec<Measurement> {
     let memo = Memo::new();
-    let judged = judged(scene);
+    let judged = judged(trace);
     let mut out = Vec::new();
     for metric in rules() {
         let ruled = settings.ruled(metric.name());
         let everywhere = settings.everywhere(metric.name());
-        for (at, reading) in scene.readings.iter().enumerate() {
+        for (at, view) in trace.views.iter().enumerate() {
             let applies = ruled
                 && judged.get(at).copied().unwrap_or(false)
-                && (!reading.wrapper || metric.name() == super::error_detection::NAME)
-                && everywhere.unwrap_or_else(|| settings.enabled(metric.name(), scene, at));
+                && (!view.wrapper || metric.name() == super::error_detection::NAME)
+                && everywhere.unwrap_or_else(|| settings.enabled(metric.name(), trace, at));
             if !applies {
                 continue;
             }
-            let view = View { scene, at, settings, memo: &memo, rules: &[] };
-            if let Step::Done(measurements) = metric.step(&view, &[]) {
+            let context = Context { trace, at, settings, memo: &memo, rules: &[] };
+            if let Step::Done(measurements) = metric.step(&context, &[]) {
                 out.extend(measurements);
             }
         }
@@ -82,20 +86,20 @@ pub fn run_each(scene: &Scene, settings: &Settings, after: &mut dyn FnMut(&'stat
     }
     // Stable, so that the metrics' order holds within a span.
     out.sort_by_key(|m| m.at);
-    whereabouts::locate(scene, &memo, &mut out);
+    locate_quotes::locate(trace, &memo, &mut out);
     out
 }
 
 /// Which spans may be judged at all.
-pub(super) fn judged(scene: &Scene) -> Vec<bool> {
-    let mut evaluated = vec![false; scene.readings.len()];
-    for &at in scene.tree.order() {
-        let beneath = scene.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
-        let own = scene.readings.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
+pub(super) fn judged(trace: &AgentTrace) -> Vec<bool> {
+    let mut evaluated = vec![false; trace.views.len()];
+    for &at in trace.tree.order() {
+        let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
+        let own = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
         if let Some(mark) = evaluated.get_mut(at) {
             *mark = beneath || own;
         }
     }
-    let cancelled = scene.readings.iter().map(|r| r.cancelled);
+    let cancelled = trace.views.iter().map(|r| r.cancelled);
     evaluated.iter().zip(cancelled).map(|(evaluated, cancelled)| !evaluated && !cancelled).collect()
 }

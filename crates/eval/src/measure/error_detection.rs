@@ -10,14 +10,14 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use super::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
+use super::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use super::error_kind::{cause, telling};
 use super::error_text;
 use super::excerpt::head;
 use super::memo::Memo;
 use super::tool_completeness::written;
-use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
-use crate::recognise::{Call, Content, ErrorSign, ErrorSource, Reading, Scene, Text};
+use super::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
+use crate::recognise::{AgentTrace, Call, Content, ErrorSign, ErrorSource, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
 mod aftermath;
@@ -43,27 +43,27 @@ impl Metric for ErrorDetection {
         Need::Subtree
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(view).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(context).into_iter().collect())
     }
 }
 
-fn measure(view: &View<'_>) -> Option<Measurement> {
-    let reading = view.scene.readings.get(view.at)?;
-    if reading.kind == Kind::Unknown {
+fn measure(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at)?;
+    if view.kind == Kind::Unknown {
         return None;
     }
     let mut findings = Findings::new();
     let mut label = VALID;
-    if let Some((found, cause)) = own_signs(reading) {
-        label = label_of(reading.kind, cause);
-        findings.push(by_author(view, reading, found, cause));
-    } else if let Some((found, cause)) = returned(view, reading) {
-        label = label_of(reading.kind, cause);
+    if let Some((found, cause)) = own_signs(view) {
+        label = label_of(view.kind, cause);
+        findings.push(by_author(context, view, found, cause));
+    } else if let Some((found, cause)) = returned(context, view) {
+        label = label_of(view.kind, cause);
         findings.push(found);
     }
-    for call in virtual_calls(view) {
-        if let Some(error) = of_call(view.scene, view.memo, call) {
+    for call in virtual_calls(context) {
+        if let Some(error) = of_call(context.trace, context.memo, call) {
             let rationale = format!(
                 "a result of {} was expected; the call came back with an error{}",
                 call.name.trim(),
@@ -74,32 +74,32 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
         }
     }
     if !findings.is_empty() {
-        return Some(findings.labelled(view, NAME, label));
+        return Some(findings.labelled(context, NAME, label));
     }
-    if !matches!(reading.kind, Kind::Llm | Kind::Tool | Kind::Retriever) || reading.wrapper {
+    if !matches!(view.kind, Kind::Llm | Kind::Tool | Kind::Retriever) || view.wrapper {
         return None;
     }
-    let seen = reading.output_content == Content::Present || reading.result.is_some();
+    let seen = view.output_content == Content::Present || view.result.is_some();
     if let Some(met) =
-        Some(reading.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| aftermath::met(view))
+        Some(view.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| aftermath::met(context))
     {
         findings.push(met);
     }
     Some(match seen {
-        true => findings.labelled(view, NAME, VALID),
-        false => unmeasured(view.at, NAME, Reason::NoContent),
+        true => findings.labelled(context, NAME, VALID),
+        false => unmeasured(context.at, NAME, Unmeasured::NoContent),
     })
 }
 
 /// A tool's failure that the model's own words brought about is that call's manifestation.
-fn by_author(view: &View<'_>, reading: &Reading, found: Finding, cause: Defect) -> Finding {
-    if let Some(llm) = written::author_of_step(view).filter(|_| !of_environment(cause)) {
+fn by_author(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defect) -> Finding {
+    if let Some(llm) = written::author_of_step(context).filter(|_| !of_environment(cause)) {
         let category = written::category_of_code(cause);
         return Finding { category, ..found.from_origin(llm) };
     }
-    let calls = CallsAt::of(view.scene, view.memo);
-    let call = Some(reading.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&view.at));
-    let author = call.and_then(|&i| view.scene.calls.get(i)?.llm);
+    let calls = CallsAt::of(context.trace, context.memo);
+    let call = Some(view.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&context.at));
+    let author = call.and_then(|&i| context.trace.calls.get(i)?.llm);
     match author.filter(|_| CallError { cause, quote: String::new() }.is_the_models()) {
         Some(llm) => found.from_origin(llm),
         None => found,
@@ -133,22 +133,22 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
 }
 
 /// Status, exceptions and flags of the span itself, with their cause.
-pub fn own_signs(reading: &Reading) -> Option<(Finding, Defect)> {
-    if reading.errors.is_empty() {
+pub fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
+    if view.errors.is_empty() {
         return None;
     }
     let (retries, signs): (Vec<&ErrorSign>, Vec<&ErrorSign>) =
-        reading.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
+        view.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
     let announced = !retries.is_empty();
     // A retry sign stands beside the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
     let cause = match cause(&words_of(&signs)) {
-        Defect::Errored => reading.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
+        Defect::Errored => view.result.as_deref().map_or(Defect::Errored, super::error_kind::cause),
         known => known,
     };
-    let words = loudest(&signs).or(reading.result.as_deref());
+    let words = loudest(&signs).or(view.result.as_deref());
     let quote = words.map_or(BARE, |words| telling(words, QUOTE_BYTES));
-    let rationale = format!("{} was expected; {}", due(reading.kind), ended(&signs, announced));
+    let rationale = format!("{} was expected; {}", due(view.kind), ended(&signs, announced));
     let finding = match announced {
         false => cause.found(rationale + blame(cause), quote),
         true => {
@@ -231,10 +231,10 @@ fn words_of(signs: &[&ErrorSign]) -> String {
 }
 
 /// An error that the span returned as its result.
-fn returned(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
-    match reading.kind {
+fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
+    match view.kind {
         Kind::Tool | Kind::Retriever | Kind::Memory => {
-            let error = reported(view.memo, reading.result.as_ref()?)?;
+            let error = reported(context.memo, view.result.as_ref()?)?;
             let cause = cause(&error);
             let rationale = format!(
                 "a result was expected; what came back is an error report, though the span's status does not say \
@@ -243,24 +243,24 @@ fn returned(view: &View<'_>, reading: &Reading) -> Option<(Finding, Defect)> {
             );
             Some((cause.found(rationale, &error), cause))
         }
-        Kind::Llm => failed_completion(reading),
+        Kind::Llm => failed_completion(view),
         _ => None,
     }
 }
 
 /// A model call whose "answer" is the API's error object, or that ended for the reason `error`.
-fn failed_completion(reading: &Reading) -> Option<(Finding, Defect)> {
-    if reading.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
-        let text = reading.output_text();
+fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
+    if view.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
+        let text = view.output_text();
         let cause = cause(&text);
         let quote = if text.trim().is_empty() { "error" } else { &text };
         let rationale = "a completion was expected; the model call finished with reason 'error'";
         return Some((cause.found(rationale, quote), cause));
     }
     // A model may well explain an error: only an API's own error object counts as one.
-    let text = reading.output_text();
+    let text = view.output_text();
     let object = text.trim().strip_prefix('{')?.trim_start();
-    if !object.starts_with("\"error\"") || reading.requests().next().is_some() {
+    if !object.starts_with("\"error\"") || view.requests().next().is_some() {
         return None;
     }
     let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
@@ -293,14 +293,14 @@ impl CallError {
 }
 
 /// The error of a call, by a structural sign (status, exception, flag) or by what it returned.
-pub fn of_call(scene: &Scene, memo: &Memo, call: &Call) -> Option<CallError> {
+pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
     let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
     if !call.failed {
         let quote = from_text?;
         return Some(CallError { cause: cause(&quote), quote });
     }
     let signs: Vec<&ErrorSign> =
-        call.tool.and_then(|tool| scene.readings.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
+        call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
     let words = words_of(&signs);
     let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
     let quote = loudest(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
@@ -315,7 +315,7 @@ pub fn reported(memo: &Memo, text: &Text) -> Option<String> {
     memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
 }
 
-/// Where the calls of a scene are, by the span that made or carried them out.
+/// Where the calls of a trace are, by the span that made or carried them out.
 #[derive(Default)]
 pub struct CallsAt {
     /// Calls that an LLM span wrote, in order.
@@ -327,11 +327,11 @@ pub struct CallsAt {
 }
 
 impl CallsAt {
-    /// For the scene of `memo`.
-    pub fn of(scene: &Scene, memo: &Memo) -> Rc<CallsAt> {
-        memo.scene(|| {
+    /// For the trace of `memo`.
+    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<CallsAt> {
+        memo.trace(|| {
             let mut at = CallsAt::default();
-            for (i, call) in scene.calls.iter().enumerate() {
+            for (i, call) in trace.calls.iter().enumerate() {
                 at.names.insert(call.name.clone());
                 if let Some(llm) = call.llm {
                     at.by_llm.entry(llm).or_default().push(i);
@@ -346,12 +346,12 @@ impl CallsAt {
 }
 
 /// Calls that have no span of their own and happened at this one.
-pub fn virtual_calls<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Call> {
-    let at = view.at;
-    let known = CallsAt::of(view.scene, view.memo);
+pub fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
+    let at = context.at;
+    let known = CallsAt::of(context.trace, context.memo);
     let calls = known.by_llm.get(&at).cloned().unwrap_or_default();
-    let scene = view.scene;
-    calls.into_iter().filter_map(|i| scene.calls.get(i)).filter(|call| call.tool.is_none())
+    let trace = context.trace;
+    calls.into_iter().filter_map(|i| trace.calls.get(i)).filter(|call| call.tool.is_none())
 }
 
 #[cfg(test)]

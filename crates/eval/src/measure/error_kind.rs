@@ -7,7 +7,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use super::anchors::{Defect, clip};
+use super::defects::{Defect, clip};
 use super::excerpt::{around, head};
 
 /// How much of an error is read: causes stand in its first lines or its last.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use aho_corasick::packed::Searcher;
 use serde_json::{Map, Value};
 
-use super::anchors::{QUOTE_BYTES, clip};
+use super::defects::{QUOTE_BYTES, clip};
 use super::error_kind::telling;
 use crate::recognise::keys;
 

@@ -4,7 +4,7 @@
 //! stand in the span just so, for a person or a program to find it there. In scripts and data
 //! without borders between words a cut is made between characters.
 
-use super::anchors::{clip, clip_end};
+use super::defects::{clip, clip_end};
 
 /// A word's border is looked for this near a cut: longer runs are identifiers, hashes, data.
 const REACH: usize = 32;

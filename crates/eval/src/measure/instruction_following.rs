@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::anchors::{Defect, Findings, unmeasured};
+use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::CallsAt;
-use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
-use crate::recognise::{Agent, Content, Part, Reading, Role};
+use super::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
+use crate::recognise::{Agent, Content, Part, Role, SpanView};
 use verdict_otlp::trace::Kind;
 
 pub mod check;
@@ -36,26 +36,26 @@ impl Metric for InstructionFollowing {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(view).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(context).into_iter().collect())
     }
 }
 
 struct OfSystem(Rc<[Instruction]>);
 struct OfUser(Vec<Instruction>);
 
-fn measure(view: &View<'_>) -> Option<Measurement> {
-    let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm)?;
-    if reading.input_content != Content::Present || reading.output_content != Content::Present {
-        return Some(unmeasured(view.at, NAME, Reason::NoContent));
+fn measure(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
+    if view.input_content != Content::Present || view.output_content != Content::Present {
+        return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));
     }
-    let output = Output::of(view, reading);
+    let output = Output::of(context, view);
     let mut findings = Findings::new();
     let mut held = false;
-    let (systems, user) = parsed(view, reading);
+    let (systems, user) = parsed(context, view);
     let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
     for instruction in all {
-        match hold(view, reading, &output, instruction) {
+        match hold(context, view, &output, instruction) {
             None => {}
             Some(None) => held = true,
             Some(Some((defect, expected, seen))) => {
@@ -66,35 +66,35 @@ fn measure(view: &View<'_>) -> Option<Measurement> {
             }
         }
     }
-    if let Some(read) = reading_limit::broken(view, reading) {
+    if let Some(read) = reading_limit::broken(context, view) {
         held = true;
         read.into_iter().for_each(|finding| findings.push(finding));
     }
     Some(match held {
-        true => findings.scored(view, NAME),
-        false => unmeasured(view.at, NAME, Reason::NotApplicable),
+        true => findings.scored(context, NAME),
+        false => unmeasured(context.at, NAME, Unmeasured::NotApplicable),
     })
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.
-fn parsed(view: &View<'_>, reading: &Reading) -> (Vec<Rc<OfSystem>>, Vec<Rc<OfUser>>) {
+fn parsed(context: &Context<'_>, view: &SpanView) -> (Vec<Rc<OfSystem>>, Vec<Rc<OfUser>>) {
     let texts = |m: usize| {
-        reading.input.get(m).into_iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        view.input.get(m).into_iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Text(text) => Some(text),
             _ => None,
         })
     };
-    let system = |i: &usize| reading.input.get(*i).is_some_and(|m| m.role == Role::System);
-    let systems = (0..reading.input.len())
+    let system = |i: &usize| view.input.get(*i).is_some_and(|m| m.role == Role::System);
+    let systems = (0..view.input.len())
         .filter(system)
         .flat_map(texts)
-        .map(|text| view.memo.of(text, |t| OfSystem(prompt::of_system(t))))
+        .map(|text| context.memo.of(text, |t| OfSystem(prompt::of_system(t))))
         .collect();
-    let last_user = reading.input.iter().rposition(|m| m.role == Role::User);
+    let last_user = view.input.iter().rposition(|m| m.role == Role::User);
     let user = last_user
         .into_iter()
         .flat_map(texts)
-        .map(|text| view.memo.of(text, |t| OfUser(prompt::of_user(t))))
+        .map(|text| context.memo.of(text, |t| OfUser(prompt::of_user(t))))
         .collect();
     (systems, user)
 }
@@ -111,38 +111,39 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn of(view: &View<'a>, reading: &'a Reading) -> Output<'a> {
-        let text = reading.output_text();
-        let calls = reading.requests().count();
-        let agent = view.scene.owner.get(view.at).copied().flatten().and_then(|a| view.scene.agents.get(a));
-        let answers = agent.filter(|a| a.answer_at == Some(view.at));
+    fn of(context: &Context<'a>, view: &'a SpanView) -> Output<'a> {
+        let text = view.output_text();
+        let calls = view.requests().count();
+        let agent =
+            context.trace.owner.get(context.at).copied().flatten().and_then(|a| context.trace.agents.get(a));
+        let answers = agent.filter(|a| a.answer_at == Some(context.at));
         let undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
         let is_answer = calls == 0
             && !text.trim().is_empty()
-            && (answers.is_some() || undecided && !view.scene.incomplete);
+            && (answers.is_some() || undecided && !context.trace.incomplete);
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
-        let is_plan = calls == 0 && (!reading.plans.is_empty() || numbered >= 2);
+        let is_plan = calls == 0 && (!view.plans.is_empty() || numbered >= 2);
         Output { text, calls, answers, is_answer, is_plan }
     }
 }
 
 /// Nothing where the instruction is not about this output; else whether it is broken.
 fn hold(
-    view: &View<'_>,
-    reading: &Reading,
+    context: &Context<'_>,
+    view: &SpanView,
     output: &Output<'_>,
     instruction: &Instruction,
 ) -> Option<Option<(Defect, String, String)>> {
     match &instruction.rule {
         Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
-            let names: Vec<&str> = reading.requests().take(8).map(|r| &*r.name).collect();
+            let names: Vec<&str> = view.requests().take(8).map(|r| &*r.name).collect();
             let second = names.get(1).copied().unwrap_or_default().to_owned();
             let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
             (Defect::TooManyCalls, expected, second)
         })),
         Rule::OneCall => None,
-        Rule::UseTool(_) | Rule::UseSomeTool => used(view, reading, output, &instruction.rule),
+        Rule::UseTool(_) | Rule::UseSomeTool => used(context, view, output, &instruction.rule),
         rule => {
             let about = match instruction.scope {
                 Scope::Every => output.calls == 0 && !output.text.trim().is_empty(),
@@ -156,15 +157,15 @@ fn hold(
 
 /// A required tool, asked of the answer of an agent that was shown it.
 fn used(
-    view: &View<'_>,
-    reading: &Reading,
+    context: &Context<'_>,
+    view: &SpanView,
     output: &Output<'_>,
     rule: &Rule,
 ) -> Option<Option<(Defect, String, String)>> {
     /// A shorter answer is small talk, for which no tool is needed.
     const MIN_WORDS: usize = 5;
-    let agent = output.answers.filter(|_| !view.scene.incomplete)?;
-    let offered = if reading.tools.is_empty() { &agent.tools } else { &reading.tools };
+    let agent = output.answers.filter(|_| !context.trace.incomplete)?;
+    let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
     let wanted = match rule {
         Rule::UseTool(name) => Some(name.as_str()),
         _ => None,
@@ -177,16 +178,16 @@ fn used(
         return None;
     }
     // Earlier turns of the conversation, sub-agents and server-side tools count as well.
-    let in_prompt = reading.input.iter().flat_map(|m| &m.parts).any(|part| match part {
+    let in_prompt = view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
         Part::Call(call) => wanted.is_none_or(|name| same(&call.name, name)),
         Part::Result { name, .. } => {
             wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| same(n, wanted)))
         }
         _ => false,
     });
-    let known = CallsAt::of(view.scene, view.memo);
+    let known = CallsAt::of(context.trace, context.memo);
     let called = |name: &str| known.names.iter().any(|n| same(n, name));
-    let in_scene = wanted.map_or(!view.scene.calls.is_empty(), called);
+    let in_scene = wanted.map_or(!context.trace.calls.is_empty(), called);
     let unused = !in_prompt && !in_scene;
     let what = wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
     Some(unused.then(|| (Defect::RequiredToolUnused, what, output.text.to_string())))

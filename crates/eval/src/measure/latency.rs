@@ -2,8 +2,8 @@
 //!
 //! In: a span's times and the operator's limits. Out: a number; a span without a limit has none.
 
-use super::anchors::{Defect, measured, unmeasured};
-use super::{Answer, Measured, Metric, Need, Reason, Step, Value, View};
+use super::defects::{Defect, measured, unmeasured};
+use super::{Answer, Context, Measured, Metric, Need, Step, Unmeasured, Value};
 
 /// See the module.
 pub struct Latency;
@@ -20,12 +20,14 @@ impl Metric for Latency {
         Need::Span
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let Some(limit) = view.settings.max_ms(view.scene, view.at) else { return Step::Done(Vec::new()) };
-        let took = view.scene.readings.get(view.at).and_then(|r| r.duration_ms);
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let Some(limit) = context.settings.max_ms(context.trace, context.at) else {
+            return Step::Done(Vec::new());
+        };
+        let took = context.trace.views.get(context.at).and_then(|r| r.duration_ms);
         let measurement = match took {
             // The end was never set: nothing is known of how long it took.
-            None => unmeasured(view.at, NAME, Reason::NoContent),
+            None => unmeasured(context.at, NAME, Unmeasured::NoContent),
             Some(ms) => {
                 let over = ms > limit;
                 let finding = || {
@@ -34,7 +36,7 @@ impl Metric for Latency {
                     Defect::OverLimit.found(rationale, &format!("{ms:.0} ms"))
                 };
                 let findings = if over { vec![finding()] } else { Vec::new() };
-                measured(view.at, NAME, Measured { value: Value::Number(ms), passed: !over, findings })
+                measured(context.at, NAME, Measured { value: Value::Number(ms), passed: !over, findings })
             }
         };
         Step::Done(vec![measurement])
@@ -45,16 +47,16 @@ impl Metric for Latency {
 mod tests {
     use super::*;
     use crate::measure::{Memo, Settings};
-    use crate::recognise::{Reading, Scene};
+    use crate::recognise::{AgentTrace, SpanView};
     use verdict_otlp::trace::Kind;
 
-    fn outcome(kind: Kind, ms: Option<f64>) -> Option<Result<(Value, bool), Reason>> {
+    fn outcome(kind: Kind, ms: Option<f64>) -> Option<Result<(Value, bool), Unmeasured>> {
         let settings: Settings = serde_saphyr::from_str("latency: { max_ms: { llm: 100 } }").unwrap();
-        let reading = Reading { kind, duration_ms: ms, ..Reading::default() };
-        let scene = Scene { readings: vec![reading], owner: vec![None], ..Scene::default() };
+        let view = SpanView { kind, duration_ms: ms, ..SpanView::default() };
+        let trace = AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() };
         let memo = Memo::new();
-        let view = View { scene: &scene, at: 0, settings: &settings, memo: &memo, rules: &[] };
-        let Step::Done(out) = Latency.step(&view, &[]) else { panic!("rules never ask") };
+        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let Step::Done(out) = Latency.step(&context, &[]) else { panic!("rules never ask") };
         out.into_iter().next().map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }
 
@@ -63,6 +65,6 @@ mod tests {
         assert_eq!(outcome(Kind::Tool, Some(500.0)), None);
         assert_eq!(outcome(Kind::Llm, Some(99.0)), Some(Ok((Value::Number(99.0), true))));
         assert_eq!(outcome(Kind::Llm, Some(101.0)), Some(Ok((Value::Number(101.0), false))));
-        assert_eq!(outcome(Kind::Llm, None), Some(Err(Reason::NoContent)));
+        assert_eq!(outcome(Kind::Llm, None), Some(Err(Unmeasured::NoContent)));
     }
 }

@@ -1,4 +1,4 @@
-//! What was worked out of a text or a scene, kept while that scene is measured.
+//! What was worked out of a text or a trace, kept while that trace is measured.
 //!
 //! The same system prompt stands in every call of a run, and the same history in every later
 //! one. Texts are interned, so a text's address tells that it was seen before.
@@ -23,7 +23,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// A new one, for one scene.
+    /// A new one, for one trace.
     pub fn new() -> Memo {
         Memo::default()
     }
@@ -40,8 +40,8 @@ impl Memo {
         made
     }
 
-    /// `T` for the whole scene: worked out once. Each use has a type of its own.
-    pub fn scene<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
+    /// `T` for the whole trace: worked out once. Each use has a type of its own.
+    pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         let known = self.of_scene.borrow().get(&key).cloned();
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
@@ -79,7 +79,7 @@ mod tests {
         memo.of(&lone, |_| Words(1));
         drop(lone);
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
-        assert_eq!(memo.scene(|| Words(7)).0, 7);
-        assert_eq!(memo.scene(|| Words(8)).0, 7);
+        assert_eq!(memo.trace(|| Words(7)).0, 7);
+        assert_eq!(memo.trace(|| Words(8)).0, 7);
     }
 }

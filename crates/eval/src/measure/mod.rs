@@ -1,11 +1,11 @@
-//! Metrics: small state machines from a scene to measurements. No I/O happens here.
+//! Metrics: small state machines from a trace to measurements. No I/O happens here.
 //!
-//! In: a [`Scene`] and a span in it. Out: [`Measurement`]s with evidence, or questions for a
+//! In: a [`AgentTrace`] and a span in it. Out: [`Measurement`]s with evidence, or questions for a
 //! judge, which `pipeline` carries. Names, scales and thresholds follow paper 001, tables 1 and 2.
 
 use std::borrow::Cow;
 
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, SpanId};
 
 /// How bad a failure is. Score at or below 1.5 is high, at or below 2.5 medium, else low;
@@ -147,7 +147,7 @@ pub enum Value {
 
 /// Why there is no measurement. Never a pass and never a 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Reason {
+pub enum Unmeasured {
     /// The instrumentation recorded no content.
     NoContent,
     /// The question does not arise here.
@@ -164,17 +164,17 @@ pub enum Reason {
     Quarantined,
 }
 
-impl Reason {
+impl Unmeasured {
     /// As written in `verdict.<metric>.reason`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::NoContent => "no_content",
-            Reason::NotApplicable => "not_applicable",
-            Reason::JudgeError => "judge_error",
-            Reason::Budget => "budget",
-            Reason::Timeout => "timeout",
-            Reason::SampledOut => "sampled_out",
-            Reason::Quarantined => "quarantined",
+            Unmeasured::NoContent => "no_content",
+            Unmeasured::NotApplicable => "not_applicable",
+            Unmeasured::JudgeError => "judge_error",
+            Unmeasured::Budget => "budget",
+            Unmeasured::Timeout => "timeout",
+            Unmeasured::SampledOut => "sampled_out",
+            Unmeasured::Quarantined => "quarantined",
         }
     }
 }
@@ -196,7 +196,7 @@ pub struct Finding {
     pub category: Option<Category>,
     /// How bad.
     pub severity: Severity,
-    /// The score on 1-5 that this defect alone would leave (table in `measure::anchors`).
+    /// The score on 1-5 that this defect alone would leave (table in `measure::defects`).
     pub score: f64,
     /// For a manifestation (a tool span that failed because of what an LLM span wrote): the
     /// origin, where the failure counts.
@@ -204,7 +204,7 @@ pub struct Finding {
     /// Beyond judgement (an error status, arguments against their schema): no judge overrules it.
     pub fact: bool,
     /// What the rule that found it calls it; `None` for a judge's finding.
-    pub defect: Option<anchors::Defect>,
+    pub defect: Option<defects::Defect>,
 }
 
 /// One metric's result on one span.
@@ -215,7 +215,7 @@ pub struct Measurement {
     /// The metric, as in its attribute key.
     pub metric: &'static str,
     /// Measured with a value, or unmeasured with a reason.
-    pub outcome: Result<Measured, Reason>,
+    pub outcome: Result<Measured, Unmeasured>,
     /// Which judge answered: `rules/1`, or a model and prompt hash.
     pub judge: Cow<'static, str>,
     /// What else there is to say, each as an attribute of its own.
@@ -231,12 +231,12 @@ pub struct Detail {
     /// The whole key after the prefix, as in `checklist.items`.
     pub key: &'static str,
     /// The value.
-    pub value: Plain,
+    pub value: DetailValue,
 }
 
 /// The value of a [`Detail`].
 #[derive(Clone, PartialEq, Debug)]
-pub enum Plain {
+pub enum DetailValue {
     /// A text; whoever makes it bounds it.
     Text(String),
     /// A quantity.
@@ -285,16 +285,16 @@ pub enum Step {
 }
 
 /// What a metric looks at.
-pub struct View<'a> {
+pub struct Context<'a> {
     /// The whole trace (or what is there of it).
-    pub scene: &'a Scene,
+    pub trace: &'a AgentTrace,
     /// The span in question.
     pub at: Idx,
     /// Thresholds and switches.
     pub settings: &'a Settings,
-    /// What other metrics already worked out of this scene's texts.
+    /// What other metrics already worked out of this trace's texts.
     pub memo: &'a Memo,
-    /// What the rules measured in this scene, by span; empty while they are at it.
+    /// What the rules measured in this trace, by span; empty while they are at it.
     pub rules: &'a [Measurement],
 }
 
@@ -305,11 +305,11 @@ pub trait Metric: Send + Sync {
     /// What it must see before it can run.
     fn need(&self) -> Need;
     /// The next move, given the answers so far.
-    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step;
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
 }
 
 pub mod agent;
-pub mod anchors;
+pub mod defects;
 pub mod ask;
 pub mod avoidance;
 pub mod catalog;
@@ -325,7 +325,7 @@ pub mod path;
 pub mod plan;
 pub mod question;
 pub mod reasoning;
-pub mod rounds;
+pub mod question_rounds;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -333,11 +333,11 @@ pub(crate) mod sample;
 pub mod scale;
 pub mod schema;
 pub mod settings;
-pub mod settle;
+pub mod merge_judgements;
 pub mod tokens;
 pub mod tool_completeness;
-pub mod turns;
-pub mod whereabouts;
+pub mod conversation;
+pub mod locate_quotes;
 pub use memo::Memo;
 pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
 pub use settings::Settings;

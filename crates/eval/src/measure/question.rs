@@ -2,15 +2,15 @@
 //!
 //! A metric renders a [`Question`]: two texts and the [`Form`] that an answer must have. It knows
 //! neither who answers nor how: `judge` sends it, holds the answer against the form, repairs, asks
-//! again, caches and pays. What comes back are [`Opinion`]s that fit the form, or a [`Reason`].
+//! again, caches and pays. What comes back are [`Opinion`]s that fit the form, or a [`Unmeasured`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Reason;
-use crate::recognise::{Scene, Text};
+use super::Unmeasured;
+use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
 
 /// What a judge reads. Redacted and fenced before it stands here.
@@ -53,9 +53,9 @@ impl Shows {
     }
 
     /// Content of the span `at`, and its title, in which the name of its agent may stand.
-    pub(super) fn span(scene: &Scene, at: Idx) -> Shows {
-        let agent = scene.owner.get(at).copied().flatten().and_then(|i| scene.agents.get(i));
-        let titled = agent.filter(|_| scene.agents.len() > 1).map(|agent| agent.at);
+    pub(super) fn span(trace: &AgentTrace, at: Idx) -> Shows {
+        let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
+        let titled = agent.filter(|_| trace.agents.len() > 1).map(|agent| agent.at);
         Shows(Some(titled.into_iter().chain([at]).collect()))
     }
 
@@ -65,8 +65,8 @@ impl Shows {
     }
 
     /// The services that recorded it; of spans without a service, every one of `all`.
-    pub(super) fn services(&self, scene: &Scene, all: &Arc<[Text]>) -> Arc<[Text]> {
-        let service = |at: &Idx| scene.readings.get(*at)?.service.clone();
+    pub(super) fn services(&self, trace: &AgentTrace, all: &Arc<[Text]>) -> Arc<[Text]> {
+        let service = |at: &Idx| trace.views.get(*at)?.service.clone();
         let named = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
         named.map_or_else(|| Arc::clone(all), |named: BTreeSet<Text>| named.into_iter().collect())
     }
@@ -74,8 +74,8 @@ impl Shows {
 
 /// Every service of a trace, once. Spans without `service.name` are of the service `""`, which only
 /// the pattern `*` matches.
-pub(super) fn services(scene: &Scene) -> Arc<[Text]> {
-    let all = scene.readings.iter().map(|reading| reading.service.clone().unwrap_or_else(|| Text::from("")));
+pub(super) fn services(trace: &AgentTrace) -> Arc<[Text]> {
+    let all = trace.views.iter().map(|view| view.service.clone().unwrap_or_else(|| Text::from("")));
     all.collect::<BTreeSet<Text>>().into_iter().collect()
 }
 
@@ -147,7 +147,7 @@ pub struct Answer {
     /// The question's key.
     pub key: String,
     /// In order of the judges as configured, then of samples.
-    pub opinions: Result<Vec<Opinion>, Reason>,
+    pub opinions: Result<Vec<Opinion>, Unmeasured>,
     /// What it took, failed attempts included.
     pub usage: Usage,
 }

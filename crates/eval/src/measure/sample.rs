@@ -3,17 +3,17 @@
 use bytes::Bytes;
 use std::sync::Arc;
 
-use super::{Measurement, Memo, Metric, Settings, Step, View};
+use super::{Context, Measurement, Memo, Metric, Settings, Step};
 use crate::recognise::{
-    Call, Content, ErrorSign, ErrorSource, Message, Part, Reading, Role, Scene, Text, ToolRequest,
+    AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
 use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
-/// Builds a [`Scene`]; span `i` has id `i + 1` and starts at `i`.
+/// Builds a [`AgentTrace`]; span `i` has id `i + 1` and starts at `i`.
 #[derive(Default)]
 pub struct Sample {
     spans: Vec<Span>,
-    readings: Vec<Reading>,
+    views: Vec<SpanView>,
     calls: Vec<Call>,
 }
 
@@ -30,37 +30,37 @@ pub fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> E
 }
 
 /// An LLM reading with prompt messages and a plain answer.
-pub fn llm(input: Vec<Message>, answer: &str) -> Reading {
+pub fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     let parts = if answer.is_empty() { Vec::new() } else { vec![Part::Text(text(answer))] };
-    Reading {
+    SpanView {
         kind: Kind::Llm,
         input,
         output: vec![Message { role: Role::Assistant, parts }],
         input_content: Content::Present,
         output_content: Content::Present,
-        ..Reading::default()
+        ..SpanView::default()
     }
 }
 
 /// The same reading, asking for a tool as well.
-pub fn asking(mut reading: Reading, name: &str, arguments: &str) -> Reading {
+pub fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
     let call = ToolRequest { id: Some(text("c1")), name: text(name), arguments: Some(text(arguments)) };
-    if let Some(message) = reading.output.last_mut() {
+    if let Some(message) = view.output.last_mut() {
         message.parts.push(Part::Call(call));
     }
-    reading
+    view
 }
 
 /// A TOOL reading.
-pub fn tool(name: &str, arguments: &str, result: &str) -> Reading {
-    Reading {
+pub fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
+    SpanView {
         kind: Kind::Tool,
         name: Some(text(name)),
         call: Some(ToolRequest { id: None, name: text(name), arguments: Some(text(arguments)) }),
         result: Some(text(result)),
         input_content: Content::Present,
         output_content: Content::Present,
-        ..Reading::default()
+        ..SpanView::default()
     }
 }
 
@@ -70,7 +70,7 @@ impl Sample {
     }
 
     /// Adds a span under `parent`, an index given by an earlier call.
-    pub fn span(&mut self, parent: Option<Idx>, reading: Reading) -> Idx {
+    pub fn span(&mut self, parent: Option<Idx>, view: SpanView) -> Idx {
         let i = self.spans.len();
         let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
         self.spans.push(Span {
@@ -84,7 +84,7 @@ impl Sample {
             bytes: Bytes::new(),
             envelope: Arc::default(),
         });
-        self.readings.push(reading);
+        self.views.push(view);
         i
     }
 
@@ -115,22 +115,22 @@ impl Sample {
         &mut self.calls[last]
     }
 
-    pub fn scene(self) -> Scene {
-        let owner = vec![None; self.readings.len()];
-        Scene {
+    pub fn trace(self) -> AgentTrace {
+        let owner = vec![None; self.views.len()];
+        AgentTrace {
             tree: Tree::new(TraceId([1; 16]), self.spans),
-            readings: self.readings,
+            views: self.views,
             owner,
             calls: self.calls,
-            ..Scene::default()
+            ..AgentTrace::default()
         }
     }
 }
 
 /// What one metric says of one span.
-pub fn measure(metric: &dyn Metric, scene: &Scene, at: Idx) -> Vec<Measurement> {
+pub fn measure(metric: &dyn Metric, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    match metric.step(&View { scene, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
+    match metric.step(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
         Step::Done(measurements) => measurements,
         Step::Ask(_) => panic!("rules never ask"),
     }

@@ -15,7 +15,7 @@ use foldhash::HashMap;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::anchors::{Defect, QUOTE_BYTES, clip};
+use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::head;
 use super::memo::Memo;
 use check::{Checker, Place};
@@ -31,9 +31,9 @@ pub const MAX_PROBLEMS: usize = 8;
 /// Steps of one check, some tens of milliseconds: a list of ten thousand objects of ten members
 /// takes half of them.
 pub const MAX_STEPS: u64 = 1 << 20;
-/// Steps of all calls of one scene together, half a second.
+/// Steps of all calls of one trace together, half a second.
 const SCENE_STEPS: u64 = 1 << 24;
-/// Steps that each call of a scene may take in any case: the usual call takes a tenth.
+/// Steps that each call of a trace may take in any case: the usual call takes a tenth.
 const CALL_STEPS: u64 = 1 << 10;
 /// Bytes of a value that are shown.
 const SHOWN_BYTES: usize = 80;
@@ -94,7 +94,7 @@ impl Schema {
 /// A schema with the value it was read from, which is kept so that its address stays its own.
 type Read = (Arc<Value>, Rc<Schema>);
 
-/// The schemas that calls of a scene were held against, by their address, and the steps that took.
+/// The schemas that calls of a trace were held against, by their address, and the steps that took.
 #[derive(Default)]
 struct Compiled {
     schemas: RefCell<HashMap<usize, Read>>,
@@ -103,7 +103,7 @@ struct Compiled {
 
 /// Where `arguments` and `schema` disagree, as far as that can be told.
 pub fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
-    let compiled = memo.scene(Compiled::default);
+    let compiled = memo.trace(Compiled::default);
     let schema = {
         let mut schemas = compiled.schemas.borrow_mut();
         let made = || (schema.clone(), Rc::new(Schema::compile(schema)));

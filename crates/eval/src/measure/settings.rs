@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ask::Asker;
 use super::plan;
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_config::{admits, matches};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -322,10 +322,10 @@ impl Settings {
     }
 
     /// Whether `metric` is wanted on the span `at`.
-    pub fn enabled(&self, metric: &str, scene: &Scene, at: Idx) -> bool {
+    pub fn enabled(&self, metric: &str, trace: &AgentTrace, at: Idx) -> bool {
         let general = self.general(metric);
         let special = self.overrides(metric).iter().filter(|o| o.enabled.is_some());
-        special.into_iter().find(|o| o.holds(scene, at)).and_then(|o| o.enabled).unwrap_or(general)
+        special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(general)
     }
 
     /// Whether `metric` is wanted, where that is the same on every span of every trace.
@@ -359,14 +359,14 @@ impl Settings {
     }
 
     /// The threshold of a scored metric on the span `at`; a score below it fails.
-    pub fn threshold(&self, metric: &str, scene: &Scene, at: Idx) -> f64 {
+    pub fn threshold(&self, metric: &str, trace: &AgentTrace, at: Idx) -> f64 {
         let general = match self.scored(metric) {
             Some(scored) => scored.threshold,
             None if Gpa::has(metric) => self.gpa.threshold(metric),
             None => Scored::default().threshold,
         };
         let mut special = self.overrides(metric).iter().filter(|o| o.threshold.is_some());
-        special.find(|o| o.holds(scene, at)).and_then(|o| o.threshold).unwrap_or(general)
+        special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold).unwrap_or(general)
     }
 
     /// Whether `label` of a label metric counts as failed. `valid` never does.
@@ -385,24 +385,24 @@ impl Settings {
     }
 
     /// Most milliseconds allowed on the span `at`, where a limit is set.
-    pub fn max_ms(&self, scene: &Scene, at: Idx) -> Option<f64> {
-        let reading = scene.readings.get(at)?;
+    pub fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
+        let view = trace.views.get(at)?;
         let limits = &self.latency;
-        let of_agent = agent_name(scene, at)
+        let of_agent = agent_name(trace, at)
             .and_then(|name| by_pattern(&limits.by_agent, name))
-            .and_then(|kinds| kinds.get(&reading.kind));
-        let of_model = || match (reading.kind, &reading.model) {
+            .and_then(|kinds| kinds.get(&view.kind));
+        let of_model = || match (view.kind, &view.model) {
             (Kind::Llm, Some(model)) => by_pattern(&limits.by_model, model),
             _ => None,
         };
-        of_agent.or_else(of_model).or_else(|| limits.max_ms.get(&reading.kind)).copied()
+        of_agent.or_else(of_model).or_else(|| limits.max_ms.get(&view.kind)).copied()
     }
 
     /// Most tokens allowed on the span `at`, where a limit is set.
-    pub fn max_tokens(&self, scene: &Scene, at: Idx) -> Option<u64> {
+    pub fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
         let limits = &self.tokens;
-        let of_agent = agent_name(scene, at).and_then(|name| by_pattern(&limits.by_agent, name));
-        let model = scene.readings.get(at).and_then(|r| r.model.as_deref());
+        let of_agent = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
+        let model = trace.views.get(at).and_then(|r| r.model.as_deref());
         let of_model = || model.and_then(|name| by_pattern(&limits.by_model, name));
         of_agent.or_else(of_model).copied().or(limits.max)
     }
@@ -464,21 +464,21 @@ fn check_threshold(key: &str, threshold: f64, out: &mut Vec<(String, String)>) {
 }
 
 impl Override {
-    fn holds(&self, scene: &Scene, at: Idx) -> bool {
-        let Some(reading) = scene.readings.get(at) else { return false };
-        self.kind.is_none_or(|kind| kind == reading.kind)
-            && admits(self.service.as_deref(), reading.service.as_deref())
-            && admits(self.model.as_deref(), reading.model.as_deref())
-            && admits(self.agent.as_deref(), agent_name(scene, at))
+    fn holds(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let Some(view) = trace.views.get(at) else { return false };
+        self.kind.is_none_or(|kind| kind == view.kind)
+            && admits(self.service.as_deref(), view.service.as_deref())
+            && admits(self.model.as_deref(), view.model.as_deref())
+            && admits(self.agent.as_deref(), agent_name(trace, at))
     }
 }
 
 /// The agent that a span belongs to, by the span's own word or its owner's.
-pub(super) fn agent_name(scene: &Scene, at: Idx) -> Option<&str> {
-    let own = scene.readings.get(at).and_then(|r| r.agent.as_deref());
+pub(super) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
+    let own = trace.views.get(at).and_then(|r| r.agent.as_deref());
     own.or_else(|| {
-        let agent = scene.owner.get(at).copied().flatten()?;
-        scene.agents.get(agent)?.name.as_deref()
+        let agent = trace.owner.get(at).copied().flatten()?;
+        trace.agents.get(agent)?.name.as_deref()
     })
 }
 

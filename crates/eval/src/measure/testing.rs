@@ -1,6 +1,6 @@
-//! Small scenes for tests of metrics, told as a script: who says what, which tool returns what.
+//! Small traces for tests of metrics, told as a script: who says what, which tool returns what.
 //!
-//! In: a few calls a test can read aloud. Out: a [`Scene`] with the messages, calls, agents and
+//! In: a few calls a test can read aloud. Out: a [`AgentTrace`] with the messages, calls, agents and
 //! times that `recognise` would have found. Every model call is shown the whole history of its
 //! agent, as real frameworks do.
 
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::recognise::{
-    Agent, Call, Content, ErrorSign, ErrorSource, Message, Overrides, Part, Plan, Reading, Recogniser, Role,
-    Scene, Text, ToolDefinition, ToolRequest,
+    Agent, AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Overrides, Part, Plan, Recogniser,
+    Role, SpanView, Text, ToolDefinition, ToolRequest,
 };
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
@@ -31,21 +31,21 @@ pub fn golden(name: &str, text: &str) {
 }
 
 /// The traces of a request's body, as `recognise` reads them.
-pub fn scenes_of(body: &[u8]) -> Vec<Scene> {
+pub fn scenes_of(body: &[u8]) -> Vec<AgentTrace> {
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
-    groups.into_iter().map(|g| recogniser.scene(Tree::new(g.trace, g.spans), &[], false)).collect()
+    groups.into_iter().map(|g| recogniser.trace(Tree::new(g.trace, g.spans), &[], false)).collect()
 }
 
 /// A run of a real framework, as the demo embeds it.
-pub fn captured(name: &str) -> Vec<Scene> {
+pub fn captured(name: &str) -> Vec<AgentTrace> {
     scenes_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
 /// A run in the making.
 pub struct Script {
     spans: Vec<Span>,
-    readings: Vec<Reading>,
+    views: Vec<SpanView>,
     agents: Vec<Agent>,
     owner: Vec<Option<usize>>,
     calls: Vec<Call>,
@@ -65,7 +65,7 @@ impl Script {
     pub fn new(task: &str) -> Script {
         let mut script = Script {
             spans: Vec::new(),
-            readings: Vec::new(),
+            views: Vec::new(),
             agents: Vec::new(),
             owner: Vec::new(),
             calls: Vec::new(),
@@ -92,11 +92,11 @@ impl Script {
             bytes: Default::default(),
             envelope: Arc::new(Envelope::default()),
         });
-        self.readings.push(Reading {
+        self.views.push(SpanView {
             kind,
             input_content: Content::Present,
             output_content: Content::Present,
-            ..Reading::default()
+            ..SpanView::default()
         });
         self.owner.push(Some(owner));
         at
@@ -172,9 +172,9 @@ impl Script {
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Llm, Some(parent), agent);
         let output = message(Role::Assistant, parts);
-        self.readings[at].tools = self.agents[agent].tools.clone();
-        self.readings[at].input = history;
-        self.readings[at].output = vec![output.clone()];
+        self.views[at].tools = self.agents[agent].tools.clone();
+        self.views[at].input = history;
+        self.views[at].output = vec![output.clone()];
         self.now().1.push(output);
         self.agents[agent].llms.push(at);
         at
@@ -218,7 +218,7 @@ impl Script {
     fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Tool, Some(parent), agent);
-        self.readings[at].call = Some(request.clone());
+        self.views[at].call = Some(request.clone());
         let parsed = request.arguments.as_deref().and_then(|a| serde_json::from_str(a).ok()).map(Arc::new);
         self.agents[agent].calls.push(self.calls.len());
         self.calls.push(Call {
@@ -240,12 +240,12 @@ impl Script {
 
     fn finish(&mut self, at: Idx, call: usize, request: &ToolRequest, result: &str, failed: bool) {
         let content = Text::from(result);
-        self.readings[at].result = Some(content.clone());
+        self.views[at].result = Some(content.clone());
         self.calls[call].result = Some(content.clone());
         self.calls[call].failed = failed;
         if failed {
             self.spans[at].status = Status::Error;
-            self.readings[at].errors.push(ErrorSign {
+            self.views[at].errors.push(ErrorSign {
                 source: ErrorSource::Exception,
                 kind: None,
                 message: Some(content.clone()),
@@ -307,13 +307,13 @@ impl Script {
         self
     }
 
-    /// The scene.
-    pub fn build(self) -> Scene {
+    /// The trace.
+    pub fn build(self) -> AgentTrace {
         let tree = Tree::new(TraceId([1; 16]), self.spans);
-        assert_eq!(tree.len(), self.readings.len());
-        Scene {
+        assert_eq!(tree.len(), self.views.len());
+        AgentTrace {
             tree,
-            readings: self.readings,
+            views: self.views,
             agents: self.agents,
             owner: self.owner,
             calls: self.calls,
@@ -321,31 +321,31 @@ impl Script {
         }
     }
 
-    /// The scene as an instrumentation without content would show it: names, ids, times, statuses.
-    pub fn build_without_content(self) -> Scene {
-        let mut scene = self.build();
-        for reading in &mut scene.readings {
-            reading.input.clear();
-            reading.output.clear();
-            reading.result = None;
-            reading.input_content = Content::Absent;
-            reading.output_content = Content::Absent;
-            if let Some(call) = &mut reading.call {
+    /// The trace as an instrumentation without content would show it: names, ids, times, statuses.
+    pub fn build_without_content(self) -> AgentTrace {
+        let mut trace = self.build();
+        for view in &mut trace.views {
+            view.input.clear();
+            view.output.clear();
+            view.result = None;
+            view.input_content = Content::Absent;
+            view.output_content = Content::Absent;
+            if let Some(call) = &mut view.call {
                 call.arguments = None;
             }
         }
-        for call in &mut scene.calls {
+        for call in &mut trace.calls {
             call.arguments = None;
             call.parsed = None;
             call.result = None;
         }
-        for agent in &mut scene.agents {
+        for agent in &mut trace.agents {
             agent.task = None;
             agent.answer = None;
             agent.answer_at = None;
             agent.answer_content = Content::Absent;
             agent.plans.clear();
         }
-        scene
+        trace
     }
 }

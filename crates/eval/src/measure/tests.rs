@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::{Measurement, Settings, catalog};
-use crate::recognise::{Overrides, Recogniser, Scene};
+use crate::recognise::{AgentTrace, Overrides, Recogniser};
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Span, TraceId, Tree};
 
 struct Run {
     name: String,
     truth: Json,
-    scenes: Vec<Scene>,
+    traces: Vec<AgentTrace>,
 }
 
 fn runs() -> Vec<Run> {
@@ -54,18 +54,18 @@ fn read(folder: &Path) -> Run {
     }
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let killed = truth["scenario"] == "killed";
-    let scenes =
-        traces.into_iter().map(|(id, spans)| recogniser.scene(Tree::new(id, spans), &[], killed)).collect();
-    Run { name: folder.file_name().unwrap().to_string_lossy().into_owned(), truth, scenes }
+    let traces =
+        traces.into_iter().map(|(id, spans)| recogniser.trace(Tree::new(id, spans), &[], killed)).collect();
+    Run { name: folder.file_name().unwrap().to_string_lossy().into_owned(), truth, traces }
 }
 
 /// Failed measurements of a run: span id, metric, rationales.
 fn failures(run: &Run) -> Vec<(String, &'static str, String)> {
     let mut out = Vec::new();
-    for scene in &run.scenes {
-        for m in catalog::run(scene, &Settings::default()) {
+    for trace in &run.traces {
+        for m in catalog::run(trace, &Settings::default()) {
             if let Some(why) = failed(&m) {
-                out.push((scene.tree.spans[m.at].id.to_string(), m.metric, why));
+                out.push((trace.tree.spans[m.at].id.to_string(), m.metric, why));
             }
         }
     }

@@ -3,8 +3,8 @@
 //! In: reported token counts and the operator's limits. Out: a count, input and output together;
 //! a span without a limit has none, one that reports no tokens is unmeasured.
 
-use super::anchors::{Defect, measured, unmeasured};
-use super::{Answer, Measured, Metric, Need, Reason, Step, Value, View};
+use super::defects::{Defect, measured, unmeasured};
+use super::{Answer, Context, Measured, Metric, Need, Step, Unmeasured, Value};
 use verdict_otlp::trace::Kind;
 
 /// See the module.
@@ -22,14 +22,14 @@ impl Metric for Tokens {
         Need::Span
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let reading = view.scene.readings.get(view.at).filter(|r| r.kind == Kind::Llm);
-        let limit = view.settings.max_tokens(view.scene, view.at);
-        let (Some(reading), Some(limit)) = (reading, limit) else { return Step::Done(Vec::new()) };
-        let parts = [reading.tokens.input, reading.tokens.output];
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm);
+        let limit = context.settings.max_tokens(context.trace, context.at);
+        let (Some(view), Some(limit)) = (view, limit) else { return Step::Done(Vec::new()) };
+        let parts = [view.tokens.input, view.tokens.output];
         let sum = parts.iter().flatten().copied().reduce(u64::saturating_add);
-        let measurement = match reading.tokens.total.or(sum) {
-            None => unmeasured(view.at, NAME, Reason::NoContent),
+        let measurement = match view.tokens.total.or(sum) {
+            None => unmeasured(context.at, NAME, Unmeasured::NoContent),
             Some(count) => {
                 let over = count > limit;
                 let finding = || {
@@ -41,7 +41,7 @@ impl Metric for Tokens {
                 let findings = if over { vec![finding()] } else { Vec::new() };
                 // Counts are far below 2^53: exact as a double.
                 let value = Value::Number(count as f64);
-                measured(view.at, NAME, Measured { value, passed: !over, findings })
+                measured(context.at, NAME, Measured { value, passed: !over, findings })
             }
         };
         Step::Done(vec![measurement])
@@ -52,15 +52,15 @@ impl Metric for Tokens {
 mod tests {
     use super::*;
     use crate::measure::{Memo, Settings};
-    use crate::recognise::{Reading, Scene, Tokens as Counts};
+    use crate::recognise::{AgentTrace, SpanView, Tokens as Counts};
 
-    fn outcome(kind: Kind, tokens: Counts, yaml: &str) -> Option<Result<(Value, bool), Reason>> {
+    fn outcome(kind: Kind, tokens: Counts, yaml: &str) -> Option<Result<(Value, bool), Unmeasured>> {
         let settings: Settings = serde_saphyr::from_str(yaml).unwrap();
-        let reading = Reading { kind, tokens, ..Reading::default() };
-        let scene = Scene { readings: vec![reading], owner: vec![None], ..Scene::default() };
+        let view = SpanView { kind, tokens, ..SpanView::default() };
+        let trace = AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() };
         let memo = Memo::new();
-        let view = View { scene: &scene, at: 0, settings: &settings, memo: &memo, rules: &[] };
-        let Step::Done(out) = Tokens.step(&view, &[]) else { panic!("rules never ask") };
+        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let Step::Done(out) = Tokens.step(&context, &[]) else { panic!("rules never ask") };
         out.into_iter().next().map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }
 
@@ -77,6 +77,9 @@ mod tests {
         );
         assert_eq!(outcome(Kind::Llm, counts, "{}"), None);
         assert_eq!(outcome(Kind::Agent, counts, "tokens: { max: 1 }"), None);
-        assert_eq!(outcome(Kind::Llm, Counts::default(), "tokens: { max: 1 }"), Some(Err(Reason::NoContent)));
+        assert_eq!(
+            outcome(Kind::Llm, Counts::default(), "tokens: { max: 1 }"),
+            Some(Err(Unmeasured::NoContent))
+        );
     }
 }

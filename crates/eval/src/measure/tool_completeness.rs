@@ -6,10 +6,10 @@
 //! LLM span that wrote them, and on the tool span as that span's manifestation. Calls without a
 //! span of their own are judged where they were written.
 
-use super::anchors::{Findings, unmeasured};
+use super::defects::{Findings, unmeasured};
 use super::error_detection::{CallsAt, of_call};
-use super::reasoning::adrift;
-use super::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
+use super::reasoning::no_progress;
+use super::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -34,90 +34,91 @@ impl Metric for ToolCompleteness {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let kind = view.scene.readings.get(view.at).map_or(Kind::Unknown, |r| r.kind);
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let kind = context.trace.views.get(context.at).map_or(Kind::Unknown, |r| r.kind);
         Step::Done(match kind {
-            Kind::Tool => on_tool(view).into_iter().collect(),
-            Kind::Llm => on_llm(view).into_iter().collect(),
+            Kind::Tool => on_tool(context).into_iter().collect(),
+            Kind::Llm => on_llm(context).into_iter().collect(),
             _ => Vec::new(),
         })
     }
 }
 
 /// The call that this span carried out.
-fn on_tool(view: &View<'_>) -> Option<Measurement> {
-    let reading = view.scene.readings.get(view.at)?;
+fn on_tool(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at)?;
     let mut findings = Findings::new();
-    let known = CallsAt::of(view.scene, view.memo);
-    let call = known.by_tool.get(&view.at).and_then(|&i| view.scene.calls.get(i));
+    let known = CallsAt::of(context.trace, context.memo);
+    let call = known.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i));
     let mut seen = false;
     if let Some(call) = call {
-        seen = of_result(view, call, &mut findings);
-        if let Some(finding) = shown::wasted(view, call) {
+        seen = of_result(context, call, &mut findings);
+        if let Some(finding) = shown::wasted(context, call) {
             findings.push(finding);
         }
         let agent =
-            call.agent.and_then(|a| view.scene.agents.get(a)).filter(|a| a.answer_at == Some(view.at));
-        if let Some((_, finding)) = agent.and_then(|a| adrift::untried(view.scene, view.memo, a)) {
+            call.agent.and_then(|a| context.trace.agents.get(a)).filter(|a| a.answer_at == Some(context.at));
+        if let Some((_, finding)) = agent.and_then(|a| no_progress::untried(context.trace, context.memo, a)) {
             findings.push(finding);
         }
         if let Some(llm) = call.llm {
-            for finding in arguments::defects(view, call) {
-                findings.push(cite(view, finding, llm).from_origin(llm));
+            for finding in arguments::defects(context, call) {
+                findings.push(cite(context, finding, llm).from_origin(llm));
             }
         }
     }
     if !findings.is_empty() || seen {
-        return Some(findings.scored(view, NAME));
+        return Some(findings.scored(context, NAME));
     }
-    let reason = match reading.output_content {
-        Content::Present => Reason::NotApplicable,
-        Content::Absent | Content::Redacted => Reason::NoContent,
+    let reason = match view.output_content {
+        Content::Present => Unmeasured::NotApplicable,
+        Content::Absent | Content::Redacted => Unmeasured::NoContent,
     };
-    Some(unmeasured(view.at, NAME, reason))
+    Some(unmeasured(context.at, NAME, reason))
 }
 
 /// The calls that this model call wrote: their arguments, and the results of those without a span.
-fn on_llm(view: &View<'_>) -> Option<Measurement> {
-    let known = CallsAt::of(view.scene, view.memo);
-    let calls = known.by_llm.get(&view.at).map_or(&[][..], Vec::as_slice);
+fn on_llm(context: &Context<'_>) -> Option<Measurement> {
+    let known = CallsAt::of(context.trace, context.memo);
+    let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let mut findings = Findings::new();
     let mut seen = false;
-    if let Some(finding) = view.scene.readings.get(view.at).and_then(|r| written::defects(view, r)) {
+    if let Some(finding) = context.trace.views.get(context.at).and_then(|r| written::defects(context, r)) {
         findings.push(finding);
     }
-    for call in calls.iter().filter_map(|&i| view.scene.calls.get(i)) {
+    for call in calls.iter().filter_map(|&i| context.trace.calls.get(i)) {
         if call.tool.is_none() {
-            seen |= of_result(view, call, &mut findings);
+            seen |= of_result(context, call, &mut findings);
         }
-        for finding in arguments::defects(view, call).into_iter().chain(written::vain_query(view, call)) {
+        for finding in arguments::defects(context, call).into_iter().chain(written::vain_query(context, call))
+        {
             findings.push(match call.tool {
-                Some(tool) => cite(view, finding, tool),
+                Some(tool) => cite(context, finding, tool),
                 None => finding,
             });
         }
     }
-    if let Some(finding) = shown::characters(view) {
+    if let Some(finding) = shown::characters(context) {
         findings.push(finding);
     }
-    (seen || !findings.is_empty()).then(|| findings.scored(view, NAME))
+    (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
 }
 
-fn cite(view: &View<'_>, finding: Finding, span: Idx) -> Finding {
-    match view.scene.tree.spans.get(span) {
+fn cite(context: &Context<'_>, finding: Finding, span: Idx) -> Finding {
+    match context.trace.tree.spans.get(span) {
         Some(span) => finding.citing(span.id),
         None => finding,
     }
 }
 
 /// Judges what came back; false where there is nothing to go by.
-fn of_result(view: &View<'_>, call: &Call, findings: &mut Findings) -> bool {
-    if let Some(error) = of_call(view.scene, view.memo, call) {
+fn of_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
+    if let Some(error) = of_call(context.trace, context.memo, call) {
         let retried = call
             .tool
-            .and_then(|tool| view.scene.readings.get(tool))
+            .and_then(|tool| context.trace.views.get(tool))
             .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
-        let defect = if retried { super::anchors::Defect::RetryAnnounced } else { error.cause };
+        let defect = if retried { super::defects::Defect::RetryAnnounced } else { error.cause };
         let mut finding = defect
             .found(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
         finding.category = error.cause.category();
@@ -129,7 +130,7 @@ fn of_result(view: &View<'_>, call: &Call, findings: &mut Findings) -> bool {
         return true;
     }
     let Some(text) = &call.result else { return false };
-    match result::judge(view, call, text) {
+    match result::judge(context, call, text) {
         result::Verdict::Complete => true,
         result::Verdict::Unclear => false,
         result::Verdict::Defective(finding) => {

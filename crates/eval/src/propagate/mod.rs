@@ -1,6 +1,6 @@
 //! Verdicts from the leaves to the root (paper 001, section 3.1, hierarchical aggregation).
 //!
-//! In: a scene and its measurements. Out: [`Verdicts`]: pass or fail for every span that was
+//! In: a trace and its measurements. Out: [`Verdicts`]: pass or fail for every span that was
 //! measured or has a measured descendant, and for the trace, with S_fail, P_fail and the causal
 //! chain from the root to the worst failure.
 //!
@@ -11,7 +11,7 @@
 //! failures are recorded and do not fail the trace, and `outcome_relevant`.
 
 use crate::measure::{Measurement, Severity, Value};
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
 mod policy;
@@ -151,16 +151,16 @@ fn bit(kind: Kind) -> u16 {
 }
 
 /// Verdicts of every span and of the trace.
-pub fn propagate(scene: &Scene, measurements: &[Measurement], policies: &Policies) -> Verdicts {
-    let own = own_results(scene, measurements);
-    let tree = &scene.tree;
+pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Policies) -> Verdicts {
+    let own = own_results(trace, measurements);
+    let tree = &trace.tree;
     let mut of = vec![None; tree.len()];
     let mut beneath = vec![Beneath::default(); tree.len()];
     for &i in tree.order().iter().rev() {
         // A leaf's own failure is its verdict; a policy makes a parent's.
         let policy =
-            if tree.children(i).is_empty() { &Policy::Existential } else { policy_of(scene, policies, i) };
-        let (verdict, upward) = judge(&own[i], &beneath[i], policy, scene.readings[i].kind);
+            if tree.children(i).is_empty() { &Policy::Existential } else { policy_of(trace, policies, i) };
+        let (verdict, upward) = judge(&own[i], &beneath[i], policy, trace.views[i].kind);
         of[i] = verdict;
         if let Some(parent) = tree.parent(i) {
             beneath[parent].add(&upward);
@@ -174,21 +174,21 @@ pub fn propagate(scene: &Scene, measurements: &[Measurement], policies: &Policie
         [only] => of[*only].map(|v: Verdict| !v.failed()),
         _ => judge(&Own::default(), &whole, &policies.default, Kind::Chain).0.map(|v| !v.failed()),
     };
-    let mut trace = TraceVerdict {
+    let mut verdict = TraceVerdict {
         passed,
         measured: measurements.iter().filter(|m| m.outcome.is_ok()).count(),
         unmeasured: measurements.iter().filter(|m| m.outcome.is_err()).count(),
         ..TraceVerdict::default()
     };
     if passed == Some(false) {
-        reach::explain(scene, policies, &own, &of, &beneath, &mut trace);
+        reach::explain(trace, policies, &own, &of, &beneath, &mut verdict);
     }
-    Verdicts { of, trace }
+    Verdicts { of, trace: verdict }
 }
 
-fn policy_of<'p>(scene: &Scene, policies: &'p Policies, i: Idx) -> &'p Policy {
-    let reading = &scene.readings[i];
-    policies.of(reading.name.as_deref(), reading.service.as_deref(), reading.kind)
+fn policy_of<'p>(trace: &AgentTrace, policies: &'p Policies, i: Idx) -> &'p Policy {
+    let view = &trace.views[i];
+    policies.of(view.name.as_deref(), view.service.as_deref(), view.kind)
 }
 
 /// One span's verdict, and what its parent gets to see.
@@ -251,8 +251,8 @@ fn children_fail(beneath: &Beneath, policy: &Policy) -> bool {
 }
 
 /// P_fail(s) and what goes with it, for every span.
-fn own_results(scene: &Scene, measurements: &[Measurement]) -> Vec<Own> {
-    let mut own = vec![Own { score: f64::INFINITY, ..Own::default() }; scene.tree.len()];
+fn own_results(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Own> {
+    let mut own = vec![Own { score: f64::INFINITY, ..Own::default() }; trace.tree.len()];
     for m in measurements {
         let (Some(own), Ok(measured)) = (own.get_mut(m.at), &m.outcome) else { continue };
         own.measured = true;
@@ -274,7 +274,7 @@ fn own_results(scene: &Scene, measurements: &[Measurement]) -> Vec<Own> {
         own.manifestation_of = if first { origin } else { own.manifestation_of.and(origin) };
     }
     let failing: Vec<bool> = own.iter().map(Own::fails).collect();
-    let relevance = relevance::Relevance::new(scene, &failing);
+    let relevance = relevance::Relevance::new(trace, &failing);
     for (i, own) in own.iter_mut().enumerate() {
         if let Some(severity) = own.severity {
             own.relevant = relevance.touches_outcome(i, severity, &own.failed);

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::{Beneath, Own, Policies, Policy, TraceVerdict, Verdict, bit, children_fail, policy_of};
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Which failures beneath a span count, gathered from the policies on the way down.
@@ -20,14 +20,14 @@ struct Filter {
 
 /// Fills in who failed and how the failure came to the root.
 pub(super) fn explain(
-    scene: &Scene,
+    trace: &AgentTrace,
     policies: &Policies,
     own: &[Own],
     of: &[Option<Verdict>],
     beneath: &[Beneath],
-    trace: &mut TraceVerdict,
+    verdict: &mut TraceVerdict,
 ) {
-    let tree = &scene.tree;
+    let tree = &trace.tree;
     let open = Filter { kinds: u16::MAX, relevant: false, through: false };
     let first = if tree.top().len() == 1 { open } else { narrow(open, &policies.default) };
     let mut depth = vec![0usize; tree.len()];
@@ -35,20 +35,20 @@ pub(super) fn explain(
     let mut failed: Vec<Idx> = Vec::new();
     while let Some((i, filter)) = stack.pop() {
         let fails = of[i].is_some_and(Verdict::failed);
-        let transparent = scene.readings[i].kind == Kind::Unknown && !own[i].measured;
+        let transparent = trace.views[i].kind == Kind::Unknown && !own[i].measured;
         if !(fails || filter.through || transparent) {
             continue;
         }
         let counts = own[i].fails()
-            && filter.kinds & bit(scene.readings[i].kind) != 0
+            && filter.kinds & bit(trace.views[i].kind) != 0
             && (own[i].relevant || !filter.relevant);
         if counts {
             failed.push(i);
         }
-        let policy = policy_of(scene, policies, i);
+        let policy = policy_of(trace, policies, i);
         // A transparent span passes its children up whatever its own policy says of them.
         let inner = if transparent { filter } else { narrow(filter, policy) };
-        let reaches = transparent || inner.through || children_fail(&whole(scene, beneath, i), policy);
+        let reaches = transparent || inner.through || children_fail(&whole(trace, beneath, i), policy);
         if reaches {
             for &child in tree.children(i) {
                 depth[child] = depth[i] + 1;
@@ -64,13 +64,13 @@ pub(super) fn explain(
         own[b].severity.cmp(&own[a].severity).then(own[a].score.total_cmp(&own[b].score)).then(a.cmp(&b))
     });
     if let Some(worst) = worst {
-        trace.failure_chain = tree.ancestors(worst).collect();
-        trace.failure_chain.reverse();
+        verdict.failure_chain = tree.ancestors(worst).collect();
+        verdict.failure_chain.reverse();
     }
-    trace.failed_metrics = failed.iter().flat_map(|&i| own[i].failed.iter().copied()).collect();
-    trace.failed_metrics.sort_unstable();
-    trace.failed_metrics.dedup();
-    trace.failed_spans = failed;
+    verdict.failed_metrics = failed.iter().flat_map(|&i| own[i].failed.iter().copied()).collect();
+    verdict.failed_metrics.sort_unstable();
+    verdict.failed_metrics.dedup();
+    verdict.failed_spans = failed;
 }
 
 fn narrow(filter: Filter, policy: &Policy) -> Filter {
@@ -85,8 +85,8 @@ fn narrow(filter: Filter, policy: &Policy) -> Filter {
 }
 
 /// What lies beneath a span, summed from what its children passed up.
-fn whole(scene: &Scene, beneath: &[Beneath], i: Idx) -> Beneath {
+fn whole(trace: &AgentTrace, beneath: &[Beneath], i: Idx) -> Beneath {
     let mut sum = Beneath::default();
-    scene.tree.children(i).iter().for_each(|&c| sum.add(&beneath[c]));
+    trace.tree.children(i).iter().for_each(|&c| sum.add(&beneath[c]));
     sum
 }

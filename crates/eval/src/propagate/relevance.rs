@@ -15,7 +15,7 @@
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::measure::Severity;
-use crate::recognise::{ErrorSource, Scene};
+use crate::recognise::{AgentTrace, ErrorSource};
 use verdict_otlp::trace::{Idx, Kind, Status};
 
 /// Metrics about the way, not about the result.
@@ -26,7 +26,7 @@ type Operation<'s> = (Option<usize>, Kind, &'s str);
 
 /// Answers which failures touch the outcome.
 pub struct Relevance<'s> {
-    scene: &'s Scene,
+    trace: &'s AgentTrace,
     failing: &'s [bool],
     /// For each operation the latest start among its successes.
     success: HashMap<Operation<'s>, u64>,
@@ -41,25 +41,25 @@ pub struct Relevance<'s> {
 
 impl<'s> Relevance<'s> {
     /// `failing[i]`: span `i` fails by its own metrics.
-    pub fn new(scene: &'s Scene, failing: &'s [bool]) -> Relevance<'s> {
-        let ends_well: Vec<bool> = (0..scene.agents.len()).map(|a| ends_well(scene, failing, a)).collect();
+    pub fn new(trace: &'s AgentTrace, failing: &'s [bool]) -> Relevance<'s> {
+        let ends_well: Vec<bool> = (0..trace.agents.len()).map(|a| ends_well(trace, failing, a)).collect();
         let badly: HashSet<Idx> =
-            scene.agents.iter().zip(&ends_well).filter(|(_, well)| !**well).map(|(a, _)| a.at).collect();
+            trace.agents.iter().zip(&ends_well).filter(|(_, well)| !**well).map(|(a, _)| a.at).collect();
         let mut relevance = Relevance {
-            scene,
+            trace,
             failing,
             success: HashMap::new(),
             tool_success: HashMap::new(),
             ends_well,
             recovered_above: Vec::new(),
-            answers: scene.agents.iter().filter_map(|a| a.answer_at).collect(),
+            answers: trace.agents.iter().filter_map(|a| a.answer_at).collect(),
         };
-        for i in 0..scene.tree.len() {
+        for i in 0..trace.tree.len() {
             if relevance.succeeded(i) && !badly.contains(&i) {
-                let latest = relevance.success.entry(operation(scene, i)).or_default();
-                let start = scene.tree.spans[i].start;
+                let latest = relevance.success.entry(operation(trace, i)).or_default();
+                let start = trace.tree.spans[i].start;
                 *latest = (*latest).max(start);
-                if let (Kind::Tool, Some(agent)) = (scene.readings[i].kind, scene.owner[i]) {
+                if let (Kind::Tool, Some(agent)) = (trace.views[i].kind, trace.owner[i]) {
                     let latest = relevance.tool_success.entry(agent).or_default();
                     *latest = (*latest).max(start);
                 }
@@ -71,7 +71,7 @@ impl<'s> Relevance<'s> {
 
     /// Whether a failure of span `i` by these metrics touches what the run comes to.
     pub fn touches_outcome(&self, i: Idx, severity: Severity, failed: &[&str]) -> bool {
-        let Some(agent) = self.scene.owner.get(i).copied().flatten() else { return true };
+        let Some(agent) = self.trace.owner.get(i).copied().flatten() else { return true };
         let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
             let process = failed.iter().all(|m| PROCESS.contains(m));
@@ -85,26 +85,26 @@ impl<'s> Relevance<'s> {
 
     /// A later success of the same operation in the same agent.
     fn recovered(&self, i: Idx) -> bool {
-        let start = self.scene.tree.spans[i].start;
-        if self.success.get(&operation(self.scene, i)).is_some_and(|&latest| latest > start) {
+        let start = self.trace.tree.spans[i].start;
+        if self.success.get(&operation(self.trace, i)).is_some_and(|&latest| latest > start) {
             return true;
         }
-        let Some(agent) = self.scene.owner[i].filter(|&a| self.never_offered(i, a)) else { return false };
+        let Some(agent) = self.trace.owner[i].filter(|&a| self.never_offered(i, a)) else { return false };
         self.tool_success.get(&agent).is_some_and(|&latest| latest > start)
     }
 
     /// A call to a tool that is not among those the agent was shown.
     fn never_offered(&self, i: Idx, agent: usize) -> bool {
-        let reading = &self.scene.readings[i];
-        let Some(call) = reading.call.as_ref().filter(|_| reading.kind == Kind::Tool) else { return false };
-        let offered = &self.scene.agents[agent].tools;
+        let view = &self.trace.views[i];
+        let Some(call) = view.call.as_ref().filter(|_| view.kind == Kind::Tool) else { return false };
+        let offered = &self.trace.agents[agent].tools;
         !offered.is_empty() && offered.iter().all(|tool| tool.name != call.name)
     }
 
     /// An agent above ran the one that failed again, with success, and ended well itself. Agents
     /// are listed outermost first, so one pass tells it of all.
     fn look_above(&mut self) {
-        for (at, agent) in self.scene.agents.iter().enumerate() {
+        for (at, agent) in self.trace.agents.iter().enumerate() {
             let above = agent.parent.filter(|&p| p < at);
             let recovered = above.is_some_and(|above| {
                 self.recovered_above[above] || (self.ends_well[above] && self.recovered(agent.at))
@@ -114,37 +114,37 @@ impl<'s> Relevance<'s> {
     }
 
     fn succeeded(&self, i: Idx) -> bool {
-        let reading = &self.scene.readings[i];
-        !self.failing[i] && !reading.wrapper && self.scene.tree.spans[i].status != Status::Error
+        let view = &self.trace.views[i];
+        !self.failing[i] && !view.wrapper && self.trace.tree.spans[i].status != Status::Error
     }
 }
 
-fn operation(scene: &Scene, i: Idx) -> Operation<'_> {
-    let reading = &scene.readings[i];
+fn operation(trace: &AgentTrace, i: Idx) -> Operation<'_> {
+    let view = &trace.views[i];
     // An agent's own span is an operation of the agent that called it.
-    let owner = scene.owner.get(i).copied().flatten();
+    let owner = trace.owner.get(i).copied().flatten();
     let agent = match owner {
-        Some(a) if scene.agents[a].at == i => scene.agents[a].parent,
+        Some(a) if trace.agents[a].at == i => trace.agents[a].parent,
         other => other,
     };
-    let name = match (&reading.call, reading.kind) {
+    let name = match (&view.call, view.kind) {
         (Some(call), _) => &*call.name,
         // Models are called under many names; any later answer of the agent's model will do.
         (None, Kind::Llm) => "",
-        (None, Kind::Agent) => reading.agent.as_deref().or(reading.name.as_deref()).unwrap_or_default(),
+        (None, Kind::Agent) => view.agent.as_deref().or(view.name.as_deref()).unwrap_or_default(),
         // "Step 2" and "Step 3" are one operation.
         (None, _) => {
-            let name = reading.name.as_deref().unwrap_or_default();
+            let name = view.name.as_deref().unwrap_or_default();
             name.trim_end_matches(|c: char| c.is_ascii_digit() || " #_-.:".contains(c))
         }
     };
-    (agent, reading.kind, name)
+    (agent, view.kind, name)
 }
 
-fn ends_well(scene: &Scene, failing: &[bool], agent: usize) -> bool {
-    let agent = &scene.agents[agent];
-    let at = &scene.readings[agent.at];
-    let error = scene.tree.spans[agent.at].status == Status::Error
+fn ends_well(trace: &AgentTrace, failing: &[bool], agent: usize) -> bool {
+    let agent = &trace.agents[agent];
+    let at = &trace.views[agent.at];
+    let error = trace.tree.spans[agent.at].status == Status::Error
         || at.errors.iter().any(|e| e.source != ErrorSource::Retry);
     let answer_fails = agent.answer_at.is_some_and(|a| a != agent.at && failing[a]);
     !error && !answer_fails

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
-use crate::recognise::{Agent, Call, Content, Reading, Scene, Text, ToolDefinition, ToolRequest};
+use crate::recognise::{Agent, AgentTrace, Call, Content, SpanView, Text, ToolDefinition, ToolRequest};
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
 /// `(kind, parent)` by index; start time is the index, so indexes are as given.
-fn scene(nodes: &[(Kind, Option<usize>)]) -> Scene {
+fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
     let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
     let spans = nodes.iter().enumerate().map(|(i, (_, parent))| Span {
         id: id(i),
@@ -23,9 +23,9 @@ fn scene(nodes: &[(Kind, Option<usize>)]) -> Scene {
         bytes: Bytes::from(vec![i as u8]),
         envelope: Arc::new(Envelope::default()),
     });
-    let readings = nodes.iter().map(|&(kind, _)| Reading { kind, ..Reading::default() }).collect();
+    let views = nodes.iter().map(|&(kind, _)| SpanView { kind, ..SpanView::default() }).collect();
     let tree = Tree::new(TraceId([1; 16]), spans.collect());
-    Scene { owner: vec![None; tree.len()], tree, readings, ..Scene::default() }
+    AgentTrace { owner: vec![None; tree.len()], tree, views, ..AgentTrace::default() }
 }
 
 fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
@@ -55,9 +55,9 @@ use Kind::{Agent as A, Chain as C, Llm as L, Tool as T, Unknown as U};
 
 #[test]
 fn existential_one_failing_leaf_fails_the_root_and_the_chain_names_the_way() {
-    let scene = scene(&[(A, None), (C, Some(0)), (L, Some(1)), (T, Some(1))]);
+    let trace = trace(&[(A, None), (C, Some(0)), (L, Some(1)), (T, Some(1))]);
     let ms = [measured(2, "avoidance", 5.0), measured(3, "tool_completeness", 1.0)];
-    let v = propagate(&scene, &ms, &Policies::default());
+    let v = propagate(&trace, &ms, &Policies::default());
     let fail = |cause| Some(Verdict::Fail(cause));
     let expected = [fail(Cause::Children), fail(Cause::Children), Some(Verdict::Pass), fail(Cause::Own)];
     assert_eq!(v.of, expected);
@@ -70,66 +70,66 @@ fn existential_one_failing_leaf_fails_the_root_and_the_chain_names_the_way() {
 
 #[test]
 fn nothing_measured_is_neither_pass_nor_fail() {
-    let v = propagate(&scene(&[(A, None), (L, Some(0))]), &[], &Policies::default());
+    let v = propagate(&trace(&[(A, None), (L, Some(0))]), &[], &Policies::default());
     assert_eq!((v.of, v.trace.passed), (vec![None, None], None));
 }
 
 #[test]
 fn threshold_needs_strictly_more_than_alpha_of_those_with_a_verdict() {
-    let scene = scene(&[(A, None), (T, Some(0)), (T, Some(0)), (T, Some(0))]);
+    let trace = trace(&[(A, None), (T, Some(0)), (T, Some(0)), (T, Some(0))]);
     let half = policies(Policy::Threshold { alpha: 0.5 });
     let one_of_two = [measured(1, "m", 1.0), measured(2, "m", 5.0)];
-    assert_eq!(propagate(&scene, &one_of_two, &half).trace.passed, Some(true));
+    assert_eq!(propagate(&trace, &one_of_two, &half).trace.passed, Some(true));
     let two_of_three = [measured(1, "m", 1.0), measured(2, "m", 5.0), measured(3, "m", 1.0)];
-    assert_eq!(propagate(&scene, &two_of_three, &half).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &two_of_three, &half).trace.passed, Some(false));
 }
 
 #[test]
 fn type_filtered_looks_at_where_the_failure_originated() {
-    let scene = scene(&[(A, None), (C, Some(0)), (T, Some(1)), (C, Some(0)), (L, Some(3))]);
+    let trace = trace(&[(A, None), (C, Some(0)), (T, Some(1)), (C, Some(0)), (L, Some(3))]);
     let filter = policies(Policy::TypeFiltered { kinds: [L].into() });
     let by_tool = [measured(2, "m", 1.0), measured(4, "m", 5.0)];
-    assert_eq!(propagate(&scene, &by_tool, &filter).trace.passed, Some(true));
+    assert_eq!(propagate(&trace, &by_tool, &filter).trace.passed, Some(true));
     let mixed =
         Policies { by_kind: [(A, Policy::TypeFiltered { kinds: [L].into() })].into(), ..Policies::default() };
     let both = [measured(2, "m", 1.0), measured(4, "m", 1.0)];
-    let v = propagate(&scene, &both, &mixed);
+    let v = propagate(&trace, &both, &mixed);
     assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![4]));
 }
 
 #[test]
 fn conjunctive_wants_all_and_at_least_one() {
-    let scene = scene(&[(A, None), (T, Some(0)), (T, Some(0))]);
+    let trace = trace(&[(A, None), (T, Some(0)), (T, Some(0))]);
     let all = policies(Policy::Conjunctive);
     let one = [measured(1, "m", 1.0), measured(2, "m", 5.0)];
-    assert_eq!(propagate(&scene, &one, &all).trace.passed, Some(true));
+    assert_eq!(propagate(&trace, &one, &all).trace.passed, Some(true));
     let both = [measured(1, "m", 1.0), measured(2, "m", 1.0)];
-    assert_eq!(propagate(&scene, &both, &all).trace.passed, Some(false));
-    assert_eq!(propagate(&scene, &both[..1], &all).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &both, &all).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &both[..1], &all).trace.passed, Some(false));
 }
 
 #[test]
 fn severity_weighted_records_minor_failures_without_failing_the_trace() {
     let nodes: Vec<(Kind, Option<usize>)> =
         std::iter::once((A, None)).chain((0..10).map(|_| (L, Some(0)))).collect();
-    let scene = scene(&nodes);
+    let trace = trace(&nodes);
     let weighted = policies(Policy::SeverityWeighted(Weights::default()));
     let minor: Vec<Measurement> = (1..10).map(|i| measured(i, "instruction_following", 3.0)).collect();
-    let v = propagate(&scene, &minor, &weighted);
+    let v = propagate(&trace, &minor, &weighted);
     assert_eq!((v.of[1], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     let ten: Vec<Measurement> = (1..11).map(|i| measured(i, "instruction_following", 3.0)).collect();
-    assert_eq!(propagate(&scene, &ten, &weighted).trace.passed, Some(false));
-    assert_eq!(propagate(&scene, &[measured(1, "m", 1.0)], &weighted).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &ten, &weighted).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &weighted).trace.passed, Some(false));
     // The root's own minor failure weighs like any other.
-    assert_eq!(propagate(&scene, &[measured(0, "tool_abuse", 3.0)], &weighted).of[0], Some(Verdict::Pass));
+    assert_eq!(propagate(&trace, &[measured(0, "tool_abuse", 3.0)], &weighted).of[0], Some(Verdict::Pass));
 }
 
 /// An agent that calls a tool twice; the second call may succeed.
-fn retried() -> Scene {
-    let mut s = scene(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
+fn retried() -> AgentTrace {
+    let mut s = trace(&[(A, None), (L, Some(0)), (T, Some(0)), (L, Some(0)), (T, Some(0)), (L, Some(0))]);
     let call = |name: &str| ToolRequest { id: None, name: Text::from(name), arguments: None };
-    s.readings[2].call = Some(call("visit"));
-    s.readings[4].call = Some(call("visit"));
+    s.views[2].call = Some(call("visit"));
+    s.views[4].call = Some(call("visit"));
     s.owner = vec![Some(0); 6];
     s.agents = vec![Agent {
         at: 0,
@@ -151,95 +151,95 @@ fn retried() -> Scene {
 
 #[test]
 fn outcome_relevant_forgives_what_was_recovered_from() {
-    let scene = retried();
+    let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let recovered = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
-    let v = propagate(&scene, &recovered, &relevant);
+    let v = propagate(&trace, &recovered, &relevant);
     assert_eq!((v.of[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     // Existential says so all the same.
-    assert_eq!(propagate(&scene, &recovered, &Policies::default()).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &recovered, &Policies::default()).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_takes_numbered_steps_for_one_operation() {
-    let mut scene = retried();
+    let mut trace = retried();
     for (i, name) in [(2, "Step 1"), (4, "Step 2")] {
-        scene.readings[i].kind = Kind::Chain;
-        scene.readings[i].call = None;
-        scene.readings[i].name = Some(Text::from(name));
+        trace.views[i].kind = Kind::Chain;
+        trace.views[i].call = None;
+        trace.views[i].name = Some(Text::from(name));
     }
     let steps = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
     let relevant = policies(Policy::OutcomeRelevant);
-    assert_eq!(propagate(&scene, &steps, &relevant).trace.passed, Some(true));
-    scene.readings[4].name = Some(Text::from("Clean up"));
-    assert_eq!(propagate(&scene, &steps, &relevant).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &steps, &relevant).trace.passed, Some(true));
+    trace.views[4].name = Some(Text::from("Clean up"));
+    assert_eq!(propagate(&trace, &steps, &relevant).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_forgives_a_call_to_a_tool_that_nobody_offered_once_another_tool_has_answered() {
-    let mut scene = retried();
-    if let Some(call) = &mut scene.readings[2].call {
+    let mut trace = retried();
+    if let Some(call) = &mut trace.views[2].call {
         call.name = Text::from("fetch");
     }
     let relevant = policies(Policy::OutcomeRelevant);
     let undefined = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
     // Without a list of tools nothing says that `fetch` does not exist.
-    assert_eq!(propagate(&scene, &undefined, &relevant).trace.passed, Some(false));
-    scene.agents[0].tools =
+    assert_eq!(propagate(&trace, &undefined, &relevant).trace.passed, Some(false));
+    trace.agents[0].tools =
         vec![ToolDefinition { name: Text::from("visit"), description: None, parameters: None }];
-    assert_eq!(propagate(&scene, &undefined, &relevant).trace.passed, Some(true));
+    assert_eq!(propagate(&trace, &undefined, &relevant).trace.passed, Some(true));
     let nothing_came = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
-    assert_eq!(propagate(&scene, &nothing_came, &relevant).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &nothing_came, &relevant).trace.passed, Some(false));
 }
 
 #[test]
 fn outcome_relevant_does_not_forgive_a_failing_answer_or_a_failed_retry() {
-    let scene = retried();
+    let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let failed_again = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
-    assert_eq!(propagate(&scene, &failed_again, &relevant).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &failed_again, &relevant).trace.passed, Some(false));
     let bad_answer = [measured(2, "error_detection", 1.0), measured(4, "m", 5.0), measured(5, "m", 2.0)];
-    let v = propagate(&scene, &bad_answer, &relevant);
+    let v = propagate(&trace, &bad_answer, &relevant);
     assert_eq!((v.trace.passed, v.trace.failed_spans), (Some(false), vec![2, 5]));
 }
 
 #[test]
 fn outcome_relevant_passes_over_minor_and_process_failures_of_a_run_that_ends_well() {
-    let scene = retried();
+    let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let minor =
         [measured(1, "instruction_following", 3.0), measured(0, "tool_abuse", 2.0), measured(5, "m", 5.0)];
-    assert_eq!(propagate(&scene, &minor, &relevant).trace.passed, Some(true));
+    assert_eq!(propagate(&trace, &minor, &relevant).trace.passed, Some(true));
     let answer = [measured(5, "instruction_following", 3.0)];
-    assert_eq!(propagate(&scene, &answer, &relevant).trace.passed, Some(false));
+    assert_eq!(propagate(&trace, &answer, &relevant).trace.passed, Some(false));
 }
 
 #[test]
 fn unknown_spans_are_transparent() {
-    let scene = scene(&[(A, None), (U, Some(0)), (T, Some(1)), (T, Some(1)), (T, Some(0))]);
+    let trace = trace(&[(A, None), (U, Some(0)), (T, Some(1)), (T, Some(1)), (T, Some(0))]);
     let half = policies(Policy::Threshold { alpha: 0.5 });
     // One of three, not one of two: the unknown span's children count for themselves.
     let ms = [measured(2, "m", 1.0), measured(3, "m", 5.0), measured(4, "m", 5.0)];
-    let v = propagate(&scene, &ms, &half);
+    let v = propagate(&trace, &ms, &half);
     assert_eq!(v.trace.passed, Some(true));
-    let v = propagate(&scene, &ms, &Policies::default());
+    let v = propagate(&trace, &ms, &Policies::default());
     assert_eq!((v.of[1], v.trace.failure_chain), (Some(Verdict::Fail(Cause::Children)), vec![0, 1, 2]));
 }
 
 #[test]
 fn a_manifestation_gives_way_to_its_origin() {
-    let scene = scene(&[(A, None), (L, Some(0)), (T, Some(0))]);
+    let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let mut at_tool = measured(2, "tool_completeness", 3.0);
     at_tool.outcome.as_mut().unwrap().findings[0].origin = Some(1);
-    let v = propagate(&scene, &[measured(1, "tool_completeness", 3.0), at_tool], &Policies::default());
+    let v = propagate(&trace, &[measured(1, "tool_completeness", 3.0), at_tool], &Policies::default());
     assert_eq!(v.of[2], Some(Verdict::Fail(Cause::Own)));
     assert_eq!(v.trace.failed_spans, [1]);
 }
 
 #[test]
 fn several_roots_are_children_of_the_trace() {
-    let scene = scene(&[(A, None), (L, Some(0)), (A, None), (L, Some(2))]);
-    let v = propagate(&scene, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
+    let trace = trace(&[(A, None), (L, Some(0)), (A, None), (L, Some(2))]);
+    let v = propagate(&trace, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
     assert_eq!((v.trace.passed, v.trace.failure_chain), (Some(false), vec![2, 3]));
 }
 

@@ -2,9 +2,9 @@
 
 use foldhash::{HashMap, HashMapExt};
 
+use super::agent_trace::{Agent, Call};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
-use super::reading::{Content, Plan, Reading};
-use super::scene::{Agent, Call};
+use super::span_view::{Content, Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use super::{plans, tool};
@@ -18,29 +18,29 @@ const MAX_ABOVE: usize = 50;
 const MAX_PLANS: usize = 200;
 
 /// Agents, outermost first, and for each span the agent it belongs to.
-pub(crate) fn find(tree: &Tree, readings: &[Reading]) -> (Vec<Agent>, Vec<Option<usize>>) {
+pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<usize>>) {
     let mut agents: Vec<Agent> = Vec::new();
-    let mut owner: Vec<Option<usize>> = vec![None; readings.len()];
+    let mut owner: Vec<Option<usize>> = vec![None; views.len()];
     for &at in tree.order() {
         let up = tree.parent(at).and_then(|up| owner[up]);
-        let reading = &readings[at];
-        owner[at] = match reading.kind {
-            Kind::Agent if !reading.wrapper => {
-                agents.push(agent(at, up, reading));
+        let view = &views[at];
+        owner[at] = match view.kind {
+            Kind::Agent if !view.wrapper => {
+                agents.push(agent(at, up, view));
                 Some(agents.len() - 1)
             }
             Kind::Evaluator => None,
             _ => up,
         };
     }
-    implicit(tree, readings, &mut agents, &mut owner);
+    implicit(tree, views, &mut agents, &mut owner);
     (agents, owner)
 }
 
-fn agent(at: Idx, parent: Option<usize>, reading: &Reading) -> Agent {
+fn agent(at: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
     Agent {
         at,
-        name: reading.agent.clone().or_else(|| named_by_span(reading)),
+        name: view.agent.clone().or_else(|| named_by_span(view)),
         parent,
         task: None,
         task_at: None,
@@ -54,8 +54,8 @@ fn agent(at: Idx, parent: Option<usize>, reading: &Reading) -> Agent {
     }
 }
 
-fn named_by_span(reading: &Reading) -> Option<Text> {
-    let name = reading.name.as_ref()?;
+fn named_by_span(view: &SpanView) -> Option<Text> {
+    let name = view.name.as_ref()?;
     let bare = name.strip_prefix("invoke_agent ").unwrap_or(name);
     let bare = bare.strip_suffix(".run").unwrap_or(bare);
     Some(if bare.len() == name.len() { name.clone() } else { Text::from(bare) })
@@ -63,10 +63,10 @@ fn named_by_span(reading: &Reading) -> Option<Text> {
 
 /// Top spans without an agent beneath that hold model or tool calls: each is an agent of its own.
 /// Orphans of one missing parent are one agent's.
-fn implicit(tree: &Tree, readings: &[Reading], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
+fn implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
     let mut missing: HashMap<SpanId, Vec<Idx>> = HashMap::new();
     let mut groups: Vec<Vec<Idx>> = Vec::new();
-    let is_work = |i: Idx| matches!(readings[i].kind, Kind::Llm | Kind::Tool) && !readings[i].wrapper;
+    let is_work = |i: Idx| matches!(views[i].kind, Kind::Llm | Kind::Tool) && !views[i].wrapper;
     for &top in tree.top() {
         let mut work = false;
         let mut agent = false;
@@ -90,10 +90,10 @@ fn implicit(tree: &Tree, readings: &[Reading], agents: &mut Vec<Agent>, owner: &
         if alone {
             continue;
         }
-        agents.push(agent(at, None, &readings[at]));
+        agents.push(agent(at, None, &views[at]));
         for top in tops {
             for i in tree.subtree(top) {
-                if readings[i].kind != Kind::Evaluator {
+                if views[i].kind != Kind::Evaluator {
                     owner[i] = Some(agents.len() - 1);
                 }
             }
@@ -106,7 +106,7 @@ pub(crate) fn describe(
     table: &Table,
     texts: &mut Texts,
     tree: &Tree,
-    readings: &mut [Reading],
+    views: &mut [SpanView],
     agents: &mut [Agent],
     owner: &[Option<usize>],
     calls: &[Call],
@@ -125,20 +125,20 @@ pub(crate) fn describe(
         }
     }
     for ((agent, spans), handed) in agents.iter_mut().zip(&spans).zip(handed) {
-        let is_call = |at: &Idx| readings[*at].kind == Kind::Llm && !readings[*at].wrapper;
+        let is_call = |at: &Idx| views[*at].kind == Kind::Llm && !views[*at].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
-        agent.tools = shown(readings, agent);
-        (agent.task, agent.task_at) = task(tree, readings, agent, texts).unzip();
-        answer(readings, agent, handed, texts);
-        agent.plans = planned(table, texts, tree, readings, spans, agent);
+        agent.tools = shown(views, agent);
+        (agent.task, agent.task_at) = task(tree, views, agent, texts).unzip();
+        answer(views, agent, handed, texts);
+        agent.plans = planned(table, texts, tree, views, spans, agent);
     }
 }
 
-fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
+fn shown(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
     let mut known: HashMap<Text, usize> = HashMap::new();
     for &at in agent.llms.iter().chain([&agent.at]) {
-        for definition in &readings[at].tools {
+        for definition in &views[at].tools {
             match known.get(&definition.name).and_then(|&i| out.get_mut(i)) {
                 Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
                     *bare = definition.clone();
@@ -157,12 +157,12 @@ fn shown(readings: &[Reading], agent: &Agent) -> Vec<ToolDefinition> {
 /// What was asked: by the agent's own input, else by its first model call that shows one, else by
 /// what is above. An input that is an object (the settings of agent and task, CrewAI and
 /// LlamaIndex) is asked last: somewhere the question stands in its own words.
-fn task(tree: &Tree, readings: &[Reading], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
+fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
     let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
     let mut settings = None;
     for at in spans {
-        match asked(&readings[at].input, texts) {
+        match asked(&views[at].input, texts) {
             Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
             Some(text) => return Some((text, at)),
             None => {}
@@ -198,15 +198,15 @@ fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
 }
 
 /// What was finally answered, and where.
-fn answer(readings: &[Reading], agent: &mut Agent, handed: Option<&Call>, texts: &mut Texts) {
-    let own = &readings[agent.at];
+fn answer(views: &[SpanView], agent: &mut Agent, handed: Option<&Call>, texts: &mut Texts) {
+    let own = &views[agent.at];
     let last = agent.llms.last().copied();
     agent.answer_content = own.output_content;
     if let Some(at) = last
         && agent.answer_content != Content::Present
-        && readings[at].output_content != Content::Absent
+        && views[at].output_content != Content::Absent
     {
-        agent.answer_content = readings[at].output_content;
+        agent.answer_content = views[at].output_content;
     }
     let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
     if let Some(call) = handed.filter(in_time)
@@ -217,9 +217,9 @@ fn answer(readings: &[Reading], agent: &mut Agent, handed: Option<&Call>, texts:
         agent.answer_content = Content::Present;
         return;
     }
-    let silent = |at: &Idx| readings[*at].requests().next().is_none();
+    let silent = |at: &Idx| views[*at].requests().next().is_none();
     for at in last.filter(silent).into_iter().chain([agent.at]) {
-        let said = said(&readings[at].output);
+        let said = said(&views[at].output);
         if !said.is_empty() {
             agent.answer = texts.some(&said);
             agent.answer_at = Some(at);
@@ -264,31 +264,31 @@ fn planned(
     table: &Table,
     texts: &mut Texts,
     tree: &Tree,
-    readings: &mut [Reading],
+    views: &mut [SpanView],
     spans: &[Idx],
     agent: &Agent,
 ) -> Vec<(Idx, Plan)> {
     for &at in spans {
-        if readings[at].kind == Kind::Plan && readings[at].plans.is_empty() {
-            let wrote = |i: &Idx| *i == at || readings[*i].kind == Kind::Llm;
+        if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
+            let wrote = |i: &Idx| *i == at || views[*i].kind == Kind::Llm;
             let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
-            let text = inner.map(|i| said(&readings[i].output)).filter(|t| !t.is_empty()).last();
+            let text = inner.map(|i| said(&views[i].output)).filter(|t| !t.is_empty()).last();
             let plan = text.and_then(|t| plans::plan(&t, false, texts));
-            readings[at].plans.extend(plan);
+            views[at].plans.extend(plan);
         }
     }
     for (nth, &at) in agent.llms.iter().enumerate() {
-        if readings[at].plans.is_empty() {
-            plans::of_output(table, texts, &mut readings[at]);
+        if views[at].plans.is_empty() {
+            plans::of_output(table, texts, &mut views[at]);
         }
-        if table.plan_heuristic && nth == 0 && readings[at].plans.is_empty() {
-            let plan = plans::unmarked(&readings[at].output_text(), texts);
-            readings[at].plans.extend(plan);
+        if table.plan_heuristic && nth == 0 && views[at].plans.is_empty() {
+            let plan = plans::unmarked(&views[at].output_text(), texts);
+            views[at].plans.extend(plan);
         }
     }
     let mut out: Vec<(Idx, Plan)> = Vec::new();
     for &at in spans {
-        for plan in &mut readings[at].plans {
+        for plan in &mut views[at].plans {
             let again = |(_, known): &(Idx, Plan)| {
                 known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
             };

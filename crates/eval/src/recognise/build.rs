@@ -1,12 +1,12 @@
-//! From a tree of encoded spans and the log records that belong to them to a [`Scene`].
+//! From a tree of encoded spans and the log records that belong to them to a [`AgentTrace`].
 
 use std::sync::Arc;
 
+use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
 use super::message::Text;
 use super::read::{Found, Told};
-use super::reading::Reading;
-use super::scene::Scene;
+use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
 use super::{Attached, agents, calls, errors, wrappers};
@@ -14,13 +14,13 @@ use verdict_otlp::trace::{ById, Envelope, Kind, SpanId, Tree};
 use verdict_otlp::value::RESOURCE_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Payload};
 
-pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> Scene {
+pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
     let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
     for log in logs {
         by_span.entry(log.span).or_default().push(log);
     }
     let mut interpreter = Interpreter::new(table);
-    let mut readings = Vec::with_capacity(tree.len());
+    let mut views = Vec::with_capacity(tree.len());
     let mut weak = Vec::with_capacity(tree.len());
     let mut around = Around::default();
     for (at, span) in tree.spans.iter().enumerate() {
@@ -34,27 +34,27 @@ pub(crate) fn scene(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
         // A step's messages are its children's: they are read only where it may have to stand in
         // for an agent.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
-        let mut reading = interpreter.reading(&mut found, kind, lifecycle, content);
-        reading.service = service;
-        reading.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
-        readings.push(reading);
+        let mut view = interpreter.view(&mut found, kind, lifecycle, content);
+        view.service = service;
+        view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
+        views.push(view);
     }
-    wrappers::evaluators(&tree, &mut readings);
-    wrappers::duplicates(&tree, &mut readings, &weak);
-    errors::inherit(&tree, &mut readings);
-    assemble(table, interpreter.texts, tree, readings, incomplete)
+    wrappers::evaluators(&tree, &mut views);
+    wrappers::duplicates(&tree, &mut views, &weak);
+    errors::inherit(&tree, &mut views);
+    assemble(table, interpreter.texts, tree, views, incomplete)
 }
 
 fn assemble(
     table: &Table,
     mut texts: Texts,
     tree: Tree,
-    mut readings: Vec<Reading>,
+    mut views: Vec<SpanView>,
     incomplete: bool,
-) -> Scene {
-    let (mut agents, owner) = agents::find(&tree, &readings);
-    let mut calls = calls::find(&tree, &readings, &agents, &owner);
-    agents::describe(table, &mut texts, &tree, &mut readings, &mut agents, &owner, &calls);
+) -> AgentTrace {
+    let (mut agents, owner) = agents::find(&tree, &views);
+    let mut calls = calls::find(&tree, &views, &agents, &owner);
+    agents::describe(table, &mut texts, &tree, &mut views, &mut agents, &owner, &calls);
     for (i, call) in calls.iter_mut().enumerate() {
         let Some(agent) = call.agent.and_then(|a| agents.get_mut(a)) else { continue };
         agent.calls.push(i);
@@ -70,7 +70,7 @@ fn assemble(
                 .map(Arc::new);
         }
     }
-    Scene { tree, readings, agents, owner, calls, incomplete }
+    AgentTrace { tree, views, agents, owner, calls, incomplete }
 }
 
 /// Service and scope of the envelope last met: neighbours mostly share one.

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
 
+use super::agent_trace::{Agent, Call};
 use super::message::{Part, Text, ToolDefinition, ToolRequest};
-use super::reading::Reading;
-use super::scene::{Agent, Call};
+use super::span_view::SpanView;
 use super::tool;
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
@@ -21,15 +21,10 @@ struct Asked<'r> {
 }
 
 /// Every call, in order; and the calls of each agent.
-pub(crate) fn find(
-    tree: &Tree,
-    readings: &[Reading],
-    agents: &[Agent],
-    owner: &[Option<usize>],
-) -> Vec<Call> {
+pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Call> {
     let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
-    for (at, reading) in readings.iter().enumerate() {
-        if matches!(reading.kind, Kind::Llm | Kind::Tool) && !reading.wrapper {
+    for (at, view) in views.iter().enumerate() {
+        if matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper {
             by_agent.entry(owner[at]).or_default().push(at);
         }
     }
@@ -39,7 +34,7 @@ pub(crate) fn find(
     }
     let mut drafts: Vec<(u64, usize, Call)> = Vec::new();
     for (agent, spans) in by_agent {
-        of_one_agent(tree, readings, agent, &spans, &mut drafts);
+        of_one_agent(tree, views, agent, &spans, &mut drafts);
     }
     drafts.sort_by(|(a_start, a_place, a), (b_start, b_place, b)| {
         (a_start, a_place, a.at, &a.id).cmp(&(b_start, b_place, b.at, &b.id))
@@ -50,28 +45,27 @@ pub(crate) fn find(
 /// The spans of one agent, and what its prompts show of results.
 struct Run<'r> {
     tree: &'r Tree,
-    readings: &'r [Reading],
+    views: &'r [SpanView],
     agent: Option<usize>,
     results: Results<'r>,
 }
 
 fn of_one_agent(
     tree: &Tree,
-    readings: &[Reading],
+    views: &[SpanView],
     agent: Option<usize>,
     spans: &[Idx],
     out: &mut Vec<(u64, usize, Call)>,
 ) {
-    let (tools, talks): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| readings[at].kind == Kind::Tool);
-    let of =
-        |llm: Idx| readings[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
+    let (tools, talks): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
+    let of = |llm: Idx| views[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
     let mut asked: Vec<Asked<'_>> = talks
         .iter()
         .flat_map(|&llm| of(llm))
         .map(|(llm, place, request)| Asked { llm, place, request, tool: None })
         .collect();
-    let linked = link(tree, readings, &mut asked, &tools);
-    let run = Run { tree, readings, agent, results: Results::new(readings, spans) };
+    let linked = link(tree, views, &mut asked, &tools);
+    let run = Run { tree, views, agent, results: Results::new(views, spans) };
     let mut next = talks.iter().copied().peekable();
     let mut spoke = None;
     for (&tool, ask) in tools.iter().zip(linked) {
@@ -93,10 +87,10 @@ impl Run<'_> {
     /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
     /// model that `spoke` last.
     fn carried_out(&self, tool: Idx, asked: Option<&Asked<'_>>, spoke: Option<Idx>) -> Option<Call> {
-        let reading = &self.readings[tool];
-        let call = reading.call.as_ref()?;
+        let view = &self.views[tool];
+        let call = view.call.as_ref()?;
         let llm = asked.map(|a| a.llm).or(spoke);
-        let definition = self.definition(llm, &call.name).or_else(|| reading.tools.first().cloned());
+        let definition = self.definition(llm, &call.name).or_else(|| view.tools.first().cloned());
         let is_object = |t: &Text| t.trim_start().starts_with('{');
         let arguments = match (&call.arguments, asked.and_then(|a| a.request.arguments.as_ref())) {
             // A bare value on the span, the whole object in the request.
@@ -105,7 +99,7 @@ impl Run<'_> {
         };
         let id = call.id.clone().or_else(|| asked.and_then(|a| a.request.id.clone()));
         let message = self.results.of(id.as_ref(), None);
-        let marked = !reading.errors.is_empty() || !reading.inherited_errors.is_empty();
+        let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
         Some(Call {
             llm,
             tool: Some(tool),
@@ -114,7 +108,7 @@ impl Run<'_> {
             id,
             parsed: parsed(arguments, definition.as_ref()),
             arguments: arguments.cloned(),
-            result: reading.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
+            result: view.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
             failed: marked || message.is_some_and(|(_, failed)| failed),
             definition,
             at: tool,
@@ -145,13 +139,13 @@ impl Run<'_> {
     }
 
     fn definition(&self, llm: Option<Idx>, name: &Text) -> Option<ToolDefinition> {
-        self.readings[llm?].tools.iter().find(|d| d.name == *name).cloned()
+        self.views[llm?].tools.iter().find(|d| d.name == *name).cloned()
     }
 }
 
 /// For each tool span the request it carries out: by id, else by name and arguments, else by name
 /// and order.
-fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx]) -> Vec<Option<usize>> {
+fn link(tree: &Tree, views: &[SpanView], asked: &mut [Asked<'_>], tools: &[Idx]) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for pass in [Pass::Id, Pass::Arguments, Pass::Name] {
         // Requests wait in order; of equal ones the first is carried out first.
@@ -166,7 +160,7 @@ fn link(tree: &Tree, readings: &[Reading], asked: &mut [Asked<'_>], tools: &[Idx
             continue;
         }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
-            let Some(call) = readings[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
+            let Some(call) = views[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
             let Some(queue) = pass.key(call, &mut spelt).and_then(|key| waiting.get_mut(&key)) else {
                 continue;
             };
@@ -217,12 +211,12 @@ struct Results<'r> {
 }
 
 impl<'r> Results<'r> {
-    fn new(readings: &'r [Reading], spans: &[Idx]) -> Results<'r> {
+    fn new(views: &'r [SpanView], spans: &[Idx]) -> Results<'r> {
         let mut by_id = HashMap::new();
         let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
         for &at in spans {
             let mut here = Vec::new();
-            let messages = readings[at].input.iter().chain(readings[at].output.iter());
+            let messages = views[at].input.iter().chain(views[at].output.iter());
             for part in messages.flat_map(|m| &m.parts) {
                 let Part::Result { id, name, content, failed } = part else { continue };
                 match id {

@@ -9,22 +9,22 @@ use super::message::{Message, Part, Role, ToolRequest};
 use super::node::Node;
 use super::overrides::{EventRule, Field, Piece};
 use super::read::{Flat, Found};
-use super::reading::{Content, Reading};
 use super::seen;
 use super::shape::{Shaper, role_word};
+use super::span_view::{Content, SpanView};
 use super::table::Order;
 use verdict_otlp::Value;
 use verdict_otlp::trace::{Kind, Status};
 
 impl Interpreter<'_> {
     /// The conversation of an LLM, AGENT or other span.
-    pub(super) fn messages(&mut self, found: &Found<'_>, reading: &mut Reading) {
+    pub(super) fn messages(&mut self, found: &Found<'_>, view: &mut SpanView) {
         self.withheld = false;
-        let (mut input, mut seen_in) = self.conversation(found, Field::Input, Role::User, reading);
-        let (mut output, mut seen_out) = self.conversation(found, Field::Output, Role::Assistant, reading);
-        self.apart(found, reading, &mut output, &mut seen_out);
-        self.whole(found, reading, &mut input, &mut output);
-        self.events(found, reading, &mut input, &mut output);
+        let (mut input, mut seen_in) = self.conversation(found, Field::Input, Role::User, view);
+        let (mut output, mut seen_out) = self.conversation(found, Field::Output, Role::Assistant, view);
+        self.apart(found, view, &mut output, &mut seen_out);
+        self.whole(found, view, &mut input, &mut output);
+        self.events(found, view, &mut input, &mut output);
         if let Seen::Read((_, value)) = self.value(found, Field::System) {
             let parts = self.instructions(value);
             let already = input.iter().any(|m| m.role == Role::System && m.parts == parts);
@@ -48,8 +48,8 @@ impl Interpreter<'_> {
         } else if !output.is_empty() {
             seen_out = Content::Redacted;
         }
-        (reading.input, reading.output) = (input, output);
-        (reading.input_content, reading.output_content) = (seen_in, seen_out);
+        (view.input, view.output) = (input, output);
+        (view.input_content, view.output_content) = (seen_in, seen_out);
     }
 
     /// Instructions beside the conversation: the same in every call of a run.
@@ -72,7 +72,7 @@ impl Interpreter<'_> {
         found: &Found<'_>,
         field: Field,
         role: Role,
-        reading: &mut Reading,
+        view: &mut SpanView,
     ) -> (Vec<Message>, Content) {
         let whole = self.value(found, field);
         let lists = found.leaves(field);
@@ -81,10 +81,10 @@ impl Interpreter<'_> {
         if let Seen::Read((order, value)) = whole
             && order < first_list
         {
-            return (self.shaped(value, role, reading), Content::Present);
+            return (self.shaped(value, role, view), Content::Present);
         }
         for list in lists.chunk_by(|a, b| a.order == b.order) {
-            let (messages, hidden) = self.flattened(list, role, reading);
+            let (messages, hidden) = self.flattened(list, role, view);
             if hidden {
                 seen = Content::Redacted;
             } else if !messages.is_empty() {
@@ -92,12 +92,12 @@ impl Interpreter<'_> {
             }
         }
         match self.value(found, field) {
-            Seen::Read((_, value)) => (self.shaped(value, role, reading), Content::Present),
+            Seen::Read((_, value)) => (self.shaped(value, role, view), Content::Present),
             _ => (Vec::new(), seen),
         }
     }
 
-    fn shaped(&mut self, value: Value<'_>, role: Role, reading: &mut Reading) -> Vec<Message> {
+    fn shaped(&mut self, value: Value<'_>, role: Role, view: &mut SpanView) -> Vec<Message> {
         let mut shaper = Shaper { texts: &mut self.texts, finish: Vec::new(), withheld: false };
         // An output is new, and its finish reasons count; a prompt is mostly what was there before.
         let known = match value {
@@ -106,14 +106,14 @@ impl Interpreter<'_> {
         };
         let messages = known.unwrap_or_else(|| shaper.messages(&Node::of(value), role));
         self.withheld |= shaper.withheld;
-        if reading.finish.is_empty() && role == Role::Assistant {
-            reading.finish = shaper.finish;
+        if view.finish.is_empty() && role == Role::Assistant {
+            view.finish = shaper.finish;
         }
         messages
     }
 
     /// Messages of one flattened list; and whether all of it is redacted.
-    fn flattened(&mut self, list: &[Flat<'_>], role: Role, reading: &mut Reading) -> (Vec<Message>, bool) {
+    fn flattened(&mut self, list: &[Flat<'_>], role: Role, view: &mut SpanView) -> (Vec<Message>, bool) {
         let mut out = Vec::new();
         let mut hidden = false;
         for leaves in list.chunk_by(|a, b| a.leaf.n == b.leaf.n) {
@@ -148,7 +148,7 @@ impl Interpreter<'_> {
                     }
                     (Piece::PartMedia, _) => parts.push(Part::Media),
                     (Piece::Finish, Value::Str(s)) if role == Role::Assistant && !s.is_empty() => {
-                        reading.finish.extend(self.texts.some(s));
+                        view.finish.extend(self.texts.some(s));
                     }
                     _ => {}
                 }
@@ -188,7 +188,7 @@ impl Interpreter<'_> {
     fn apart(
         &mut self,
         found: &Found<'_>,
-        reading: &mut Reading,
+        view: &mut SpanView,
         output: &mut Vec<Message>,
         seen: &mut Content,
     ) {
@@ -198,7 +198,7 @@ impl Interpreter<'_> {
         }
         if let Seen::Read((_, value)) = self.value(found, Field::OutputCalls) {
             *seen = Content::Present;
-            for message in self.shaped(value, Role::Assistant, reading) {
+            for message in self.shaped(value, Role::Assistant, view) {
                 parts.extend(message.parts);
             }
         }
@@ -215,13 +215,13 @@ impl Interpreter<'_> {
     fn whole(
         &mut self,
         found: &Found<'_>,
-        reading: &mut Reading,
+        view: &mut SpanView,
         input: &mut Vec<Message>,
         output: &mut Vec<Message>,
     ) {
         let mut messages = Vec::new();
         if let Seen::Read((_, value)) = self.value(found, Field::Conversation) {
-            messages = self.shaped(value, Role::User, reading);
+            messages = self.shaped(value, Role::User, view);
         } else if let Seen::Read((_, value)) = self.value(found, Field::PackedEvents) {
             let Node::List(events) = Node::decoded(value) else { return };
             for event in &events {
@@ -239,7 +239,7 @@ impl Interpreter<'_> {
         }
         let from =
             self.count(found, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        let is_agent = reading.kind != Kind::Llm;
+        let is_agent = view.kind != Kind::Llm;
         let turn = messages.iter().enumerate().position(|(i, m)| i >= from && m.role == Role::Assistant);
         let split = if is_agent { turn.unwrap_or(messages.len()) } else { messages.len() };
         let rest = messages.split_off(split);
@@ -255,7 +255,7 @@ impl Interpreter<'_> {
     fn events(
         &mut self,
         found: &Found<'_>,
-        reading: &mut Reading,
+        view: &mut SpanView,
         input: &mut Vec<Message>,
         output: &mut Vec<Message>,
     ) {
@@ -285,8 +285,8 @@ impl Interpreter<'_> {
             for message in messages {
                 target.push(Message { role: event_role(role, &message), ..message });
             }
-            if choice && reading.finish.is_empty() {
-                reading.finish.extend(node.str_at("finish_reason").and_then(|r| self.texts.some(r)));
+            if choice && view.finish.is_empty() {
+                view.finish.extend(node.str_at("finish_reason").and_then(|r| self.texts.some(r)));
             }
         }
     }

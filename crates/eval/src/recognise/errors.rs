@@ -3,7 +3,7 @@
 use super::message::Text;
 use super::overrides::{EventRule, Field, Meaning};
 use super::read::Found;
-use super::reading::{ErrorSign, ErrorSource, Reading};
+use super::span_view::{ErrorSign, ErrorSource, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use verdict_otlp::trace::{Status, Tree};
@@ -19,7 +19,7 @@ const MAX_COMPARED: usize = 4 * 1024;
 const MIN_MESSAGE: usize = 4;
 
 /// Collects the signs that stand on the span itself.
-pub(crate) fn signs(table: &Table, texts: &mut Texts, found: &Found<'_>, reading: &mut Reading) {
+pub(crate) fn signs(table: &Table, texts: &mut Texts, found: &Found<'_>, view: &mut SpanView) {
     let message = first(found, Field::ErrorMessage);
     for event in found.events.iter().filter(|e| e.rule == EventRule::Exception) {
         let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
@@ -30,44 +30,44 @@ pub(crate) fn signs(table: &Table, texts: &mut Texts, found: &Found<'_>, reading
                 _ => {}
             }
         }
-        add(reading, sign);
+        add(view, sign);
     }
     if found.status == Status::Error {
         let message = texts.some(found.status_message).or(message.and_then(|m| texts.some(m)));
-        add(reading, ErrorSign { source: ErrorSource::Status, kind: None, message });
+        add(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
     }
     if let Some(kind) = first(found, Field::ErrorType) {
         let message = message.and_then(|m| texts.some(m));
-        add(reading, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
+        add(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
     }
     for (_, key, value) in found.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
         let said = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
         let message = message.or(said).and_then(|m| texts.some(m));
-        add(reading, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
+        add(view, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
     }
-    let on_purpose = reading.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
+    let on_purpose = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
     if found.has(Meaning::Cancelled) || on_purpose {
-        reading.cancelled = true;
-        reading.errors.clear();
+        view.cancelled = true;
+        view.errors.clear();
     }
     if found.has(Meaning::Retry) {
-        reading.errors.iter_mut().for_each(|s| s.source = ErrorSource::Retry);
+        view.errors.iter_mut().for_each(|s| s.source = ErrorSource::Retry);
     }
 }
 
 /// The span's result says itself that it failed.
-pub(crate) fn marked(texts: &mut Texts, reading: &mut Reading) {
+pub(crate) fn marked(texts: &mut Texts, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
         kind: texts.some("is_error"),
-        message: reading.result.clone().filter(|r| !r.is_empty()),
+        message: view.result.clone().filter(|r| !r.is_empty()),
     };
-    add(reading, sign);
+    add(view, sign);
 }
 
-fn add(reading: &mut Reading, sign: ErrorSign) {
-    if reading.errors.len() < MAX_SIGNS && !reading.errors.contains(&sign) {
-        reading.errors.push(sign);
+fn add(view: &mut SpanView, sign: ErrorSign) {
+    if view.errors.len() < MAX_SIGNS && !view.errors.contains(&sign) {
+        view.errors.push(sign);
     }
 }
 
@@ -90,17 +90,17 @@ fn class(kind: &str) -> &str {
     kind.rsplit(['.', ':']).next().unwrap_or(kind)
 }
 
-/// Moves the signs that only repeat a descendant's to [`Reading::inherited_errors`].
-pub(crate) fn inherit(tree: &Tree, readings: &mut [Reading]) {
-    let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); readings.len()];
+/// Moves the signs that only repeat a descendant's to [`SpanView::inherited_errors`].
+pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
+    let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
     for &at in tree.order().iter().rev() {
         let seen = std::mem::take(&mut below[at]);
-        let Some(reading) = readings.get_mut(at) else { continue };
-        if !reading.errors.is_empty() && repeats(&reading.errors, &seen) {
-            reading.inherited_errors = std::mem::take(&mut reading.errors);
+        let Some(view) = views.get_mut(at) else { continue };
+        if !view.errors.is_empty() && repeats(&view.errors, &seen) {
+            view.inherited_errors = std::mem::take(&mut view.errors);
         }
         if let Some(up) = tree.parent(at) {
-            let own = reading.errors.iter().chain(&reading.inherited_errors);
+            let own = view.errors.iter().chain(&view.inherited_errors);
             let all: Vec<_> = own.map(|s| (s.kind.clone(), s.message.clone())).chain(seen).collect();
             let target = &mut below[up];
             let room = MAX_BELOW.saturating_sub(target.len());

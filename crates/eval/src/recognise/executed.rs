@@ -8,14 +8,14 @@ use super::message::{Text, ToolDefinition, ToolRequest};
 use super::node::Node;
 use super::overrides::{EventRule, Field, Piece};
 use super::read::Found;
-use super::reading::{Content, Reading};
+use super::span_view::{Content, SpanView};
 use super::{errors, tool};
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
 impl Interpreter<'_> {
     /// A TOOL span: which tool, with what, and what came back.
-    pub(super) fn tool(&mut self, found: &Found<'_>, reading: &mut Reading) {
+    pub(super) fn tool(&mut self, found: &Found<'_>, view: &mut SpanView) {
         let name = match self.text(found, Field::ToolName) {
             Some(name) => name,
             None => self.texts.intern(tool_of_name(found.name)),
@@ -26,15 +26,14 @@ impl Interpreter<'_> {
         };
         let description = self.text(found, Field::ToolDescription);
         let (arguments, seen) = self.arguments(found, &tool::parameter_names(schema.as_deref()));
-        reading.input_content = seen;
+        view.input_content = seen;
         if schema.is_some() || description.is_some() {
-            reading.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
+            view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
         let id = self.text(found, Field::CallId);
-        reading.call = Some(ToolRequest { id, name, arguments });
-        self.result(found, reading);
-        if let (None, Some(call)) = (reading.call.as_ref().and_then(|c| c.id.clone()), reading.call.as_mut())
-        {
+        view.call = Some(ToolRequest { id, name, arguments });
+        self.result(found, view);
+        if let (None, Some(call)) = (view.call.as_ref().and_then(|c| c.id.clone()), view.call.as_mut()) {
             call.id = found.events.iter().find_map(event::id).and_then(|id| self.texts.some(id));
         }
     }
@@ -69,7 +68,7 @@ impl Interpreter<'_> {
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
-    pub(super) fn result(&mut self, found: &Found<'_>, reading: &mut Reading) {
+    pub(super) fn result(&mut self, found: &Found<'_>, view: &mut SpanView) {
         let mut redacted = false;
         for field in [Field::Result, Field::Output] {
             let value = match self.value(found, field) {
@@ -80,7 +79,7 @@ impl Interpreter<'_> {
                 }
                 Seen::Absent => continue,
             };
-            return self.said(value, reading);
+            return self.said(value, view);
         }
         let documents: Vec<&str> = found
             .leaves(Field::Result)
@@ -89,19 +88,19 @@ impl Interpreter<'_> {
             .filter_map(|f| f.value.as_str())
             .collect();
         if !documents.is_empty() {
-            reading.result = Some(self.texts.intern(&documents.join("\n\n")));
-            reading.output_content = Content::Present;
+            view.result = Some(self.texts.intern(&documents.join("\n\n")));
+            view.output_content = Content::Present;
             return;
         }
         for event in found.events.iter().filter(|e| e.rule == EventRule::Choice) {
             if let Some(message) = event::field(event, &["message", "content", "tool.result"]) {
-                return self.said(message, reading);
+                return self.said(message, view);
             }
         }
-        reading.output_content = if redacted { Content::Redacted } else { Content::Absent };
+        view.output_content = if redacted { Content::Redacted } else { Content::Absent };
     }
 
-    fn said(&mut self, value: Value<'_>, reading: &mut Reading) {
+    fn said(&mut self, value: Value<'_>, view: &mut SpanView) {
         let written = value.as_str().filter(|text| text.starts_with('{'));
         let (text, failed) = match written.filter(|text| tool::is_bare(text)) {
             Some(text) => (Cow::Borrowed(text), false),
@@ -110,10 +109,10 @@ impl Interpreter<'_> {
                 (Cow::Owned(text), failed)
             }
         };
-        reading.result = Some(self.texts.intern(&text));
-        reading.output_content = Content::Present;
-        if failed && reading.kind == Kind::Tool {
-            errors::marked(&mut self.texts, reading);
+        view.result = Some(self.texts.intern(&text));
+        view.output_content = Content::Present;
+        if failed && view.kind == Kind::Tool {
+            errors::marked(&mut self.texts, view);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From what one pass has found to a [`Reading`]. Each field is chosen on its own, from the first
+//! From what one pass has found to a [`SpanView`]. Each field is chosen on its own, from the first
 //! candidate that says anything (conventions, section 5.7).
 
 use std::borrow::Cow;
@@ -9,14 +9,14 @@ use super::message::{Part, Text, ToolDefinition};
 use super::node::Node;
 use super::overrides::{Field, Piece};
 use super::read::{Flat, Found};
-use super::reading::{Content, Reading, Tokens};
+use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
 use super::{plans, seen, tool};
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
-/// Reads spans into one scene.
+/// Reads spans into one trace.
 pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
@@ -46,7 +46,7 @@ impl<T> Seen<T> {
 }
 
 impl<'t> Interpreter<'t> {
-    /// For one scene.
+    /// For one trace.
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
         let (seen, systems) = (seen::Seen::default(), HashMap::default());
         Interpreter { table, texts: Texts::new(), seen, systems, withheld: false }
@@ -55,30 +55,30 @@ impl<'t> Interpreter<'t> {
 
 impl Interpreter<'_> {
     /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
-    pub(crate) fn reading(
+    pub(crate) fn view(
         &mut self,
         found: &mut Found<'_>,
         kind: Kind,
         lifecycle: bool,
         content: bool,
-    ) -> Reading {
+    ) -> SpanView {
         found.sort();
-        let mut reading = Reading { kind, wrapper: lifecycle, ..Reading::default() };
-        reading.name = self.texts.some(found.name);
-        self.facts(found, &mut reading);
+        let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
+        view.name = self.texts.some(found.name);
+        self.facts(found, &mut view);
         match kind {
-            Kind::Tool => self.tool(found, &mut reading),
+            Kind::Tool => self.tool(found, &mut view),
             Kind::Retriever | Kind::Memory => {
-                self.messages(found, &mut reading);
-                self.result(found, &mut reading);
+                self.messages(found, &mut view);
+                self.result(found, &mut view);
             }
-            _ if content => self.messages(found, &mut reading),
-            _ => self.content_only(found, &mut reading),
+            _ if content => self.messages(found, &mut view),
+            _ => self.content_only(found, &mut view),
         }
-        errors::signs(self.table, &mut self.texts, found, &mut reading);
-        self.evaluations(found, &mut reading);
-        plans::of_attributes(found, &mut self.texts, &mut reading);
-        reading
+        errors::signs(self.table, &mut self.texts, found, &mut view);
+        self.evaluations(found, &mut view);
+        plans::of_attributes(found, &mut self.texts, &mut view);
+        view
     }
 
     /// The first candidate of `field` that says anything.
@@ -116,12 +116,12 @@ impl Interpreter<'_> {
     }
 
     /// Everything that is not content.
-    fn facts(&mut self, found: &Found<'_>, reading: &mut Reading) {
-        reading.agent = self.text(found, Field::AgentName);
-        reading.model = self.text(found, Field::Model);
-        reading.provider = self.text(found, Field::Provider);
-        reading.response_id = self.text(found, Field::ResponseId);
-        reading.session = self.text(found, Field::Session);
+    fn facts(&mut self, found: &Found<'_>, view: &mut SpanView) {
+        view.agent = self.text(found, Field::AgentName);
+        view.model = self.text(found, Field::Model);
+        view.provider = self.text(found, Field::Provider);
+        view.response_id = self.text(found, Field::ResponseId);
+        view.session = self.text(found, Field::Session);
         let mut tokens = Tokens {
             input: self.count(found, Field::TokensInput),
             output: self.count(found, Field::TokensOutput),
@@ -145,22 +145,22 @@ impl Interpreter<'_> {
         {
             tokens.total = i.checked_add(o);
         }
-        reading.tokens = tokens;
+        view.tokens = tokens;
         if let Seen::Read((_, value)) = self.value(found, Field::Cost) {
-            reading.cost = Node::of(value).number();
+            view.cost = Node::of(value).number();
         } else if let Seen::Read((_, value)) = self.value(found, Field::CostMap) {
-            reading.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
+            view.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
         }
         if let Seen::Read((_, value)) = self.value(found, Field::Finish) {
             match Node::decoded(value) {
                 Node::List(reasons) => {
-                    reading.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
+                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
                 }
-                one => reading.finish.extend(self.texts.some(&one.text())),
+                one => view.finish.extend(self.texts.some(&one.text())),
             }
         }
-        if matches!(reading.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
-            reading.tools = self.definitions(found);
+        if matches!(view.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
+            view.tools = self.definitions(found);
         }
     }
 
@@ -206,12 +206,12 @@ impl Interpreter<'_> {
     }
 
     /// Whether there is content, for spans whose messages are not read.
-    fn content_only(&self, found: &Found<'_>, reading: &mut Reading) {
+    fn content_only(&self, found: &Found<'_>, view: &mut SpanView) {
         let seen = |field| match self.value(found, field) {
             Seen::Absent if !found.leaves(field).is_empty() => Content::Present,
             seen => seen.content(),
         };
-        reading.input_content = seen(Field::Input);
-        reading.output_content = seen(Field::Output);
+        view.input_content = seen(Field::Input);
+        view.output_content = seen(Field::Output);
     }
 }

@@ -1,4 +1,4 @@
-//! From spans in any convention to one vocabulary: [`Reading`] of a span, [`Scene`] of a trace.
+//! From spans in any convention to one vocabulary: [`SpanView`] of a span, [`AgentTrace`] of a trace.
 //!
 //! In: a [`Tree`] of bytes and the log records that belong to its spans. Out: kinds, messages,
 //! tool calls, agents, plans, errors. After this stage nothing reads a vendor's key. The map of
@@ -27,9 +27,9 @@ mod overrides;
 mod part;
 mod plans;
 mod read;
-mod reading;
+mod span_view;
 mod repr;
-mod scene;
+mod agent_trace;
 mod seen;
 mod shape;
 mod table;
@@ -37,11 +37,11 @@ mod texts;
 mod tool;
 mod wrappers;
 
+pub use agent_trace::{Agent, AgentTrace, Call};
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 pub use plans::lines as plan_steps;
-pub use reading::{Content, ErrorSign, ErrorSource, Evaluation, Plan, Reading, Tokens};
-pub use scene::{Agent, Call, Scene};
+pub use span_view::{Content, ErrorSign, ErrorSource, Evaluation, Plan, SpanView, Tokens};
 pub use table::TableError;
 
 pub use verdict_otlp::trace::Attached;
@@ -70,8 +70,8 @@ impl Recogniser {
 
     /// The whole trace. `logs` may come in any order; those of unknown spans are left out.
     /// `incomplete` is carried through: the root has not come, or the trace was closed early.
-    pub fn scene(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> Scene {
-        build::scene(&self.table, tree, logs, incomplete)
+    pub fn trace(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
+        build::trace(&self.table, tree, logs, incomplete)
     }
 }
 

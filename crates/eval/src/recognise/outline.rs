@@ -1,16 +1,16 @@
-//! A scene as text, to be read by people and compared by golden tests.
+//! A trace as text, to be read by people and compared by golden tests.
 
 use std::fmt::Write;
 
+use super::agent_trace::AgentTrace;
 use super::message::{Message, Part};
-use super::reading::{Content, ErrorSign, Reading};
-use super::scene::Scene;
+use super::span_view::{Content, ErrorSign, SpanView};
 
 /// Characters shown of a text.
 const SHOWN: usize = 70;
 
-impl Scene {
-    /// The scene in an indented outline: spans with what was read of them, then agents and calls.
+impl AgentTrace {
+    /// The trace in an indented outline: spans with what was read of them, then agents and calls.
     /// No ids and no times, so that two runs of one program read alike.
     pub fn outline(&self) -> String {
         let mut out = String::new();
@@ -20,8 +20,8 @@ impl Scene {
             if let Some(d) = depth.get_mut(at) {
                 *d = level;
             }
-            if let Some(reading) = self.readings.get(at) {
-                span(&mut out, reading, level.min(20));
+            if let Some(view) = self.views.get(at) {
+                span(&mut out, view, level.min(20));
             }
         }
         for agent in &self.agents {
@@ -59,27 +59,27 @@ impl Scene {
     }
 }
 
-fn span(out: &mut String, reading: &Reading, level: usize) {
+fn span(out: &mut String, view: &SpanView, level: usize) {
     let pad = "  ".repeat(level);
-    let name = reading.name.as_ref().map_or("", |n| &**n);
-    let _ = write!(out, "{pad}{} {name:?}", reading.kind.as_str());
-    if reading.wrapper {
+    let name = view.name.as_ref().map_or("", |n| &**n);
+    let _ = write!(out, "{pad}{} {name:?}", view.kind.as_str());
+    if view.wrapper {
         out.push_str(" wrapper");
     }
-    let _ = write!(out, " in={} out={}", content(reading.input_content), content(reading.output_content));
-    if let Some(total) = reading.tokens.total {
+    let _ = write!(out, " in={} out={}", content(view.input_content), content(view.output_content));
+    if let Some(total) = view.tokens.total {
         let _ = write!(out, " tokens={total}");
     }
-    if let Some(model) = &reading.model {
+    if let Some(model) = &view.model {
         let _ = write!(out, " model={}", &**model);
     }
     out.push('\n');
-    for (arrow, messages) in [("<", &reading.input), (">", &reading.output)] {
+    for (arrow, messages) in [("<", &view.input), (">", &view.output)] {
         for message in messages {
             said(out, &pad, arrow, message);
         }
     }
-    for (word, signs) in [("error", &reading.errors), ("inherited", &reading.inherited_errors)] {
+    for (word, signs) in [("error", &view.errors), ("inherited", &view.inherited_errors)] {
         for ErrorSign { source, kind, message } in signs {
             let kind = kind.as_ref().map_or("", |k| &**k);
             let message = message.as_ref().map_or(String::new(), |m| short(m));

@@ -6,7 +6,7 @@ use super::message::{Part, Text};
 use super::node::Node;
 use super::overrides::Field;
 use super::read::Found;
-use super::reading::{Plan, Reading};
+use super::span_view::{Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use verdict_otlp::trace::Kind;
@@ -60,11 +60,11 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> 
 }
 
 /// Plans in attributes of their own; declared graphs apart.
-pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, reading: &mut Reading) {
+pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, view: &mut SpanView) {
     let value = |field| found.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
     if let Some(node) = value(Field::Plan) {
-        reading.plans.extend(plan(&node.text(), false, texts));
-    } else if matches!(reading.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
+        view.plans.extend(plan(&node.text(), false, texts));
+    } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
         // The plan may be a member of the agent's JSON output or state.
         for field in [Field::Output, Field::Input] {
             let Some((_, _, value)) = found.candidates(field).first() else { continue };
@@ -74,21 +74,21 @@ pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, reading: &mut 
             let node = Node::decoded(*value);
             let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
             if let Some(said) = node.any(&KEYS).or_else(|| inner.any(&KEYS)).filter(|p| !p.is_empty()) {
-                reading.plans.extend(plan(&said.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
+                view.plans.extend(plan(&said.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
                 break;
             }
         }
     }
     if let Some(node) = value(Field::PlanGraph) {
-        reading.graph = plan(&node.text(), false, texts);
+        view.graph = plan(&node.text(), false, texts);
     }
 }
 
 /// Plans that an LLM span wrote: by a planning tool, else marked in its text.
-pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading) {
+pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
     let mut found = Vec::new();
-    let asked = asked_for(table, reading);
-    for part in reading.output.iter().flat_map(|m| &m.parts) {
+    let asked = asked_for(table, view);
+    for part in view.output.iter().flat_map(|m| &m.parts) {
         match part {
             Part::Call(call) if table.planning_tools.iter().any(|t| t.eq_ignore_ascii_case(&call.name)) => {
                 found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
@@ -101,7 +101,7 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, reading: &mut Reading)
             _ => {}
         }
     }
-    reading.plans.extend(found);
+    view.plans.extend(found);
 }
 
 /// Whether a text is, as a whole, a plan of steps that say what they depend on: an object of numbered
@@ -144,8 +144,8 @@ fn is_numbered(node: &Node<'_>) -> bool {
 }
 
 /// The word by which the last message of the prompt asks for a plan.
-fn asked_for<'t>(table: &'t Table, reading: &Reading) -> Option<&'t str> {
-    let last = reading.input.last()?;
+fn asked_for<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
+    let last = view.input.last()?;
     let asks =
         |word: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(word.as_str())));
     table.plan_prompts.iter().find(asks).map(String::as_str)

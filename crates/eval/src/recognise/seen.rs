@@ -1,5 +1,5 @@
 //! Messages of a JSON list that stood in an earlier prompt: every model call repeats its history,
-//! so an element is parsed once a scene and known by its text from then on.
+//! so an element is parsed once a trace and known by its text from then on.
 //!
 //! In: a list as JSON. Out: its messages, exactly as [`Shaper`] would read them one by one, or
 //! nothing where the list is anything but maps that each name a role.
@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 100;
 /// second bracket beside it.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
 
-/// What the prompts of a scene were made of so far.
+/// What the prompts of a trace were made of so far.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     elements: Vec<Element>,

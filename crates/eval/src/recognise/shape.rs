@@ -74,7 +74,7 @@ const SAID: [&str; 22] = [
     "objective",
 ];
 
-/// Reads messages into one scene's texts.
+/// Reads messages into one trace's texts.
 pub(crate) struct Shaper<'t> {
     pub(crate) texts: &'t mut Texts,
     /// Finish reasons met on the way.

@@ -1,4 +1,4 @@
-//! Whole scenes: recorded runs of real frameworks, and spans written for one rule each.
+//! Whole traces: recorded runs of real frameworks, and spans written for one rule each.
 
 mod content;
 mod hostile;
@@ -18,11 +18,11 @@ use verdict_otlp::Payload;
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{SpanId, TraceId};
 
-/// One recorded run: its traces as scenes, and what is known of it.
+/// One recorded run: its traces as traces, and what is known of it.
 struct Case {
     name: String,
     truth: Value,
-    scenes: Vec<Scene>,
+    traces: Vec<AgentTrace>,
 }
 
 impl Case {
@@ -30,24 +30,24 @@ impl Case {
         &self.truth[key]
     }
 
-    fn readings(&self) -> impl Iterator<Item = &Reading> {
-        self.scenes.iter().flat_map(|s| &s.readings)
+    fn views(&self) -> impl Iterator<Item = &SpanView> {
+        self.traces.iter().flat_map(|s| &s.views)
     }
 
     fn count(&self, kind: Kind) -> usize {
-        self.readings().filter(|r| r.kind == kind && !r.wrapper).count()
+        self.views().filter(|r| r.kind == kind && !r.wrapper).count()
     }
 
-    fn agents(&self) -> impl Iterator<Item = (&Scene, &Agent)> {
-        self.scenes.iter().flat_map(|s| s.agents.iter().map(move |a| (s, a)))
+    fn agents(&self) -> impl Iterator<Item = (&AgentTrace, &Agent)> {
+        self.traces.iter().flat_map(|s| s.agents.iter().map(move |a| (s, a)))
     }
 
     fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.scenes.iter().flat_map(|s| &s.calls)
+        self.traces.iter().flat_map(|s| &s.calls)
     }
 
     fn outline(&self) -> String {
-        self.scenes.iter().map(Scene::outline).collect()
+        self.traces.iter().map(AgentTrace::outline).collect()
     }
 }
 
@@ -75,12 +75,12 @@ fn read_case(folder: &Path) -> Case {
         }
     }
     let recogniser = recogniser();
-    let scenes =
-        traces.into_iter().map(|(id, spans)| recogniser.scene(Tree::new(id, spans), &logs, false)).collect();
+    let traces =
+        traces.into_iter().map(|(id, spans)| recogniser.trace(Tree::new(id, spans), &logs, false)).collect();
     Case {
         name: folder.file_name().unwrap().to_string_lossy().into_owned(),
         truth: serde_json::from_slice(&fs::read(folder.join("truth.json")).unwrap()).unwrap(),
-        scenes,
+        traces,
     }
 }
 
@@ -102,14 +102,14 @@ fn records(body: &[u8]) -> Vec<Attached> {
         .collect()
 }
 
-/// A scene of spans written by hand: `{id, parent, name, scope, attributes, events, status}`, ids
+/// A trace of spans written by hand: `{id, parent, name, scope, attributes, events, status}`, ids
 /// small numbers, times in order of writing unless given.
-fn scene_of(spans: Value) -> Scene {
+fn scene_of(spans: Value) -> AgentTrace {
     scene_with(&Overrides::default(), spans, serde_json::json!([]))
 }
 
 /// As [`scene_of`], with log records `{span, event, attributes, body}`.
-fn scene_with(overrides: &Overrides, spans: Value, logs: Value) -> Scene {
+fn scene_with(overrides: &Overrides, spans: Value, logs: Value) -> AgentTrace {
     use verdict_otlp::Signal;
     use verdict_otlp::json::decode;
     let resource =
@@ -157,9 +157,9 @@ fn scene_with(overrides: &Overrides, spans: Value, logs: Value) -> Scene {
     };
     let tree = Tree::new(group.trace, group.spans);
     if *overrides == Overrides::default() {
-        return recogniser().scene(tree, &logs, false);
+        return recogniser().trace(tree, &logs, false);
     }
-    Recogniser::new(overrides).unwrap().scene(tree, &logs, false)
+    Recogniser::new(overrides).unwrap().trace(tree, &logs, false)
 }
 
 fn id(id: &Value) -> String {
@@ -185,8 +185,8 @@ fn any_value(value: &Value) -> Value {
     }
 }
 
-fn kinds(scene: &Scene) -> Vec<Kind> {
-    scene.readings.iter().map(|r| r.kind).collect()
+fn kinds(trace: &AgentTrace) -> Vec<Kind> {
+    trace.views.iter().map(|r| r.kind).collect()
 }
 
 fn named(name: &str, scope: &str, attributes: Value) -> Kind {
@@ -194,6 +194,6 @@ fn named(name: &str, scope: &str, attributes: Value) -> Kind {
 }
 
 /// One span as read.
-fn one(attributes: Value) -> Reading {
-    scene_of(json!([{ "id": 1, "name": "span", "attributes": attributes }])).readings.remove(0)
+fn one(attributes: Value) -> SpanView {
+    scene_of(json!([{ "id": 1, "name": "span", "attributes": attributes }])).views.remove(0)
 }

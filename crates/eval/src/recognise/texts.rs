@@ -1,4 +1,4 @@
-//! Interning: each distinct text of a scene is one allocation.
+//! Interning: each distinct text of a trace is one allocation.
 
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
@@ -12,7 +12,7 @@ use super::message::Text;
 /// Distinct texts for which there is room from the start: a short run has as many.
 const USUAL: usize = 64;
 
-/// The texts of a scene under construction.
+/// The texts of a trace under construction.
 #[derive(Debug)]
 pub(crate) struct Texts {
     /// By their hash, so that a text is hashed once. Of two that had the same, which the seed

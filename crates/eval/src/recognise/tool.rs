@@ -301,7 +301,7 @@ pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
     properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// Definitions by the text they came in, kept from scene to scene: every prompt of every run of an
+/// Definitions by the text they came in, kept from trace to trace: every prompt of every run of an
 /// agent repeats them.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<ByText>);

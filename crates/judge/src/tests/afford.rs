@@ -27,7 +27,7 @@ async fn over_the_budget_of_a_trace_nothing_is_sent() {
     for n in 0..10 {
         match scores(&bench.ask(&format!("Q{n}")).await) {
             Ok(_) => answered += 1,
-            Err(reason) => assert_eq!(reason, Reason::Budget),
+            Err(reason) => assert_eq!(reason, Unmeasured::Budget),
         }
     }
     // Each takes 120; for a question and its answer some 190 are set aside.
@@ -126,7 +126,7 @@ async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
     other.question.form = Arc::new(form);
     assert_eq!(
         scores(&bench.judges.ask(trace(1), &other).await),
-        Err(Reason::JudgeError),
+        Err(Unmeasured::JudgeError),
         "4 is none of them"
     );
 }
@@ -147,7 +147,7 @@ async fn a_run_is_recorded_and_repeated_without_a_server() {
     let bench = Bench::one(replaying);
     assert_eq!(bench.ask("B").await, second);
     assert_eq!(bench.ask("A").await, first, "opinions, names and cost alike");
-    assert_eq!(scores(&bench.ask("C").await), Err(Reason::JudgeError), "what was not recorded");
+    assert_eq!(scores(&bench.ask("C").await), Err(Unmeasured::JudgeError), "what was not recorded");
     assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"replayed\"}"), 4.0);
     std::fs::write(&file, "nonsense").unwrap();
     let broken = JudgeConfig { replay: Some(file), ..config("http://127.0.0.1:9") };
@@ -170,7 +170,7 @@ async fn a_service_is_kept_from_external_judges_or_from_one() {
     let all = &["near", "far", "picky"];
     assert_eq!(scores(&bench.judges.ask(trace(1), &ask("Q", all)).await).unwrap().len(), 1);
     let withheld = bench.judges.ask(trace(1), &ask("Q", &["far", "picky"])).await;
-    assert_eq!(scores(&withheld), Err(Reason::NotApplicable));
+    assert_eq!(scores(&withheld), Err(Unmeasured::NotApplicable));
     let of = |services: &[&str]| Ask {
         services: services.iter().map(|name| Text::from(*name)).collect(),
         ..ask("Q", all)
@@ -199,7 +199,7 @@ async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
     assert_eq!(scores(&under_way), Ok(vec![4]), "what is under way ends");
     let of = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
     assert_eq!(of("B").await, Ok(vec![4]));
-    assert_eq!(of("C").await, Err(Reason::Budget), "the hour's tokens are spent");
+    assert_eq!(of("C").await, Err(Unmeasured::Budget), "the hour's tokens are spent");
     let again = renewed.renewed(&configs, &judging).unwrap();
     let known = again.ask(trace(9), &ask("B", &["main"])).await;
     assert_eq!((scores(&known), known.usage.tokens), (Ok(vec![4]), 0));

@@ -28,10 +28,10 @@ fn ended(reason: &str, content: Value) -> ResponseTemplate {
 
 /// One way to fail: what the server answers in turn, what comes of it, how many requests that
 /// takes, and the word that counts it.
-type Row = (&'static str, Vec<ResponseTemplate>, Result<u64, Reason>, usize, &'static str);
+type Row = (&'static str, Vec<ResponseTemplate>, Result<u64, Unmeasured>, usize, &'static str);
 
 fn rows() -> Vec<Row> {
-    let failed = Err(Reason::JudgeError);
+    let failed = Err(Unmeasured::JudgeError);
     let error = |code: &str| json!({ "error": { "message": "m", "type": code } });
     let html = || status(200).set_body_raw("<html>gateway</html>", "text/html");
     let stream =
@@ -84,7 +84,7 @@ fn rows() -> Vec<Row> {
         (
             "slow",
             vec![good(4).set_delay(Duration::from_secs(30))],
-            Err(Reason::Timeout),
+            Err(Unmeasured::Timeout),
             2,
             "status=\"timeout\"",
         ),
@@ -154,10 +154,10 @@ async fn a_reset_a_drip_a_cut_body_and_a_closed_port_end_too() {
         async { format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()) };
     let (reset, drip, cut, closed) = tokio::join!(reset, drip, cut, closed);
     for (endpoint, expected, status) in [
-        (reset, Reason::JudgeError, "connection"),
-        (drip, Reason::Timeout, "timeout"),
-        (cut, Reason::JudgeError, "connection"),
-        (closed, Reason::JudgeError, "connection"),
+        (reset, Unmeasured::JudgeError, "connection"),
+        (drip, Unmeasured::Timeout, "timeout"),
+        (cut, Unmeasured::JudgeError, "connection"),
+        (closed, Unmeasured::JudgeError, "connection"),
     ] {
         let bench = Bench::one(JudgeConfig { timeout: Period::secs(3), retries: 0, ..config(&endpoint) });
         let started = Instant::now();
@@ -189,7 +189,7 @@ async fn a_wait_beyond_all_patience_is_not_waited_for() {
     let server = server(in_turn([status(429).insert_header("retry-after", "86400")])).await;
     let bench = Bench::one(config(&server.uri()));
     let answer = tokio::time::timeout(Duration::from_secs(5), bench.ask("One.")).await.unwrap();
-    assert_eq!(scores(&answer), Err(Reason::JudgeError));
+    assert_eq!(scores(&answer), Err(Unmeasured::JudgeError));
 }
 
 #[tokio::test]
@@ -200,13 +200,13 @@ async fn a_judge_that_fails_time_after_time_is_left_alone_until_one_request_succ
     let breaker = BreakerConfig { failures: 3, open_for: Period::secs(2) };
     let bench = Bench::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
     for n in 0..10 {
-        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Reason::JudgeError));
+        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
     assert_eq!(bench.count("judge_breaker_state"), 2.0);
     sleep(Duration::from_millis(2100)).await;
-    assert_eq!(scores(&bench.ask("tries").await), Err(Reason::JudgeError));
-    assert_eq!(scores(&bench.ask("too soon").await), Err(Reason::JudgeError));
+    assert_eq!(scores(&bench.ask("tries").await), Err(Unmeasured::JudgeError));
+    assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
     sleep(Duration::from_millis(2100)).await;
     assert_eq!(scores(&bench.ask("well again").await), Ok(vec![4]));
@@ -218,7 +218,7 @@ async fn a_question_of_no_good_does_not_open_the_breaker() {
     let server = server(in_turn([status(400)])).await;
     let bench = Bench::one(config(&server.uri()));
     for n in 0..10 {
-        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Reason::JudgeError));
+        assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 10);
 }
@@ -254,7 +254,7 @@ async fn a_question_that_waits_for_a_place_is_not_hedged() {
 async fn a_question_longer_than_the_window_is_not_sent() {
     let server = server(in_turn([good(4)])).await;
     let bench = Bench::one(JudgeConfig { max_prompt_tokens: 4096, ..config(&server.uri()) });
-    assert_eq!(scores(&bench.ask(&"word ".repeat(10_000)).await), Err(Reason::JudgeError));
+    assert_eq!(scores(&bench.ask(&"word ".repeat(10_000)).await), Err(Unmeasured::JudgeError));
     assert!(server.received_requests().await.unwrap().is_empty());
     assert_eq!(bench.ask("short").await.usage, Usage { tokens: 120, cost_usd: 0.0 });
 }

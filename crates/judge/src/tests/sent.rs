@@ -139,6 +139,6 @@ async fn several_judges_and_samples_answer_in_their_order() {
     assert_eq!(scores(&answer), Ok(vec![2, 2, 2, 1]), "as asked for, the failing one left out");
     assert_eq!(two.received_requests().await.unwrap().len(), 3, "each sample is asked for");
     let none = bench.judges.ask(trace(1), &ask("Rate this.", &["down"])).await;
-    assert_eq!(scores(&none), Err(Reason::JudgeError));
+    assert_eq!(scores(&none), Err(Unmeasured::JudgeError));
     assert_eq!(bodies(&two).await[0]["temperature"], 0.7);
 }

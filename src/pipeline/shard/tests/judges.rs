@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::pipeline::asking::Panel;
 use verdict_eval::measure;
-use verdict_eval::measure::rounds::Ask;
+use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Opinion, Usage};
 use verdict_otlp::trace::SpanId;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
@@ -50,7 +50,7 @@ impl Panel for Scripted {
                     Ok(vec![opinion])
                 }
                 Does::Hangs => std::future::pending().await,
-                Does::Errs => Err(measure::Reason::JudgeError),
+                Does::Errs => Err(measure::Unmeasured::JudgeError),
                 Does::Panics => panic!("a judge's bug"),
             };
             Answer { key, opinions, usage: Usage { tokens: 100, cost_usd: 0.5 } }

@@ -1,6 +1,6 @@
 //! Every tool call as an attempt: its arguments made comparable, and how it ended.
 //!
-//! In: the calls of a scene. Out: one [`Attempt`] a call, and the failing calls that were made
+//! In: the calls of a trace. Out: one [`Attempt`] a call, and the failing calls that were made
 //! again unchanged (001, table 2, tool abuse).
 //! A retry is no fault by itself: a passing outage deserves one, a success between two calls may
 //! have changed what the second one meets, and whoever succeeds at last was right to go on.
@@ -11,11 +11,11 @@ use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 
 use crate::measure::Memo;
-use crate::measure::anchors::{Defect, QUOTE_BYTES};
+use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::reported;
 use crate::measure::error_kind::{cause, telling};
 use crate::measure::excerpt::head;
-use crate::recognise::{Call, Scene};
+use crate::recognise::{AgentTrace, Call};
 use verdict_otlp::trace::Idx;
 
 /// How often a call may be made in vain before the next is a fault, when the error says that
@@ -59,7 +59,7 @@ pub enum Outcome {
         cause: Defect,
     },
     /// With a result.
-    Gave,
+    Succeeded,
     /// Nothing tells.
     Unknown,
 }
@@ -98,7 +98,7 @@ impl Attempt {
 /// A failing call that repeats a failed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repeat {
-    /// The call (index into [`Scene::calls`]).
+    /// The call (index into [`AgentTrace::calls`]).
     pub call: usize,
     /// The first of its kind.
     pub first: usize,
@@ -106,7 +106,7 @@ pub struct Repeat {
     pub nth: usize,
 }
 
-/// All attempts of a scene: `of[i]` belongs to `scene.calls[i]`.
+/// All attempts of a trace: `of[i]` belongs to `trace.calls[i]`.
 #[derive(Debug, Default)]
 pub struct Attempts {
     /// One a call.
@@ -118,17 +118,17 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Those of the scene, worked out once.
-    pub fn get(scene: &Scene, memo: &Memo) -> Rc<Attempts> {
-        memo.scene(|| Attempts::of_scene(scene, memo))
+    /// Those of the trace, worked out once.
+    pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
+        memo.trace(|| Attempts::of_scene(trace, memo))
     }
 
-    fn of_scene(scene: &Scene, memo: &Memo) -> Attempts {
+    fn of_scene(trace: &AgentTrace, memo: &Memo) -> Attempts {
         let mut keys: HashMap<String, Rc<str>> = HashMap::new();
-        let of: Vec<Attempt> = scene.calls.iter().map(|call| attempt(scene, memo, call, &mut keys)).collect();
+        let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call, &mut keys)).collect();
         let mut repeats = Vec::new();
-        for agent in &scene.agents {
-            failing_repeats(scene, &of, &agent.calls, &mut repeats);
+        for agent in &trace.agents {
+            failing_repeats(trace, &of, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &Repeat| r.call);
         let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
@@ -147,7 +147,7 @@ impl Attempts {
     }
 }
 
-fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
+fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
     let key = arguments_key(call).map(|arguments| {
         let key = format!("{name} {arguments}");
@@ -156,28 +156,28 @@ fn attempt(scene: &Scene, memo: &Memo, call: &Call, keys: &mut HashMap<String, R
     let finishing = FINAL.contains(&name.as_str());
     Attempt {
         key,
-        outcome: outcome(scene, memo, call),
+        outcome: outcome(trace, memo, call),
         inward: finishing || INWARD.contains(&name.as_str()),
         finishing,
     }
 }
 
-fn outcome(scene: &Scene, memo: &Memo, call: &Call) -> Outcome {
+fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> Outcome {
     let said = match (&call.result, call.failed) {
         (Some(result), true) if !result.trim().is_empty() => Some(telling(result, QUOTE_BYTES).to_owned()),
-        (_, true) => Some(own_word(scene, call)),
+        (_, true) => Some(own_word(trace, call)),
         (Some(result), false) => reported(memo, result),
         (None, false) => return Outcome::Unknown,
     };
     match said {
         Some(said) => Outcome::Failed { cause: cause(&said), said },
-        None => Outcome::Gave,
+        None => Outcome::Succeeded,
     }
 }
 
 /// What the tool span itself says of its error.
-fn own_word(scene: &Scene, call: &Call) -> String {
-    let signs = call.tool.and_then(|at| scene.readings.get(at)).map(|r| r.errors.as_slice());
+fn own_word(trace: &AgentTrace, call: &Call) -> String {
+    let signs = call.tool.and_then(|at| trace.views.get(at)).map(|r| r.errors.as_slice());
     let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
     said.map_or_else(String::new, |t| telling(t, QUOTE_BYTES).to_owned())
 }
@@ -241,14 +241,14 @@ struct Row {
     successes: usize,
 }
 
-fn failing_repeats(scene: &Scene, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
+fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
     let mut rows: HashMap<&str, Row> = HashMap::new();
     let mut successes = 0;
     for &i in calls {
-        let (Some(attempt), Some(call)) = (attempts.get(i), scene.calls.get(i)) else { continue };
+        let (Some(attempt), Some(call)) = (attempts.get(i), trace.calls.get(i)) else { continue };
         let Some(key) = attempt.key.as_deref().filter(|_| !attempt.inward) else { continue };
         if !attempt.failed() {
-            if attempt.outcome == Outcome::Gave {
+            if attempt.outcome == Outcome::Succeeded {
                 successes += 1;
                 rows.remove(key);
             }
@@ -257,7 +257,7 @@ fn failing_repeats(scene: &Scene, attempts: &[Attempt], calls: &[usize], out: &m
         let row = rows.entry(key).or_insert(Row { first: i, last: i, failures: 0, successes });
         let together = row.last != i
             && call.llm.is_some()
-            && scene.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
+            && trace.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
         if row.successes != successes {
             *row = Row { first: i, last: i, failures: 0, successes };
         }
@@ -280,13 +280,13 @@ pub fn is_finishing(name: &str) -> bool {
 
 /// The model span that asked for call `i`: the one that recognition linked, else the agent's last
 /// model call before it.
-pub fn author(scene: &Scene, i: usize) -> Option<Idx> {
-    let call = scene.calls.get(i)?;
+pub fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
+    let call = trace.calls.get(i)?;
     if call.llm.is_some() {
         return call.llm;
     }
-    let agent = scene.agents.get(call.agent?)?;
-    let before = |llm: &Idx| scene.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
+    let agent = trace.agents.get(call.agent?)?;
+    let before = |llm: &Idx| trace.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
     let known = agent.llms.partition_point(before);
     known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
@@ -311,13 +311,13 @@ mod tests {
 
     const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
-    fn repeats(scene: &Scene) -> Vec<usize> {
-        Attempts::get(scene, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
+    fn repeats(trace: &AgentTrace) -> Vec<usize> {
+        Attempts::get(trace, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
     }
 
     #[test]
     fn the_same_failing_call_again_is_a_repeat_however_its_json_is_spelt() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a.example","n":1}"#)])
             .returns(BAD)
             .calls("", &[("visit", r#"{ "n": 1, "url": " a.example" }"#)])
@@ -325,13 +325,13 @@ mod tests {
             .calls("", &[("Visit", r#"{"url":"a.example","n":1,"x":null}"#)])
             .returns(BAD)
             .build();
-        assert_eq!(repeats(&scene), vec![2, 3]);
-        assert_eq!(author(&scene, 1), scene.calls[1].llm);
+        assert_eq!(repeats(&trace), vec![2, 3]);
+        assert_eq!(author(&trace, 1), trace.calls[1].llm);
     }
 
     #[test]
     fn changed_arguments_or_a_success_between_make_it_no_repeat() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a"}"#)])
             .returns(BAD)
             .calls("", &[("visit", r#"{"url":"b"}"#)])
@@ -341,12 +341,12 @@ mod tests {
             .calls("", &[("visit", r#"{"url":"a"}"#)])
             .returns(BAD)
             .build();
-        assert!(repeats(&scene).is_empty());
+        assert!(repeats(&trace).is_empty());
     }
 
     #[test]
     fn a_retry_that_succeeds_or_follows_an_outage_is_no_repeat() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .calls("", &[("visit", "{}")])
             .raises("HTTP 503 Service Unavailable")
             .calls("", &[("visit", "{}")])
@@ -358,7 +358,7 @@ mod tests {
             .calls("", &[("run", r#"{"t":1}"#)])
             .returns("fine")
             .build();
-        assert!(repeats(&scene).is_empty());
+        assert!(repeats(&trace).is_empty());
     }
 
     #[test]
@@ -372,22 +372,22 @@ mod tests {
 
     #[test]
     fn calls_side_by_side_do_not_repeat_each_other() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .calls("", &[("visit", "{}"), ("visit", "{}")])
             .returns(BAD)
             .returns(BAD)
             .build();
-        assert!(repeats(&scene).is_empty());
+        assert!(repeats(&trace).is_empty());
     }
 
     #[test]
     fn without_content_nothing_is_said_to_repeat() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .calls("", &[("visit", "{}")])
             .returns(BAD)
             .calls("", &[("visit", "{}")])
             .returns(BAD)
             .build_without_content();
-        assert!(repeats(&scene).is_empty());
+        assert!(repeats(&trace).is_empty());
     }
 }

@@ -1,23 +1,23 @@
 //! Who stands where: the agent of a span, and what was asked of it.
 //!
-//! In: the agents of a scene. Out: the one whose verdicts are written on a given span, its calls
+//! In: the agents of a trace. Out: the one whose verdicts are written on a given span, its calls
 //! together with those of the agents beneath it, and its task.
 
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::{Memo, View};
-use crate::recognise::{Agent, Message, Part, Role, Scene, Text};
+use crate::measure::{Context, Memo};
+use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
 use verdict_otlp::trace::Idx;
 
 struct Cast(HashMap<Idx, usize>);
 
 /// The index of the agent whose span is `at`.
-pub fn index_at(scene: &Scene, memo: &Memo, at: Idx) -> Option<usize> {
-    let cast: Rc<Cast> = memo.scene(|| {
-        let mut map = HashMap::with_capacity(scene.agents.len());
-        for (i, agent) in scene.agents.iter().enumerate() {
+pub fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
+    let cast: Rc<Cast> = memo.trace(|| {
+        let mut map = HashMap::with_capacity(trace.agents.len());
+        for (i, agent) in trace.agents.iter().enumerate() {
             map.entry(agent.at).or_insert(i);
         }
         Cast(map)
@@ -26,14 +26,14 @@ pub fn index_at(scene: &Scene, memo: &Memo, at: Idx) -> Option<usize> {
 }
 
 /// The agent whose span is looked at, with its index.
-pub fn indexed_at<'a>(view: &View<'a>) -> Option<(usize, &'a Agent)> {
-    let i = index_at(view.scene, view.memo, view.at)?;
-    Some((i, view.scene.agents.get(i)?))
+pub fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
+    let i = index_at(context.trace, context.memo, context.at)?;
+    Some((i, context.trace.agents.get(i)?))
 }
 
 /// The agent whose span is looked at.
-pub fn agent_at<'a>(view: &View<'a>) -> Option<&'a Agent> {
-    indexed_at(view).map(|(_, agent)| agent)
+pub fn agent_at<'a>(context: &Context<'a>) -> Option<&'a Agent> {
+    indexed_at(context).map(|(_, agent)| agent)
 }
 
 struct Others {
@@ -43,10 +43,10 @@ struct Others {
     named: HashMap<Text, usize>,
 }
 
-fn others(scene: &Scene, memo: &Memo) -> Rc<Others> {
-    memo.scene(|| {
-        let mut others = Others { helped: vec![false; scene.agents.len()], named: HashMap::new() };
-        for agent in &scene.agents {
+fn others(trace: &AgentTrace, memo: &Memo) -> Rc<Others> {
+    memo.trace(|| {
+        let mut others = Others { helped: vec![false; trace.agents.len()], named: HashMap::new() };
+        for agent in &trace.agents {
             if let Some(helped) = agent.parent.and_then(|p| others.helped.get_mut(p)) {
                 *helped = true;
             }
@@ -59,14 +59,14 @@ fn others(scene: &Scene, memo: &Memo) -> Rc<Others> {
 }
 
 /// Whether agent `i` called other agents.
-pub fn has_helpers(scene: &Scene, memo: &Memo, i: usize) -> bool {
-    others(scene, memo).helped.get(i).copied().unwrap_or(false)
+pub fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
+    others(trace, memo).helped.get(i).copied().unwrap_or(false)
 }
 
 /// Whether an agent other than `agent` goes by `name`.
-pub fn is_another(scene: &Scene, memo: &Memo, agent: &Agent, name: &str) -> bool {
+pub fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
-    others(scene, memo).named.get(&Text::from(name)).is_some_and(|&all| all > own)
+    others(trace, memo).named.get(&Text::from(name)).is_some_and(|&all| all > own)
 }
 
 struct Reach(Vec<Vec<usize>>);
@@ -74,17 +74,17 @@ struct Reach(Vec<Vec<usize>>);
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// Agents deeper than `MAX_DEPTH` are not counted for those far above them.
-pub fn calls_beneath(scene: &Scene, memo: &Memo, i: usize) -> Vec<usize> {
-    let reach: Rc<Reach> = memo.scene(|| {
-        let mut all: Vec<Vec<usize>> = scene.agents.iter().map(|a| a.calls.clone()).collect();
-        for agent in &scene.agents {
+pub fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
+    let reach: Rc<Reach> = memo.trace(|| {
+        let mut all: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
+        for agent in &trace.agents {
             let mut up = agent.parent;
             for _ in 0..MAX_DEPTH {
                 let Some(above) = up else { break };
                 if let Some(calls) = all.get_mut(above) {
                     calls.extend_from_slice(&agent.calls);
                 }
-                up = scene.agents.get(above).and_then(|a| a.parent);
+                up = trace.agents.get(above).and_then(|a| a.parent);
             }
         }
         for calls in &mut all {
@@ -101,25 +101,25 @@ const MAX_DEPTH: usize = 16;
 
 /// What agent `i` was asked: as recognised, else the last thing a user said to its first model
 /// call.
-pub fn task(scene: &Scene, i: usize) -> Option<&Text> {
-    task_at(scene, i).map(|(task, _)| task)
+pub fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
+    task_at(trace, i).map(|(task, _)| task)
 }
 
 /// The same, with the span whose input it is.
-pub fn task_at(scene: &Scene, i: usize) -> Option<(&Text, Idx)> {
-    let agent = scene.agents.get(i)?;
+pub fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
+    let agent = trace.agents.get(i)?;
     if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
         return Some((task, agent.task_at.unwrap_or(agent.at)));
     }
     let at = *agent.llms.first()?;
-    let users = scene.readings.get(at)?.input.iter().rev().filter(|m| m.role == Role::User);
+    let users = trace.views.get(at)?.input.iter().rev().filter(|m| m.role == Role::User);
     Some((users.into_iter().find_map(said)?, at))
 }
 
 /// The system prompt of agent `i`, where it is recorded.
-pub fn instructions(scene: &Scene, i: usize) -> Option<&Text> {
-    let agent = scene.agents.get(i)?;
-    let first = scene.readings.get(*agent.llms.first()?)?;
+pub fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
+    let agent = trace.agents.get(i)?;
+    let first = trace.views.get(*agent.llms.first()?)?;
     first.input.iter().find(|m| m.role == Role::System).and_then(said)
 }
 

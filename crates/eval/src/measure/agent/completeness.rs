@@ -9,10 +9,10 @@ use std::collections::HashSet;
 use crate::measure::agent::cast;
 use crate::measure::agent::request;
 use crate::measure::agent::request::{Ask, Request};
-use crate::measure::anchors::{Defect, Findings, unmeasured};
+use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Finding, Measurement, Memo, Metric, Need, Reason, Step, View};
+use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Need, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
 use verdict_otlp::trace::Status;
 
@@ -47,59 +47,61 @@ impl Metric for Completeness {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(cast::indexed_at(view).map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(
+            cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),
+        )
     }
 }
 
-fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
+fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
-        return match absent(view, agent) {
+        return match absent(context, agent) {
             Ok(finding) => {
                 findings.push(finding);
-                findings.scored(view, NAME)
+                findings.scored(context, NAME)
             }
-            Err(reason) => unmeasured(view.at, NAME, reason),
+            Err(reason) => unmeasured(context.at, NAME, reason),
         };
     };
-    let review = Review::get(view.scene, view.memo);
+    let review = Review::get(context.trace, context.memo);
     if let Some(unsupported) = review.of_answer.get(&i) {
-        unsupported.iter().for_each(|f| findings.push(rests_on_nothing(view, agent, f)));
+        unsupported.iter().for_each(|f| findings.push(rests_on_nothing(context, agent, f)));
     }
-    let task = cast::task(view.scene, i);
+    let task = cast::task(context.trace, i);
     if let Some(task) = task {
-        owed_number(task, view.memo, answer, &mut findings);
+        owed_number(task, context.memo, answer, &mut findings);
         owed_fields(task, answer, &mut findings);
         owed_parts(task, answer, &mut findings);
     }
     if task.is_none() && findings.is_empty() {
-        return unmeasured(view.at, NAME, Reason::NoContent);
+        return unmeasured(context.at, NAME, Unmeasured::NoContent);
     }
-    findings.scored(view, NAME)
+    findings.scored(context, NAME)
 }
 
 /// There is no answer: a defect, or a reason not to judge.
-fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
-    let reading = view.scene.readings.get(agent.at);
+fn absent(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
+    let view = context.trace.views.get(agent.at);
     // A run that ended in an error has no answer, whether or not one would have been recorded.
     let broke = agent.task.is_some()
-        && view.scene.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
+        && context.trace.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
     if agent.answer_content != Content::Present && !broke {
-        return Err(Reason::NoContent);
+        return Err(Unmeasured::NoContent);
     }
-    let unfinished = view.scene.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
+    let unfinished = context.trace.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
     let idle = agent.llms.is_empty() && agent.calls.is_empty();
-    if view.scene.incomplete || unfinished || idle || reading.is_none_or(|r| r.cancelled || r.wrapper) {
-        return Err(Reason::NotApplicable);
+    if context.trace.incomplete || unfinished || idle || view.is_none_or(|r| r.cancelled || r.wrapper) {
+        return Err(Unmeasured::NotApplicable);
     }
-    let last = agent.calls.last().and_then(|i| view.scene.calls.get(*i));
+    let last = agent.calls.last().and_then(|i| context.trace.calls.get(*i));
     let handed_over = last.is_some_and(|call| {
         let name = call.name.to_ascii_lowercase();
         ["transfer", "handoff", "hand_off", "escalate", "route_to"].iter().any(|w| name.contains(w))
     });
     if handed_over {
-        return Err(Reason::NotApplicable);
+        return Err(Unmeasured::NotApplicable);
     }
     let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
     Ok(match &agent.answer {
@@ -112,10 +114,10 @@ fn absent(view: &View<'_>, agent: &Agent) -> Result<Finding, Reason> {
 }
 
 /// What reasoning_integrity found about the answer, as a defect of the answer.
-fn rests_on_nothing(view: &View<'_>, agent: &Agent, found: &Finding) -> Finding {
+fn rests_on_nothing(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
     let rationale = format!("the final answer rests on nothing that the run found: {}", found.rationale);
     let mut finding = Defect::AnswerUnsupported.found(rationale, &found.quote);
-    let at = agent.answer_at.and_then(|at| view.scene.tree.spans.get(at)).map(|s| s.id);
+    let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
     for id in at.into_iter().chain(found.cited.iter().copied()) {
         finding = finding.citing(id);
     }
@@ -186,15 +188,15 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
     use crate::measure::{Measured, Memo, Settings, Value};
-    use crate::recognise::Scene;
+    use crate::recognise::AgentTrace;
 
     const TASK: &str =
         "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
 
-    fn on(scene: &Scene) -> Result<Measured, Reason> {
+    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-        measure(&view, 0, &scene.agents[0]).outcome
+        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        measure(&context, 0, &trace.agents[0]).outcome
     }
 
     fn answered(task: &str, answer: &str) -> Measured {
@@ -238,28 +240,28 @@ mod tests {
         ended.agents[0].answer = Some("  ".into());
         assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
         ended.incomplete = true;
-        assert_eq!(on(&ended), Err(Reason::NotApplicable));
+        assert_eq!(on(&ended), Err(Unmeasured::NotApplicable));
         let hidden = Script::new(TASK).says("").build_without_content();
-        assert_eq!(on(&hidden), Err(Reason::NoContent));
+        assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
         let mut broken = Script::new(TASK).build();
         broken.agents[0].answer_content = Content::Absent;
         broken.agents[0].llms.push(0);
-        assert_eq!(on(&broken), Err(Reason::NoContent));
+        assert_eq!(on(&broken), Err(Unmeasured::NoContent));
         broken.tree.spans[0].status = Status::Error;
         assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
-        assert_eq!(on(&handed), Err(Reason::NotApplicable));
+        assert_eq!(on(&handed), Err(Unmeasured::NotApplicable));
     }
 
     #[test]
     fn an_answer_that_rests_on_nothing_is_not_complete() {
-        let scene = Script::new(TASK)
+        let trace = Script::new(TASK)
             .tools(&["visit_page"])
             .calls("", &[("visit_page", r#"{"url":"almanac.example"}"#)])
             .returns("Error: invalid url: the scheme https:// is required")
             .answers("From memory it is roughly 800 metres.")
             .build();
-        let measured = on(&scene).unwrap();
+        let measured = on(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
         assert_eq!(measured.findings[0].cited.len(), 2);
     }

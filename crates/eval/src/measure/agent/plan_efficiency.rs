@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, Findings, NOTED, unmeasured};
+use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
 use crate::measure::reasoning::Review;
-use crate::measure::reasoning::unworked::looks_up;
-use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Severity, Step, View};
+use crate::measure::reasoning::skipped_lookups::looks_up;
+use crate::measure::{Answer, Context, Finding, Measurement, Metric, Need, Severity, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
@@ -38,58 +38,67 @@ impl Metric for PlanEfficiency {
         Need::Subtree
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let index = cast::index_at(view.scene, view.memo, view.at);
-        let agent = index.and_then(|i| Some((i, view.scene.agents.get(i)?)));
-        Step::Done(agent.map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let index = cast::index_at(context.trace, context.memo, context.at);
+        let agent = index.and_then(|i| Some((i, context.trace.agents.get(i)?)));
+        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
     }
 }
 
-fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
+fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
         let hidden =
-            |at: &usize| view.scene.readings.get(*at).is_some_and(|r| r.output_content != Content::Present);
+            |at: &usize| context.trace.views.get(*at).is_some_and(|r| r.output_content != Content::Present);
         let unseen = !agent.llms.is_empty() && agent.llms.iter().all(hidden);
-        return unmeasured(view.at, NAME, if unseen { Reason::NoContent } else { Reason::NotApplicable });
+        return unmeasured(
+            context.at,
+            NAME,
+            if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable },
+        );
     }
-    let attempts = Attempts::get(view.scene, view.memo);
-    let Some(execution) = followed(view, i, agent, &attempts).filter(|_| !view.scene.incomplete) else {
-        return unmeasured(view.at, NAME, Reason::NotApplicable);
+    let attempts = Attempts::get(context.trace, context.memo);
+    let Some(execution) = followed(context, i, agent, &attempts).filter(|_| !context.trace.incomplete) else {
+        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     };
-    let stands = Review::get(view.scene, view.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
-    let run = Run { view, agent: i, stands, attempts: &attempts, execution: &execution };
+    let stands = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
+    let run = Run { context, agent: i, stands, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     run.skipped(&mut findings);
     run.reordered(&mut findings);
     run.repeated(&mut findings);
     run.broken(&mut findings);
-    findings.scored(view, NAME)
+    findings.scored(context, NAME)
 }
 
 /// The last plan beside the calls that followed it; `None` where no step names a tool.
-fn followed<'a>(view: &View<'a>, i: usize, agent: &'a Agent, attempts: &Attempts) -> Option<Execution<'a>> {
+fn followed<'a>(
+    context: &Context<'a>,
+    i: usize,
+    agent: &'a Agent,
+    attempts: &Attempts,
+) -> Option<Execution<'a>> {
     let (at, plan) = agent.plans.last()?;
-    let start = view.scene.tree.spans.get(*at).map_or(0, |s| s.start);
-    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
+    let start = context.trace.tree.spans.get(*at).map_or(0, |s| s.start);
+    let mut calls = cast::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
-    let tools = tools(view, agent, &calls);
-    calls.retain(|c| view.scene.calls.get(*c).is_some_and(|call| call.start >= start));
-    Some(Execution::of(plan, &tools, &view.scene.calls, &calls)).filter(|e| e.telling().next().is_some())
+    let tools = tools(context, agent, &calls);
+    calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
+    Some(Execution::of(plan, &tools, &context.trace.calls, &calls)).filter(|e| e.telling().next().is_some())
 }
 
 /// What became of each step of the plan that agent `i` followed last, in words for a judge of plan
 /// adherence: which calls carried it out, what was left out, reordered or never planned. `None` where
 /// nothing can be told.
-pub fn evidence(view: &View<'_>, i: usize) -> Option<String> {
-    let agent = view.scene.agents.get(i)?;
-    let execution = followed(view, i, agent, &Attempts::get(view.scene, view.memo))?;
-    Some(execution.evidence(&view.scene.calls))
+pub fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
+    let agent = context.trace.agents.get(i)?;
+    let execution = followed(context, i, agent, &Attempts::get(context.trace, context.memo))?;
+    Some(execution.evidence(&context.trace.calls))
 }
 
 /// Names of the tools that a step could mean: those offered, those called, and helpers.
-fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
+fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
     let offered = agent.tools.iter().map(|t| t.name.trim());
-    let called = calls.iter().filter_map(|c| view.scene.calls.get(*c)).map(|c| c.name.trim());
+    let called = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
     let mut out: Vec<&str> = Vec::new();
     for name in offered.chain(called) {
         if out.len() < MAX_TOOLS && !out.contains(&name) && !is_finishing(name) {
@@ -100,7 +109,7 @@ fn tools<'a>(view: &View<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str>
 }
 
 struct Run<'a> {
-    view: &'a View<'a>,
+    context: &'a Context<'a>,
     /// Whose plan it is.
     agent: usize,
     /// The answer was held against what the run had found, and stands.
@@ -132,8 +141,8 @@ impl Run<'_> {
             let mut finding = Defect::StepsReordered.found(rationale, quote);
             finding.score = NOTED;
             finding.severity = Severity::Low;
-            for at in [first, call].iter().filter_map(|c| self.view.scene.calls.get(*c)).map(|c| c.at) {
-                if let Some(span) = self.view.scene.tree.spans.get(at) {
+            for at in [first, call].iter().filter_map(|c| self.context.trace.calls.get(*c)).map(|c| c.at) {
+                if let Some(span) = self.context.trace.tree.spans.get(at) {
                     finding = finding.citing(span.id);
                 }
             }
@@ -145,11 +154,12 @@ impl Run<'_> {
         for (n, step) in self.execution.telling() {
             let mut times: HashMap<(&str, &str), usize> = HashMap::new();
             for call in &step.possible {
-                let (Some(attempt), Some(call)) = (self.attempts.at(*call), self.view.scene.calls.get(*call))
+                let (Some(attempt), Some(call)) =
+                    (self.attempts.at(*call), self.context.trace.calls.get(*call))
                 else {
                     continue;
                 };
-                if let (Some(key), Outcome::Gave, Some(result)) =
+                if let (Some(key), Outcome::Succeeded, Some(result)) =
                     (&attempt.key, &attempt.outcome, &call.result)
                 {
                     *times.entry((key, result.trim())).or_default() += 1;
@@ -169,8 +179,9 @@ impl Run<'_> {
     fn broken(&self, findings: &mut Findings) {
         for (n, step) in self.execution.telling() {
             // To hand the step to a helper is another way to do it.
-            let own =
-                |c: &usize| self.view.scene.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent));
+            let own = |c: &usize| {
+                self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
+            };
             let calls: Vec<usize> = step.possible.iter().copied().filter(own).collect();
             let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
             if calls.len() < BROKEN || !failed {
@@ -181,8 +192,8 @@ impl Run<'_> {
                 n + 1,
                 calls.len()
             );
-            let spans = calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
-            let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id).take(8);
+            let spans = calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
+            let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id).take(8);
             let finding = Defect::NoReplan.found(rationale, step.text);
             findings.push(ids.fold(finding, |f, id| f.citing(id)));
         }
@@ -203,7 +214,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
     use crate::measure::{Measured, Memo, Settings, Value};
-    use crate::recognise::Scene;
+    use crate::recognise::AgentTrace;
 
     const PLAN: [&str; 4] = [
         "Search for the Alpine Almanac page with web_search.",
@@ -212,10 +223,10 @@ mod tests {
         "Answer.",
     ];
 
-    fn on(scene: &Scene) -> Result<Measured, Reason> {
+    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-        measure(&view, 0, &scene.agents[0]).outcome
+        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        measure(&context, 0, &trace.agents[0]).outcome
     }
 
     fn planned(plan: &[&str], calls: &[(&str, &str)]) -> Script {
@@ -227,37 +238,37 @@ mod tests {
         script
     }
 
-    fn rationales(scene: &Scene) -> Vec<String> {
-        on(scene).unwrap().findings.into_iter().map(|f| f.rationale).collect()
+    fn rationales(trace: &AgentTrace) -> Vec<String> {
+        on(trace).unwrap().findings.into_iter().map(|f| f.rationale).collect()
     }
 
     #[test]
     fn a_plan_that_was_followed_passes() {
         let calls =
             [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
-        let scene = planned(&PLAN, &calls).answers("836").build();
-        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+        let trace = planned(&PLAN, &calls).answers("836").build();
+        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn a_skipped_step_is_found_and_quoted() {
-        let scene = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
-        let measured = on(&scene).unwrap();
+        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let measured = on(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
     }
 
     #[test]
     fn the_evidence_for_a_judge_is_the_same_execution() {
-        let scene = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
+        let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view =
-            View { scene: &scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-        let evidence = super::evidence(&view, 0).unwrap();
+        let context =
+            Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let evidence = super::evidence(&context, 0).unwrap();
         assert!(evidence.contains("step 1: carried out by call 1 web_search\n"), "{evidence}");
         assert!(evidence.contains("step 3: no call of calculator followed\n"), "{evidence}");
         assert!(evidence.contains("step 4: names no tool\n"), "{evidence}");
-        assert_eq!(super::evidence(&view, 1), None);
+        assert_eq!(super::evidence(&context, 1), None);
     }
 
     #[test]
@@ -269,20 +280,20 @@ mod tests {
             "Find the row (e.g., with visit_page)",
             "Confirm the heights on a second source",
         ];
-        let scene = planned(&plan, &[("web_search", "hits")]).answers("836").build();
-        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+        let trace = planned(&plan, &[("web_search", "hits")]).answers("836").build();
+        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn a_replan_replaces_the_plan_before_it() {
-        let scene = planned(&PLAN, &[("web_search", "hits")])
+        let trace = planned(&PLAN, &[("web_search", "hits")])
             .says("New plan")
             .plan(&["Compute with calculator"])
             .calls("", &[("calculator", "{}")])
             .returns("836")
             .answers("836")
             .build();
-        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
@@ -297,8 +308,8 @@ mod tests {
     fn errors_without_a_replan_are_found_and_a_recovery_is_not() {
         let bad = "Error: invalid url: the scheme https:// is required";
         let calls = [("web_search", "hits"), ("visit_page", bad), ("visit_page", bad), ("calculator", "836")];
-        let scene = planned(&PLAN, &calls).answers("836").build();
-        assert!(rationales(&scene)[0].contains("not revised"), "{:?}", rationales(&scene));
+        let trace = planned(&PLAN, &calls).answers("836").build();
+        assert!(rationales(&trace)[0].contains("not revised"), "{:?}", rationales(&trace));
         let calls =
             [("web_search", "hits"), ("visit_page", bad), ("visit_page", "page"), ("calculator", "836")];
         assert!(rationales(&planned(&PLAN, &calls).answers("836").build()).is_empty());
@@ -315,10 +326,10 @@ mod tests {
 
     #[test]
     fn no_plan_an_incomplete_run_and_no_content_are_unmeasured() {
-        assert_eq!(on(&Script::new("task").answers("x").build()), Err(Reason::NotApplicable));
+        assert_eq!(on(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
         let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
-        assert_eq!(on(&cut), Err(Reason::NotApplicable));
+        assert_eq!(on(&cut), Err(Unmeasured::NotApplicable));
         let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
-        assert_eq!(on(&hidden), Err(Reason::NoContent));
+        assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use regex::Regex;
 
 use crate::measure::Memo;
-use crate::measure::anchors::{clip, clip_end};
+use crate::measure::defects::{clip, clip_end};
 use crate::recognise::Text;
 
 /// Of a long task the start and end are read: the request stands there, pasted matter between.
@@ -164,7 +164,7 @@ impl Request {
         Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }
 
-    /// Of a task, each of its words read once a scene.
+    /// Of a task, each of its words read once a trace.
     pub fn of(task: &Text, memo: &Memo) -> Rc<Request> {
         memo.of(task, Request::new)
     }

@@ -11,9 +11,9 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, quoted};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, Findings, unmeasured};
-use crate::measure::{Answer, Finding, Measurement, Metric, Need, Reason, Step, View};
-use crate::recognise::{Agent, Scene};
+use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
+use crate::recognise::{Agent, AgentTrace};
 use verdict_otlp::trace::SpanId;
 
 /// As in its attribute key.
@@ -82,13 +82,13 @@ impl Metric for ToolAbuse {
         Need::Subtree
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(cast::agent_at(view).map(|agent| measure(view, agent)).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(cast::agent_at(context).map(|agent| measure(context, agent)).into_iter().collect())
     }
 }
 
-fn measure(view: &View<'_>, agent: &Agent) -> Measurement {
-    let attempts = Attempts::get(view.scene, view.memo);
+fn measure(context: &Context<'_>, agent: &Agent) -> Measurement {
+    let attempts = Attempts::get(context.trace, context.memo);
     let steps: Vec<usize> = agent
         .calls
         .iter()
@@ -97,25 +97,25 @@ fn measure(view: &View<'_>, agent: &Agent) -> Measurement {
         .take(MAX_CALLS)
         .collect();
     if steps.is_empty() {
-        return unmeasured(view.at, NAME, Reason::NotApplicable);
+        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
     let telling =
         |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != Outcome::Unknown);
     if !steps.iter().any(telling) {
-        return unmeasured(view.at, NAME, Reason::NoContent);
+        return unmeasured(context.at, NAME, Unmeasured::NoContent);
     }
-    let run = Run { scene: view.scene, attempts: &attempts, steps: &steps };
+    let run = Run { trace: context.trace, attempts: &attempts, steps: &steps };
     let mut findings = Findings::new();
     run.failing_repeats(agent, &mut findings);
     run.same_results(&mut findings);
     run.near_misses(&mut findings);
     run.unadapted(&mut findings);
     run.loops(&mut findings);
-    findings.scored(view, NAME)
+    findings.scored(context, NAME)
 }
 
 struct Run<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     attempts: &'a Attempts,
     steps: &'a [usize],
 }
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
     }
 
     fn name(&self, i: usize) -> &'a str {
-        self.scene.calls.get(i).map_or("", |c| c.name.trim())
+        self.trace.calls.get(i).map_or("", |c| c.name.trim())
     }
 
     fn cite(&self, finding: Finding, calls: &[usize]) -> Finding {
@@ -134,8 +134,8 @@ impl<'a> Run<'a> {
     }
 
     fn span_of(&self, i: usize) -> Option<SpanId> {
-        let call = self.scene.calls.get(i)?;
-        self.scene.tree.spans.get(call.at).map(|s| s.id)
+        let call = self.trace.calls.get(i)?;
+        self.trace.tree.spans.get(call.at).map(|s| s.id)
     }
 
     /// The error that the call met.
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
     }
 
     fn quoted(&self, i: usize) -> &'a str {
-        self.scene.calls.get(i).map(quoted).unwrap_or_default()
+        self.trace.calls.get(i).map(quoted).unwrap_or_default()
     }
 
     /// Unchanged calls after a failure, one finding for each run of them.
@@ -181,18 +181,18 @@ impl<'a> Run<'a> {
         let mut does: HashMap<&str, (bool, bool)> = HashMap::new();
         let mut changes = 0;
         for &i in self.steps {
-            let (Some(attempt), Some(call)) = (self.attempt(i), self.scene.calls.get(i)) else { continue };
+            let (Some(attempt), Some(call)) = (self.attempt(i), self.trace.calls.get(i)) else { continue };
             let &mut (changing, moving) = does.entry(self.name(i)).or_insert_with_key(|name| {
                 let name = name.to_ascii_lowercase();
                 (has_word(&name, &CHANGING), has_word(&name, &MOVING))
             });
-            if attempt.outcome == Outcome::Gave
+            if attempt.outcome == Outcome::Succeeded
                 && !changing
                 && !moving
                 && let Some(key) = &attempt.key
             {
                 let (when, calls) = seen.entry(key.clone()).or_default();
-                let same = calls.last().and_then(|j| self.scene.calls.get(*j)).is_some_and(|before| {
+                let same = calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|before| {
                     *when == changes
                         && before.result.as_deref().map(str::trim) == call.result.as_deref().map(str::trim)
                 });
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
     fn loops(&self, findings: &mut Findings) {
         let same = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            let result = |i: usize| self.scene.calls.get(i).and_then(|c| c.result.as_deref()).map(str::trim);
+            let result = |i: usize| self.trace.calls.get(i).and_then(|c| c.result.as_deref()).map(str::trim);
             one.key.is_some() && one.key == two.key && result(a).is_some() && result(a) == result(b)
         };
         for period in 2..=MAX_PERIOD {
@@ -343,7 +343,7 @@ fn said_alike(one: &Attempt, two: &Attempt) -> bool {
 }
 
 fn nearly(a: &str, b: &str) -> bool {
-    let cut = |s| crate::measure::anchors::clip(s, COMPARED_BYTES);
+    let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
     a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY
 }

@@ -11,11 +11,11 @@ use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
 use crate::measure::agent::plan_efficiency::left_out;
 use crate::measure::agent::request::{Ask, Request};
-use crate::measure::anchors::{Defect, Findings, QUOTE_BYTES, unmeasured};
+use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::plan::execution::{is_conditional, names_tool};
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Measurement, Metric, Need, Reason, Step, View};
+use crate::measure::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
@@ -41,33 +41,35 @@ impl Metric for ToolCoverage {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(cast::indexed_at(view).map(|(i, agent)| measure(view, i, agent)).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(
+            cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),
+        )
     }
 }
 
-fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
-    let attempts = Attempts::get(view.scene, view.memo);
-    let mut calls = cast::calls_beneath(view.scene, view.memo, i);
+fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
+    let attempts = Attempts::get(context.trace, context.memo);
+    let mut calls = cast::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
-    let helpers = cast::has_helpers(view.scene, view.memo, i);
+    let helpers = cast::has_helpers(context.trace, context.memo, i);
     if agent.tools.is_empty() && calls.is_empty() && !helpers {
-        return unmeasured(view.at, NAME, Reason::NotApplicable);
+        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
-    let Some(task) = cast::task(view.scene, i) else {
-        return unmeasured(view.at, NAME, Reason::NoContent);
+    let Some(task) = cast::task(context.trace, i) else {
+        return unmeasured(context.at, NAME, Unmeasured::NoContent);
     };
-    let cover = Cover { view, agent, attempts: &attempts, calls: &calls, task };
-    let request = Request::of(task, view.memo);
+    let cover = Cover { context, agent, attempts: &attempts, calls: &calls, task };
+    let request = Request::of(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
         let seen = agent
             .llms
             .iter()
-            .any(|at| view.scene.readings.get(*at).is_some_and(|r| r.output_content == Content::Present));
-        let expected = seen && !helpers && !view.scene.incomplete;
+            .any(|at| context.trace.views.get(*at).is_some_and(|r| r.output_content == Content::Present));
+        let expected = seen && !helpers && !context.trace.incomplete;
         let Some(source) = expected.then(|| request.words(Ask::Source)).flatten() else {
-            return unmeasured(view.at, NAME, Reason::NotApplicable);
+            return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
         };
         let rationale = format!(
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
@@ -77,19 +79,19 @@ fn measure(view: &View<'_>, i: usize, agent: &Agent) -> Measurement {
         let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
         let said = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.found(rationale, said));
-        return findings.scored(view, NAME);
+        return findings.scored(context, NAME);
     }
-    if !view.scene.incomplete {
+    if !context.trace.incomplete {
         cover.demanded_tools(&mut findings);
         cover.planned_tools(i, &mut findings);
         cover.failed_to_the_last(i, &mut findings);
     }
     cover.untouched(&request, &mut findings);
-    findings.scored(view, NAME)
+    findings.scored(context, NAME)
 }
 
 struct Cover<'a> {
-    view: &'a View<'a>,
+    context: &'a Context<'a>,
     agent: &'a Agent,
     attempts: &'a Attempts,
     calls: &'a [usize],
@@ -98,9 +100,9 @@ struct Cover<'a> {
 
 impl Cover<'_> {
     fn called(&self, name: &str) -> bool {
-        let calls = self.calls.iter().filter_map(|c| self.view.scene.calls.get(*c));
+        let calls = self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
         calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
-            || cast::is_another(self.view.scene, self.view.memo, self.agent, name)
+            || cast::is_another(self.context.trace, self.context.memo, self.agent, name)
     }
 
     /// Tools that the task itself names.
@@ -128,7 +130,7 @@ impl Cover<'_> {
     /// Tools that the latest plan names.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) = self.agent.plans.last() else { return };
-        let review = Review::get(self.view.scene, self.view.memo);
+        let review = Review::get(self.context.trace, self.context.memo);
         let stands = review.of_answer.get(&i).is_some_and(Vec::is_empty);
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
             let mut named = self
@@ -150,13 +152,13 @@ impl Cover<'_> {
 
     /// The last calls all failed, and the answer is found to rest on nothing.
     fn failed_to_the_last(&self, i: usize, findings: &mut Findings) {
-        let review = Review::get(self.view.scene, self.view.memo);
+        let review = Review::get(self.context.trace, self.context.memo);
         if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
         let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
         let tail: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
-        let Some(call) = tail.first().and_then(|c| self.view.scene.calls.get(*c)) else { return };
+        let Some(call) = tail.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
         let said = match tail.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
             Some(Outcome::Failed { said, .. }) => said.as_str(),
             _ => "",
@@ -169,8 +171,8 @@ impl Cover<'_> {
         );
         let defect =
             if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
-        let spans = tail.iter().filter_map(|c| self.view.scene.calls.get(*c)).take(MAX_CITED);
-        let ids = spans.filter_map(|c| self.view.scene.tree.spans.get(c.at)).map(|s| s.id);
+        let spans = tail.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(MAX_CITED);
+        let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id);
         findings.push(ids.fold(defect.found(rationale, said), |f, id| f.citing(id)));
     }
 
@@ -188,7 +190,7 @@ impl Cover<'_> {
         }
         let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&tokens) else { return };
         let mut bytes = 0;
-        for call in self.calls.iter().filter_map(|c| self.view.scene.calls.get(*c)) {
+        for call in self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c)) {
             let (Some(arguments), Some(result)) = (&call.arguments, &call.result) else { return };
             bytes += arguments.len() + result.len();
             if bytes > SEARCH_BYTES || finder.is_match(&**arguments) || finder.is_match(&**result) {
@@ -209,16 +211,16 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
     use crate::measure::{Measured, Memo, Settings, Value};
-    use crate::recognise::Scene;
+    use crate::recognise::AgentTrace;
 
     const TASK: &str =
         "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
     const BAD: &str = "Error: invalid url: the scheme https:// is required";
 
-    fn on(scene: &Scene) -> Result<Measured, Reason> {
+    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-        measure(&view, 0, &scene.agents[0]).outcome
+        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        measure(&context, 0, &trace.agents[0]).outcome
     }
 
     fn run(task: &str) -> Script {
@@ -227,37 +229,37 @@ mod tests {
 
     #[test]
     fn calls_about_the_task_cover_it() {
-        let scene = run(TASK)
+        let trace = run(TASK)
             .calls("", &[("web_search", r#"{"query":"elbrus height"}"#)])
             .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
             .answers("836 m")
             .build();
-        assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn a_demanded_source_without_any_call_is_no_coverage() {
-        let scene = run(TASK).answers("1206 m").build();
-        let measured = on(&scene).unwrap();
+        let trace = run(TASK).answers("1206 m").build();
+        let measured = on(&trace).unwrap();
         assert_eq!((measured.value, measured.passed), (Value::Score(1.0), false));
         assert!(measured.findings[0].rationale.contains("Alpine Almanac"));
     }
 
     #[test]
     fn tools_that_were_not_needed_need_not_be_called() {
-        let scene = run("What is the capital of France?").answers("Paris").build();
-        assert_eq!(on(&scene), Err(Reason::NotApplicable));
-        assert_eq!(on(&Script::new(TASK).answers("836 m").build()), Err(Reason::NotApplicable));
+        let trace = run("What is the capital of France?").answers("Paris").build();
+        assert_eq!(on(&trace), Err(Unmeasured::NotApplicable));
+        assert_eq!(on(&Script::new(TASK).answers("836 m").build()), Err(Unmeasured::NotApplicable));
     }
 
     #[test]
     fn calls_about_something_else_cover_nothing() {
-        let scene = run("Who founded Acme Robotics and Zenith Optics?")
+        let trace = run("Who founded Acme Robotics and Zenith Optics?")
             .calls("", &[("web_search", r#"{"query":"weather"}"#)])
             .returns("sunny")
             .answers("I do not know.")
             .build();
-        assert_eq!(on(&scene).unwrap().value, Value::Score(1.0));
+        assert_eq!(on(&trace).unwrap().value, Value::Score(1.0));
     }
 
     #[test]
@@ -290,12 +292,12 @@ mod tests {
             "Do not use web_search. How high is Mount Elbrus?",
             "You can use web_search if you like. How high is Mount Elbrus?",
         ] {
-            let scene = run(task)
+            let trace = run(task)
                 .calls("", &[("visit_page", r#"{"url":"https://elbrus.example"}"#)])
                 .returns("Mount Elbrus: 5642 m")
                 .answers("5642 m")
                 .build();
-            assert_eq!(on(&scene).unwrap().value, Value::Score(5.0), "{task}");
+            assert_eq!(on(&trace).unwrap().value, Value::Score(5.0), "{task}");
         }
     }
 
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn without_a_task_there_is_no_measurement() {
-        let scene = run(TASK).calls("", &[("web_search", "{}")]).returns("x").build_without_content();
-        assert_eq!(on(&scene), Err(Reason::NoContent));
+        let trace = run(TASK).calls("", &[("web_search", "{}")]).returns("x").build_without_content();
+        assert_eq!(on(&trace), Err(Unmeasured::NoContent));
     }
 }

@@ -1,15 +1,15 @@
 //! Content of spans as blocks of a page.
 //!
-//! In: a scene and a span. Out: what it was given, what it said, what went wrong, each piece cleaned
+//! In: a trace and a span. Out: what it was given, what it said, what went wrong, each piece cleaned
 //! and named. What an instrumentation did not record, or a service withholds, is said to be missing.
 
 use std::borrow::Cow;
 
 use super::Asker;
-use super::sheet::Block;
+use super::prompt_page::Block;
 use crate::measure::Shows;
-use crate::measure::anchors::{clip, clip_end};
-use crate::recognise::{Message, Part, Reading, Role, Scene, ToolDefinition, ToolRequest};
+use crate::measure::defects::{clip, clip_end};
+use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// What is shown of what a service withholds.
@@ -85,18 +85,18 @@ impl What {
 }
 
 /// What a span was given.
-pub fn given(reading: &Reading) -> Vec<Piece<'_>> {
-    let mut out: Vec<Piece<'_>> = reading.input.iter().flat_map(said_before).collect();
-    if let Some(arguments) = reading.call.as_ref().and_then(|call| call.arguments.as_ref()) {
+pub fn given(view: &SpanView) -> Vec<Piece<'_>> {
+    let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(said_before).collect();
+    if let Some(arguments) = view.call.as_ref().and_then(|call| call.arguments.as_ref()) {
         out.push(Piece { what: What::Arguments, text: Cow::Borrowed(arguments) });
     }
     out
 }
 
 /// What a span made of it.
-pub fn made(reading: &Reading) -> Vec<Piece<'_>> {
+pub fn made(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
-    for part in reading.output.iter().flat_map(|m| &m.parts) {
+    for part in view.output.iter().flat_map(|m| &m.parts) {
         out.push(match part {
             Part::Text(text) => Piece { what: What::Output, text: Cow::Borrowed(text) },
             Part::Reasoning(text) => Piece { what: What::Thinking, text: Cow::Borrowed(text) },
@@ -105,10 +105,10 @@ pub fn made(reading: &Reading) -> Vec<Piece<'_>> {
             Part::Media => Piece { what: What::Output, text: Cow::Borrowed(MEDIA) },
         });
     }
-    if let Some(result) = &reading.result {
+    if let Some(result) = &view.result {
         out.push(Piece { what: What::Result, text: Cow::Borrowed(result) });
     }
-    for error in &reading.errors {
+    for error in &view.errors {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
         out.push(Piece { what: What::Error, text: Cow::Owned(text) });
@@ -141,18 +141,18 @@ pub fn called(request: &ToolRequest) -> String {
 }
 
 /// What a span is, in the words of a heading.
-pub fn title(asker: &Asker, scene: &Scene, at: Idx) -> String {
-    let Some(reading) = scene.readings.get(at) else { return String::new() };
-    let mut out = match reading.kind {
+pub fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
+    let Some(view) = trace.views.get(at) else { return String::new() };
+    let mut out = match view.kind {
         Kind::Unknown => "span".to_owned(),
         kind => kind.as_str().to_owned(),
     };
-    let called = reading.call.as_ref().map(|call| &call.name);
-    if let Some(given) = called.or(reading.name.as_ref()).map(|n| asker.name(n)).filter(|n| !n.is_empty()) {
+    let called = view.call.as_ref().map(|call| &call.name);
+    if let Some(given) = called.or(view.name.as_ref()).map(|n| asker.name(n)).filter(|n| !n.is_empty()) {
         out = format!("{out} {given}");
     }
-    let owner = scene.owner.get(at).copied().flatten().filter(|_| scene.agents.len() > 1);
-    if let Some(agent) = owner.and_then(|i| scene.agents.get(i)).filter(|agent| agent.at != at) {
+    let owner = trace.owner.get(at).copied().flatten().filter(|_| trace.agents.len() > 1);
+    if let Some(agent) = owner.and_then(|i| trace.agents.get(i)).filter(|agent| agent.at != at) {
         let of = agent.name.as_ref().map_or_else(|| "an agent".to_owned(), |n| asker.name(n));
         out = format!("{out}, of {of}");
     }
@@ -196,16 +196,16 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 impl Asker {
     /// A piece as a block of the span `at`, at most `max` bytes of it; in `label` nothing of another span
     /// may stand but its agent's name.
-    pub fn block(&self, scene: &Scene, at: Idx, piece: &Piece<'_>, label: String, max: usize) -> Block {
-        let shown = self.shown(scene, at, &piece.text, max);
-        let id = scene.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+    pub fn block(&self, trace: &AgentTrace, at: Idx, piece: &Piece<'_>, label: String, max: usize) -> Block {
+        let shown = self.shown(trace, at, &piece.text, max);
+        let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let of = Some((at, id));
-        Block { of, ..Block::about(label, shown, piece.what.binds()).showing(Shows::span(scene, at)) }
+        Block { of, ..Block::about(label, shown, piece.what.binds()).showing(Shows::span(trace, at)) }
     }
 
     /// A text of the span `at`, cleaned, unless its service withholds it.
-    pub fn shown(&self, scene: &Scene, at: Idx, text: &str, max: usize) -> String {
-        match self.withholds(scene, at) {
+    pub fn shown(&self, trace: &AgentTrace, at: Idx, text: &str, max: usize) -> String {
+        match self.withholds(trace, at) {
             true => WITHHELD.to_owned(),
             // Cleaned it may be longer than it was.
             false => match self.clean(&excerpt(text, max)) {

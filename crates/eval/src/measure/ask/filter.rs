@@ -6,11 +6,11 @@
 
 use super::Asker;
 use super::config::When;
-use super::digest::{digest, share};
+use super::stable_hash::{share, stable_hash};
 use super::topic::topic;
 use super::{stands, step};
-use crate::measure::rounds::Sight;
-use crate::measure::{Measurement, Memo, Reason, View};
+use crate::measure::question_rounds::Sight;
+use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
@@ -20,7 +20,7 @@ pub enum Gate {
     /// It is asked.
     Ask,
     /// It is not, and the metric says why.
-    Leave(Reason),
+    Unmeasured(Unmeasured),
     /// There is none, or its answer would not count.
     Skip,
 }
@@ -50,10 +50,10 @@ impl Doubt {
 impl Asker {
     /// Whether `metric` is asked about the span `at`.
     pub fn gate(&self, metric: &str, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
-        let Sight { scene, settings, rules } = sight;
+        let Sight { trace, settings, rules } = sight;
         let memo = Memo::new();
-        let view = View { scene, at, settings, memo: &memo, rules };
-        let nothing = topic(metric).and_then(|topic| stands(topic, &view).err());
+        let context = Context { trace, at, settings, memo: &memo, rules };
+        let nothing = topic(metric).and_then(|topic| stands(topic, &context).err());
         if nothing == Some(None) || !self.is_wanted(sight, at) {
             return Gate::Skip;
         }
@@ -68,28 +68,28 @@ impl Asker {
             return Gate::Skip;
         }
         if let Some(Some(reason)) = nothing {
-            return Gate::Leave(reason);
+            return Gate::Unmeasured(reason);
         }
-        let service = scene.readings.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
-        let sampled = share(digest([&b"sample"[..], &scene.tree.id.0])) < self.rate(service);
+        let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
+        let sampled = share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service);
         let wanted = match self.when(metric) {
             When::Always => true,
             // Rules that were not asked know nothing, and what they only suspect they do not know.
             When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => doubt.failing,
         };
-        if sampled && wanted { Gate::Ask } else { Gate::Leave(Reason::SampledOut) }
+        if sampled && wanted { Gate::Ask } else { Gate::Unmeasured(Unmeasured::SampledOut) }
     }
 
     fn is_wanted(&self, sight: Sight<'_>, at: Idx) -> bool {
-        let Some(reading) = sight.scene.readings.get(at) else { return false };
+        let Some(view) = sight.trace.views.get(at) else { return false };
         let listed = |patterns: &[String], seen: Option<&str>| {
             patterns.is_empty() || seen.is_some_and(|seen| patterns.iter().any(|p| matches(p, seen)))
         };
         let which = &self.ask.spans;
-        (which.kind.is_empty() || which.kind.contains(&reading.kind))
-            && listed(&which.name, reading.name.as_deref())
-            && listed(&which.service, reading.service.as_deref())
+        (which.kind.is_empty() || which.kind.contains(&view.kind))
+            && listed(&which.name, view.name.as_deref())
+            && listed(&which.service, view.service.as_deref())
     }
 
     fn rate(&self, service: &str) -> f64 {

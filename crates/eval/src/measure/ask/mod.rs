@@ -1,6 +1,6 @@
 //! What judges are asked, and what their answers come to (001, tables 1 and 2; 000, section 3).
 //!
-//! In: a scene, a span, what the rules found. Out: prompts and forms; and from the answers,
+//! In: a trace, a span, what the rules found. Out: prompts and forms; and from the answers,
 //! measurements whose every finding quotes what is there. Pure: it knows neither who answers nor
 //! when.
 //!
@@ -14,7 +14,7 @@
 //! | `story`, `parts` | a run told once, without repetition, cut to size |
 //! | `plans` | plans with what led to them, and what followed from them |
 //! | `topology` | who calls whom, from what was observed |
-//! | `content`, `harmless`, `sheet` | a stranger's content, cleaned and fenced |
+//! | `content`, `harmless`, `prompt_page` | a stranger's content, cleaned and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
 //! | `opinion`, `quote`, `verdict` | answers read, held against the content, and joined |
 //!
@@ -27,27 +27,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::anchors::unmeasured;
-use super::{Answer, Metric, Need, Reason, Settings, Step, View};
-use crate::recognise::{Agent, Scene};
+use super::defects::unmeasured;
+use super::{Answer, Context, Metric, Need, Settings, Step, Unmeasured};
+use crate::recognise::{Agent, AgentTrace};
 use crate::redact::{Redact, Redactor};
 use verdict_config::{admits, matches};
 use verdict_otlp::trace::{Idx, Kind};
 
 pub mod config;
 pub mod content;
-pub mod digest;
+pub mod stable_hash;
 pub mod filter;
 pub mod form;
-pub mod harmless;
+pub mod sanitize;
 pub mod opinion;
 pub mod parts;
 pub mod plans;
 pub mod quote;
 pub mod run;
-pub mod sheet;
+pub mod prompt_page;
 pub mod step;
-pub mod story;
+pub mod transcript;
 pub mod system;
 pub mod topic;
 pub mod topology;
@@ -91,7 +91,7 @@ impl Asker {
 
     /// A stranger's text as a judge may read it.
     pub fn clean(&self, text: &str) -> String {
-        let harmless = harmless::harmless(text);
+        let harmless = sanitize::sanitize(text);
         match self.redactor.redact(&harmless) {
             std::borrow::Cow::Borrowed(_) => harmless.into_owned(),
             std::borrow::Cow::Owned(redacted) => redacted,
@@ -101,46 +101,46 @@ impl Asker {
     /// A stranger's name for something, as part of a line of ours.
     pub fn name(&self, text: &str) -> String {
         // Redacted before it is cut: half a secret is not known as one.
-        harmless::name(&self.redactor.redact(super::anchors::clip(text, 4 * harmless::MOST_NAME)))
+        sanitize::name(&self.redactor.redact(super::defects::clip(text, 4 * sanitize::MOST_NAME)))
     }
 
     /// Whether the service of the span keeps its content from judges, or that of a span beneath a plan
     /// span, whose text may be the plan.
-    pub fn withholds(&self, scene: &Scene, at: Idx) -> bool {
+    pub fn withholds(&self, trace: &AgentTrace, at: Idx) -> bool {
         if self.ask.withhold.is_empty() {
             return false;
         }
         let listed = |at: Idx| {
-            let service = scene.readings.get(at).and_then(|reading| reading.service.as_deref());
+            let service = trace.views.get(at).and_then(|view| view.service.as_deref());
             service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
         };
-        let plans = scene.readings.get(at).is_some_and(|reading| reading.kind == Kind::Plan);
-        listed(at) || plans && scene.tree.subtree(at).any(listed)
+        let plans = trace.views.get(at).is_some_and(|view| view.kind == Kind::Plan);
+        listed(at) || plans && trace.tree.subtree(at).any(listed)
     }
 
     /// Whether it withholds content of any span.
-    pub fn withholds_any(&self, scene: &Scene) -> bool {
-        !self.ask.withhold.is_empty() && (0..scene.readings.len()).any(|at| self.withholds(scene, at))
+    pub fn withholds_any(&self, trace: &AgentTrace) -> bool {
+        !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.withholds(trace, at))
     }
 
     /// Whether content of an agent's own span or model calls is withheld, of which its tools are.
-    pub fn withholds_of(&self, scene: &Scene, agent: &Agent) -> bool {
-        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(scene, at))
+    pub fn withholds_of(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(trace, at))
     }
 
     /// Whether an agent's final answer is withheld. One that stands on a tool's span may be made of the
     /// arguments that a model's span holds.
-    pub fn withholds_answer(&self, scene: &Scene, agent: &Agent) -> bool {
+    pub fn withholds_answer(&self, trace: &AgentTrace, agent: &Agent) -> bool {
         let at = agent.answer_at.unwrap_or(agent.at);
         let handed = at != agent.at && !agent.llms.contains(&at);
-        self.withholds(scene, at) || handed && self.withholds_of(scene, agent)
+        self.withholds(trace, at) || handed && self.withholds_of(trace, agent)
     }
 
     /// The first half of the prompts of a topic about the span `at`.
-    pub fn system(&self, topic: &Topic, scene: &Scene, at: Idx) -> Arc<str> {
-        let reading = scene.readings.get(at);
-        let service = reading.and_then(|reading| reading.service.as_deref());
-        let agent = super::settings::agent_name(scene, at);
+    pub fn system(&self, topic: &Topic, trace: &AgentTrace, at: Idx) -> Arc<str> {
+        let view = trace.views.get(at);
+        let service = view.and_then(|view| view.service.as_deref());
+        let agent = super::settings::agent_name(trace, at);
         let instructions: Vec<&Instruction> = self
             .instructions
             .iter()
@@ -156,8 +156,8 @@ impl Asker {
         const AROUND: usize = 1_200;
         /// However long the rubric is, something must be shown.
         const LEAST: usize = 1_000;
-        let left = self.ask.max_prompt_tokens.saturating_sub(sheet::tokens(system) + AROUND);
-        left.max(LEAST) * sheet::BYTES_A_TOKEN
+        let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + AROUND);
+        left.max(LEAST) * prompt_page::BYTES_A_TOKEN
     }
 }
 
@@ -178,25 +178,25 @@ impl Metric for Asked {
         self.0.need
     }
 
-    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
-        match stands(self.0, view) {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        match stands(self.0, context) {
             Err(None) => return Step::Done(Vec::new()),
-            Err(Some(reason)) => return Step::Done(vec![unmeasured(view.at, self.0.name, reason)]),
+            Err(Some(reason)) => return Step::Done(vec![unmeasured(context.at, self.0.name, reason)]),
             Ok(()) => {}
         }
         match self.0.about {
-            About::Model | About::Tool | About::Step => step::step(self.0, view, answers),
-            About::Agent | About::Run | About::Plans | About::Segments => run::step(self.0, view, answers),
+            About::Model | About::Tool | About::Step => step::step(self.0, context, answers),
+            About::Agent | About::Run | About::Plans | About::Segments => run::step(self.0, context, answers),
         }
     }
 }
 
 /// Whether there is anything to ask about the span of `view`; why not, where that is to be said.
 /// Cheap: it is asked of every span, before anything is rendered.
-fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason>> {
+fn stands(topic: &Topic, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     match topic.about {
-        About::Model | About::Tool | About::Step => step::stands(topic, view),
-        About::Agent | About::Run | About::Plans | About::Segments => run::stands(topic, view).map(|_| ()),
+        About::Model | About::Tool | About::Step => step::stands(topic, context),
+        About::Agent | About::Run | About::Plans | About::Segments => run::stands(topic, context).map(|_| ()),
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::form::{FINDINGS, LABEL, RATIONALE, SCORE};
+use super::prompt_page::Sheet;
 use super::quote::Quotable;
-use super::sheet::Sheet;
 use super::topic::{Scale, Topic};
-use crate::measure::anchors::{MAX_FINDINGS, clip};
+use crate::measure::defects::{MAX_FINDINGS, clip};
 use crate::measure::{Category, Opinion, Severity};
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -59,7 +59,7 @@ pub struct Said {
 const MOST_RATIONALE: usize = 600;
 const MOST_PROBLEM: usize = 400;
 /// Bytes kept of a quotation.
-const MOST_QUOTE: usize = crate::measure::anchors::QUOTE_BYTES;
+const MOST_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
 /// Findings read of one answer.
 const MOST_READ: usize = 200;
 

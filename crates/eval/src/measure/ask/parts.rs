@@ -6,8 +6,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::sheet::Block;
-use crate::measure::anchors::{clip, clip_end};
+use super::prompt_page::Block;
+use crate::measure::defects::{clip, clip_end};
 
 /// A part overlaps the one before by this share of its room.
 const OVERLAP: usize = 10;

@@ -1,6 +1,6 @@
 //! Plans: each with what led to it, and a run cut where its plans change.
 //!
-//! In: a scene and whose plans. Out: for plan quality, the first plan of each agent with what it
+//! In: a trace and whose plans. Out: for plan quality, the first plan of each agent with what it
 //! knew then, and each later plan with its trigger alone (the results and errors since the plan
 //! before); no other execution, since a plan is not judged by what became of it (000, section 3).
 //! For plan adherence, segments from plan to replan: what was done is held against the plan that was
@@ -9,9 +9,9 @@
 use super::Asker;
 use super::content::{Piece, WITHHELD, What, given, made, title, tools};
 use super::parts::{cut, size};
-use super::sheet::Block;
-use super::story::Scope;
-use crate::recognise::{Agent, Plan, Scene};
+use super::prompt_page::Block;
+use super::transcript::Scope;
+use crate::recognise::{Agent, AgentTrace, Plan};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Results and errors shown of what came before a replan, the latest.
@@ -20,12 +20,12 @@ const MOST_TRIGGERS: usize = 6;
 const FAR: usize = 300;
 
 /// Agents of a scope that have plans.
-pub fn planners(scene: &Scene, scope: Scope) -> Vec<&Agent> {
+pub fn planners(trace: &AgentTrace, scope: Scope) -> Vec<&Agent> {
     let of = |i: usize| match scope {
         Scope::Trace => true,
         Scope::Own(own) | Scope::Beneath(own) => i == own,
     };
-    scene
+    trace
         .agents
         .iter()
         .enumerate()
@@ -35,74 +35,74 @@ pub fn planners(scene: &Scene, scope: Scope) -> Vec<&Agent> {
 }
 
 /// Plans with what was known when they were made.
-pub fn with_triggers(asker: &Asker, scene: &Scene, scope: Scope, most: usize) -> Vec<Block> {
+pub fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: Scope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
-    for agent in planners(scene, scope) {
+    for agent in planners(trace, scope) {
         let who = agent.name.as_ref().map_or_else(|| "the agent".to_owned(), |n| asker.name(n));
         if let Some(task) = &agent.task {
-            let text = asker.shown(scene, agent.task_at.unwrap_or(agent.at), task, most);
+            let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
             out.push(Block::about(format!("what {who} was asked"), text, true));
         }
         if !agent.tools.is_empty() {
-            let text = match asker.withholds_of(scene, agent) {
+            let text = match asker.withholds_of(trace, agent) {
                 true => WITHHELD.to_owned(),
-                false => asker.shown(scene, agent.at, &tools(&agent.tools), most),
+                false => asker.shown(trace, agent.at, &tools(&agent.tools), most),
             };
             out.push(Block::about(format!("tools that {who} has"), text, true));
         }
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
             let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
             match before {
-                None => out.extend(known(asker, scene, *at, most)),
-                Some(before) => out.extend(triggers(asker, scene, agent, before, *at, most)),
+                None => out.extend(known(asker, trace, *at, most)),
+                Some(before) => out.extend(triggers(asker, trace, agent, before, *at, most)),
             }
-            out.push(written(asker, scene, *at, plan, n, most));
+            out.push(written(asker, trace, *at, plan, n, most));
         }
     }
     out
 }
 
-fn written(asker: &Asker, scene: &Scene, at: Idx, plan: &Plan, n: usize, most: usize) -> Block {
+fn written(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &Plan, n: usize, most: usize) -> Block {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
     let piece = Piece { what: What::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
-    let mut block = asker.block(scene, at, &piece, format!("{} | {which}", title(asker, scene, at)), most);
+    let mut block = asker.block(trace, at, &piece, format!("{} | {which}", title(asker, trace, at)), most);
     (block.plan, block.binds) = (true, true);
     block
 }
 
 /// What the first plan's writer had read.
-fn known(asker: &Asker, scene: &Scene, at: Idx, most: usize) -> Vec<Block> {
-    let Some(reading) = scene.readings.get(at) else { return Vec::new() };
-    let pieces = given(reading);
+fn known(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Vec<Block> {
+    let Some(view) = trace.views.get(at) else { return Vec::new() };
+    let pieces = given(view);
     let blocks = pieces.iter().filter(|piece| !piece.text.trim().is_empty()).map(|piece| {
-        let label = format!("{} | {}, before the plan", title(asker, scene, at), piece.what.words());
-        asker.block(scene, at, piece, label, most)
+        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.what.words());
+        asker.block(trace, at, piece, label, most)
     });
     blocks.collect()
 }
 
 /// Results and errors between two plans of an agent.
-fn triggers(asker: &Asker, scene: &Scene, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
-    let own = scene.owner.get(agent.at).copied().flatten();
+fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
+    let own = trace.owner.get(agent.at).copied().flatten();
     let belongs = |at: &Idx| {
-        let owner = scene.owner.get(*at).copied().flatten();
+        let owner = trace.owner.get(*at).copied().flatten();
         let called =
-            scene.agents.get(owner.unwrap_or(usize::MAX)).is_some_and(|a| a.at == *at && a.parent == own);
+            trace.agents.get(owner.unwrap_or(usize::MAX)).is_some_and(|a| a.at == *at && a.parent == own);
         owner == own || called
     };
     let mut out: Vec<Block> = Vec::new();
     for at in (from + 1..to).rev().take(FAR).filter(belongs) {
-        let Some(reading) = scene.readings.get(at) else { continue };
-        let tells = |what: What| match reading.kind {
+        let Some(view) = trace.views.get(at) else { continue };
+        let tells = |what: What| match view.kind {
             Kind::Llm => what == What::Error,
             _ => matches!(what, What::Result | What::Error | What::Output),
         };
-        let pieces = made(reading);
+        let pieces = made(view);
         for piece in pieces.iter().rev().filter(|piece| tells(piece.what)) {
             if out.len() < MOST_TRIGGERS {
                 let label =
-                    format!("{} | {}, before the replan", title(asker, scene, at), piece.what.words());
-                out.push(asker.block(scene, at, piece, label, most));
+                    format!("{} | {}, before the replan", title(asker, trace, at), piece.what.words());
+                out.push(asker.block(trace, at, piece, label, most));
             }
         }
     }

@@ -10,16 +10,16 @@ use super::content::{WITHHELD, What, title};
 use super::form;
 use super::opinion::{self, Found, Grade, Said, Shown};
 use super::parts::{HEADING, cut, size};
-use super::sheet::{Block, Sheet};
+use super::prompt_page::{Block, Sheet};
 use super::step::{ask, evidence, of_span};
-use super::story::{Scope, tell};
 use super::topic::{About, Topic};
+use super::transcript::{Scope, tell};
 use super::verdict::{Heard, conclude};
 use super::{asker, plans, topology};
-use crate::measure::anchors::unmeasured;
+use crate::measure::defects::unmeasured;
 use crate::measure::settings::Per;
-use crate::measure::{Answer, Question, Reason, Settings, Step, Value, View};
-use crate::recognise::{Agent, Content, Scene};
+use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
+use crate::recognise::{Agent, AgentTrace, Content};
 use verdict_otlp::trace::Idx;
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
@@ -30,12 +30,12 @@ const MOST_GRADED: usize = 60;
 const MOST_FAILING: usize = 30;
 
 /// See the module.
-pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step {
-    let Ok(scope) = stands(topic, view) else { return Step::Done(Vec::new()) };
-    let missing = |reason| Step::Done(vec![unmeasured(view.at, topic.name, reason)]);
-    let system = asker(view.settings).system(topic, view.scene, view.at);
-    let room = asker(view.settings).room(&system);
-    let inquiry = match Inquiry::new(topic, view, scope, room) {
+pub fn step(topic: &'static Topic, context: &Context<'_>, answers: &[Answer]) -> Step {
+    let Ok(scope) = stands(topic, context) else { return Step::Done(Vec::new()) };
+    let missing = |reason| Step::Done(vec![unmeasured(context.at, topic.name, reason)]);
+    let system = asker(context.settings).system(topic, context.trace, context.at);
+    let room = asker(context.settings).room(&system);
+    let inquiry = match Inquiry::new(topic, context, scope, room) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),
     };
@@ -57,42 +57,42 @@ fn key(part: usize) -> String {
 }
 
 /// What a question on the span `at` is about: an agent's run, the trace, or nothing.
-fn scope(about: About, scene: &Scene, settings: &Settings, at: Idx) -> Option<Scope> {
-    let own = scene.owner.get(at).copied().flatten();
-    let agent = own.filter(|&i| scene.agents.get(i).is_some_and(|agent| agent.at == at));
+fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<Scope> {
+    let own = trace.owner.get(at).copied().flatten();
+    let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {
         return agent.map(Scope::Beneath);
     }
     let per = |per: Per| settings.gpa.per.contains(&per);
-    let is_root = scene.tree.root() == Some(at);
+    let is_root = trace.tree.root() == Some(at);
     // One measurement fits on a span: where the root is an agent's, that of the trace. Of a lone
     // agent beneath a root that only holds it, the same would be asked twice.
-    let holds_one = scene.agents.len() == 1 && agent.is_none() && per(Per::Agents);
-    if is_root && per(Per::Trace) && !scene.agents.is_empty() && !holds_one {
+    let holds_one = trace.agents.len() == 1 && agent.is_none() && per(Per::Agents);
+    if is_root && per(Per::Trace) && !trace.agents.is_empty() && !holds_one {
         return Some(Scope::Trace);
     }
     agent.filter(|_| per(Per::Agents)).map(Scope::Own)
 }
 
 /// The agent that a run is of; of a trace its outermost.
-fn agent_of(scene: &Scene, scope: Scope) -> Option<&Agent> {
+fn agent_of(trace: &AgentTrace, scope: Scope) -> Option<&Agent> {
     match scope {
-        Scope::Own(i) | Scope::Beneath(i) => scene.agents.get(i),
-        Scope::Trace => scene.agents.first(),
+        Scope::Own(i) | Scope::Beneath(i) => trace.agents.get(i),
+        Scope::Trace => trace.agents.first(),
     }
 }
 
 /// See [`super::stands`].
-pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<Scope, Option<Reason>> {
-    let scope = scope(topic.about, view.scene, view.settings, view.at).ok_or(None)?;
+pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<Scope, Option<Unmeasured>> {
+    let scope = scope(topic.about, context.trace, context.settings, context.at).ok_or(None)?;
     let about_answer = matches!(topic.name, "completeness" | "gpa.goal_fulfillment");
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if about_answer && agent_of(view.scene, scope).is_some_and(unseen) {
-        return Err(Some(Reason::NoContent));
+    if about_answer && agent_of(context.trace, scope).is_some_and(unseen) {
+        return Err(Some(Unmeasured::NoContent));
     }
     let needs_plan = matches!(topic.about, About::Plans | About::Segments);
-    if needs_plan && plans::planners(view.scene, scope).is_empty() {
-        return Err(Some(Reason::NotApplicable));
+    if needs_plan && plans::planners(context.trace, scope).is_empty() {
+        return Err(Some(Unmeasured::NotApplicable));
     }
     Ok(scope)
 }
@@ -100,7 +100,7 @@ pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<Scope, Option<Rea
 /// What is to be asked of one run.
 struct Inquiry<'a, 'v> {
     topic: &'static Topic,
-    view: &'a View<'v>,
+    context: &'a Context<'v>,
     scope: Scope,
     head: Vec<Block>,
     parts: Vec<Vec<Block>>,
@@ -110,23 +110,23 @@ struct Inquiry<'a, 'v> {
 impl<'a, 'v> Inquiry<'a, 'v> {
     fn new(
         topic: &'static Topic,
-        view: &'a View<'v>,
+        context: &'a Context<'v>,
         scope: Scope,
         room: usize,
-    ) -> Result<Inquiry<'a, 'v>, Reason> {
-        let mut inquiry = Inquiry { topic, view, scope, head: Vec::new(), parts: Vec::new(), room };
+    ) -> Result<Inquiry<'a, 'v>, Unmeasured> {
+        let mut inquiry = Inquiry { topic, context, scope, head: Vec::new(), parts: Vec::new(), room };
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
         // Part of it for the plan in force, where a part begins after it.
         let body = left - left / 8;
-        let asker = asker(view.settings);
+        let asker = asker(context.settings);
         inquiry.parts = match topic.about {
-            About::Plans => cut(plans::with_triggers(asker, view.scene, scope, body / 2), body),
+            About::Plans => cut(plans::with_triggers(asker, context.trace, scope, body / 2), body),
             about => {
-                let story = tell(asker, view.scene, scope, body);
+                let story = tell(asker, context.trace, scope, body);
                 if story.iter().all(|block| block.label.ends_with(What::Error.words())) {
-                    return Err(Reason::NoContent);
+                    return Err(Unmeasured::NoContent);
                 }
                 match about {
                     About::Segments => plans::segments(story, body),
@@ -139,36 +139,36 @@ impl<'a, 'v> Inquiry<'a, 'v> {
     }
 
     fn agent(&self) -> Option<&'v Agent> {
-        agent_of(self.view.scene, self.scope)
+        agent_of(self.context.trace, self.scope)
     }
 
     /// What every part begins with.
     fn head(&self) -> Vec<Block> {
-        let (scene, asker) = (self.view.scene, asker(self.view.settings));
+        let (trace, asker) = (self.context.trace, asker(self.context.settings));
         let mut out = Vec::new();
         let Some(agent) = self.agent() else { return out };
         let of_plans = self.topic.about == About::Plans;
-        if scene.agents.len() > 1 && !of_plans {
-            let text = topology::describe(asker, scene);
+        if trace.agents.len() > 1 && !of_plans {
+            let text = topology::describe(asker, trace);
             let text = super::content::excerpt(&text, self.room / 8).into_owned();
             out.push(Block::about("how the agents are built, as observed", text, false));
         }
         if let Some(task) = agent.task.as_ref().filter(|_| !of_plans) {
             let at = agent.task_at.unwrap_or(agent.at);
-            let text = asker.shown(scene, at, task, self.room / 8);
+            let text = asker.shown(trace, at, task, self.room / 8);
             out.push(Block::about("the task", text, true));
         }
         if let Some(answer) = agent.answer.as_ref().filter(|_| self.topic.about != About::Plans) {
             let at = agent.answer_at.unwrap_or(agent.at);
-            let text = match asker.withholds_answer(scene, agent) {
+            let text = match asker.withholds_answer(trace, agent) {
                 true => WITHHELD.to_owned(),
-                false => asker.shown(scene, at, answer, self.room / 8),
+                false => asker.shown(trace, at, answer, self.room / 8),
             };
             out.push(Block::about("the final answer", text, false));
         }
         // The rules quote whatever they read, also what is withheld.
-        if !of_plans && !asker.withholds_any(scene) {
-            out.extend(evidence(self.view, self.room / 12));
+        if !of_plans && !asker.withholds_any(trace) {
+            out.extend(evidence(self.context, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());
         }
@@ -184,32 +184,32 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             Scope::Own(i) | Scope::Beneath(i) => i,
             Scope::Trace => 0,
         };
-        let text = crate::measure::agent::plan_efficiency::evidence(self.view, i)?;
-        let text = asker(self.view.settings).clean(&text);
+        let text = crate::measure::agent::plan_efficiency::evidence(self.context, i)?;
+        let text = asker(self.context.settings).clean(&text);
         let text = super::content::excerpt(&text, self.room / 12).into_owned();
         Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
     }
 
     /// Spans beneath in which the rules found a failure: a judge finds the rest more easily.
     fn failing(&self) -> Option<Block> {
-        let scene = self.view.scene;
+        let trace = self.context.trace;
         let mut lines = Vec::new();
-        let mut spans: Vec<Idx> = self.view.rules.iter().map(|m| m.at).collect();
+        let mut spans: Vec<Idx> = self.context.rules.iter().map(|m| m.at).collect();
         spans.dedup();
-        let within = |at: &Idx| *at != self.view.at && super::story::of_scope(scene, self.scope, *at);
+        let within = |at: &Idx| *at != self.context.at && super::transcript::of_scope(trace, self.scope, *at);
         for at in spans.into_iter().filter(within) {
             let failed =
-                of_span(self.view.rules, at).iter().find(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
+                of_span(self.context.rules, at).iter().find(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
             let Some(failed) = failed else { continue };
             let value = match failed.outcome.as_ref().map(|o| &o.value) {
                 Ok(Value::Label(label)) => (*label).to_owned(),
                 Ok(Value::Score(score) | Value::Number(score)) => score.to_string(),
                 Err(_) => continue,
             };
-            let id = scene.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+            let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
             lines.push(format!(
                 "span {id} ({}): {} {value}",
-                title(asker(self.view.settings), scene, at),
+                title(asker(self.context.settings), trace, at),
                 failed.metric
             ));
             if lines.len() >= MOST_FAILING {
@@ -267,7 +267,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             agent
                 .name
                 .as_ref()
-                .map(|n| asker(self.view.settings).name(n))
+                .map(|n| asker(self.context.settings).name(n))
                 .filter(|n| !n.is_empty())
                 .map_or_else(String::new, |n| format!(" {n}"))
         };
@@ -282,7 +282,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             (_, None) => "the run".to_owned(),
         };
         let mut out = format!("Judge {} of {what}.", self.topic.name);
-        if self.view.scene.incomplete {
+        if self.context.trace.incomplete {
             out.push_str(
                 " The record is incomplete: the run may have gone on. That something is missing, above \
                  all a final answer, is no problem then.",
@@ -301,7 +301,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
 
     /// From the opinions on the parts to a measurement, or to the last question.
     fn conclude(&self, parts: Vec<Vec<Heard>>, answers: &[Answer], system: Arc<str>) -> Step {
-        let done = |heard: Vec<Heard>| Step::Done(vec![conclude(self.topic, self.view, heard)]);
+        let done = |heard: Vec<Heard>| Step::Done(vec![conclude(self.topic, self.context, heard)]);
         if parts.len() == 1 {
             return done(parts.into_iter().flatten().collect());
         }
@@ -314,7 +314,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         match answers.iter().find(|answer| answer.key == SCORE) {
             None => Step::Ask(vec![self.grade(&found, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
-                Step::Done(vec![unmeasured(self.view.at, self.topic.name, *reason)])
+                Step::Done(vec![unmeasured(self.context.at, self.topic.name, *reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
                 let nothing = Shown::of(&Sheet::default());
@@ -334,7 +334,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
 
     /// Asks for one grade of what was found in all parts.
     fn grade(&self, found: &[Found], parts: &[Vec<Heard>], system: Arc<str>) -> Question {
-        let asker = asker(self.view.settings);
+        let asker = asker(self.context.settings);
         let mut blocks = self.head.clone();
         let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
         let rationales: Vec<&Said> =
@@ -378,9 +378,9 @@ impl<'a, 'v> Inquiry<'a, 'v> {
 }
 
 /// What was said of each part; why not, where one of them has no answer.
-fn read(topic: &Topic, sheets: &[Sheet], answers: &[Answer]) -> Result<Vec<Vec<Heard>>, Reason> {
+fn read(topic: &Topic, sheets: &[Sheet], answers: &[Answer]) -> Result<Vec<Vec<Heard>>, Unmeasured> {
     let part = |(i, sheet): (usize, &Sheet)| {
-        let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Reason::JudgeError)?;
+        let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let shown = Shown::of(sheet);
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
         let heard: Vec<Heard> = opinions

@@ -9,12 +9,12 @@ use super::content::{Piece, What, given, made, title, tools};
 use super::form;
 use super::opinion::{self, Shown};
 use super::parts::{HEADING, size};
-use super::sheet::{Block, Sheet};
+use super::prompt_page::{Block, Sheet};
 use super::topic::{About, Topic};
 use super::verdict::{Heard, conclude};
-use crate::measure::anchors::unmeasured;
-use crate::measure::{Answer, Measurement, Prompt, Question, Reason, Shows, Step, Value, View};
-use crate::recognise::{Content, Part, Reading, Role};
+use crate::measure::defects::unmeasured;
+use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
+use crate::recognise::{Content, Part, Role, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Siblings shown, the latest.
@@ -25,22 +25,22 @@ const MOST_PIECES: usize = 4;
 const MOST_EVIDENCE: usize = 12;
 
 /// See the module.
-pub fn step(topic: &'static Topic, view: &View<'_>, answers: &[Answer]) -> Step {
-    let Some(reading) = view.scene.readings.get(view.at) else { return Step::Done(Vec::new()) };
-    let system = asker(view.settings).system(topic, view.scene, view.at);
-    let sheet = sheet(topic, view, reading, asker(view.settings).room(&system));
+pub fn step(topic: &'static Topic, context: &Context<'_>, answers: &[Answer]) -> Step {
+    let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
+    let system = asker(context.settings).system(topic, context.trace, context.at);
+    let sheet = sheet(topic, context, view, asker(context.settings).room(&system));
     match answers.first() {
         None => Step::Ask(vec![ask(topic, "span", sheet.prompt_of_blocks(system), &sheet)]),
-        Some(answer) => Step::Done(vec![measured(topic, view, &sheet, answer)]),
+        Some(answer) => Step::Done(vec![measured(topic, context, &sheet, answer)]),
     }
 }
 
 /// See [`super::stands`].
-pub(super) fn stands(topic: &Topic, view: &View<'_>) -> Result<(), Option<Reason>> {
-    let reading = view.scene.readings.get(view.at).filter(|reading| fits(topic.about, reading.kind));
-    match is_readable(topic, view, reading.ok_or(None)?) {
+pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+    let view = context.trace.views.get(context.at).filter(|view| fits(topic.about, view.kind));
+    match is_readable(topic, context, view.ok_or(None)?) {
         true => Ok(()),
-        false => Err(Some(Reason::NoContent)),
+        false => Err(Some(Unmeasured::NoContent)),
     }
 }
 
@@ -50,16 +50,16 @@ pub(super) fn ask(topic: &Topic, key: &str, prompt: Prompt, sheet: &Sheet) -> Qu
     Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
 }
 
-fn measured(topic: &'static Topic, view: &View<'_>, sheet: &Sheet, answer: &Answer) -> Measurement {
+fn measured(topic: &'static Topic, context: &Context<'_>, sheet: &Sheet, answer: &Answer) -> Measurement {
     match &answer.opinions {
-        Err(reason) => unmeasured(view.at, topic.name, *reason),
+        Err(reason) => unmeasured(context.at, topic.name, *reason),
         Ok(opinions) => {
             let shown = Shown::of(sheet);
             let heard = opinions.iter().map(|opinion| Heard {
                 judge: opinion.judge.clone(),
                 said: opinion::read(topic, &shown, opinion),
             });
-            conclude(topic, view, heard.collect())
+            conclude(topic, context, heard.collect())
         }
     }
 }
@@ -74,45 +74,45 @@ fn fits(about: About, kind: Kind) -> bool {
 }
 
 /// Whether there is what the metric is about.
-fn is_readable(topic: &Topic, view: &View<'_>, reading: &Reading) -> bool {
-    let output = reading.output_content == Content::Present;
-    let input = reading.input_content == Content::Present;
+fn is_readable(topic: &Topic, context: &Context<'_>, view: &SpanView) -> bool {
+    let output = view.output_content == Content::Present;
+    let input = view.input_content == Content::Present;
     let enough = match topic.name {
-        "error_detection" => output || !reading.errors.is_empty(),
+        "error_detection" => output || !view.errors.is_empty(),
         "avoidance" => output,
-        "tool_completeness" => output || !reading.errors.is_empty(),
+        "tool_completeness" => output || !view.errors.is_empty(),
         _ => input && output,
     };
-    enough && !asker(view.settings).withholds(view.scene, view.at)
+    enough && !asker(context.settings).withholds(context.trace, context.at)
 }
 
 /// The page: neighbours first, then the span itself, its output last.
-fn sheet(topic: &Topic, view: &View<'_>, reading: &Reading, room: usize) -> Sheet {
-    let asker = asker(view.settings);
+fn sheet(topic: &Topic, context: &Context<'_>, view: &SpanView, room: usize) -> Sheet {
+    let asker = asker(context.settings);
     let mut blocks = Vec::new();
     if topic.need >= crate::measure::Need::Siblings {
-        blocks.extend(goal(view, room / 8));
-        blocks.extend(siblings(view, room / 4));
+        blocks.extend(goal(context, room / 8));
+        blocks.extend(siblings(context, room / 4));
     }
-    if let Some((at, offered)) = offered(view, reading) {
-        let text = asker.shown(view.scene, at, &offered, room / 6);
-        blocks.push(Block::about("tools offered", text, true).showing(Shows::span(view.scene, at)));
+    if let Some((at, offered)) = offered(context, view) {
+        let text = asker.shown(context.trace, at, &offered, room / 6);
+        blocks.push(Block::about("tools offered", text, true).showing(Shows::span(context.trace, at)));
     }
     // The rules quote whatever they read, also what is withheld.
-    let evidence = evidence(view, room / 10).filter(|_| !asker.withholds_any(view.scene));
-    let made = output(view, reading, room / 3);
+    let evidence = evidence(context, room / 10).filter(|_| !asker.withholds_any(context.trace));
+    let made = output(context, view, room / 3);
     let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
-    let heading = title(asker, view.scene, view.at);
+    let heading = title(asker, context.trace, context.at);
     let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
-    blocks.push(heading.showing(Shows::span(view.scene, view.at)));
-    blocks.extend(conversation(view, reading, room.saturating_sub(used)));
+    blocks.push(heading.showing(Shows::span(context.trace, context.at)));
+    blocks.extend(conversation(context, view, room.saturating_sub(used)));
     if made.is_empty() {
         let nothing = Piece { what: What::Output, text: "".into() };
-        blocks.push(asker.block(view.scene, view.at, &nothing, What::Output.words().to_owned(), 0));
+        blocks.push(asker.block(context.trace, context.at, &nothing, What::Output.words().to_owned(), 0));
     }
     blocks.extend(made);
     blocks.extend(evidence);
-    let id = view.scene.tree.spans.get(view.at).map(|span| span.id).unwrap_or_default();
+    let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
     Sheet {
         intro: format!("Judge {} of span {id}. What stands beside it is context.", topic.name),
         blocks,
@@ -125,17 +125,17 @@ fn sheet(topic: &Topic, view: &View<'_>, reading: &Reading, room: usize) -> Shee
 }
 
 /// What it made, each piece by its share; of very many the first.
-fn output(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
+fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
     /// Bytes below which a piece tells nothing.
     const LEAST: usize = 60;
-    let pieces = made(reading);
+    let pieces = made(view);
     let most = (room / (LEAST + HEADING)).max(1);
     let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(LEAST);
     let shown = pieces.iter().take(most);
     let mut out: Vec<Block> = shown
         .map(|piece| {
             let label = piece.what.words().to_owned();
-            asker(view.settings).block(view.scene, view.at, piece, label, share)
+            asker(context.settings).block(context.trace, context.at, piece, label, share)
         })
         .collect();
     if pieces.len() > most {
@@ -146,75 +146,79 @@ fn output(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
 }
 
 /// What the parent was asked to do.
-fn goal(view: &View<'_>, max: usize) -> Option<Block> {
-    let parent = view.scene.tree.parent(view.at)?;
-    let reading = view.scene.readings.get(parent)?;
-    let text = reading.input.iter().rev().filter(|m| m.role == Role::User).find_map(|message| {
+fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
+    let parent = context.trace.tree.parent(context.at)?;
+    let view = context.trace.views.get(parent)?;
+    let text = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(|message| {
         message.parts.iter().find_map(|part| match part {
             Part::Text(text) if !text.trim().is_empty() => Some(text),
             _ => None,
         })
     })?;
-    let shown = asker(view.settings).shown(view.scene, parent, text, max);
-    let label = format!("what the {} above it was asked", title(asker(view.settings), view.scene, parent));
-    Some(Block::about(label, shown, true).showing(Shows::span(view.scene, parent)))
+    let shown = asker(context.settings).shown(context.trace, parent, text, max);
+    let label =
+        format!("what the {} above it was asked", title(asker(context.settings), context.trace, parent));
+    Some(Block::about(label, shown, true).showing(Shows::span(context.trace, parent)))
 }
 
 /// What was done before it beneath the same parent.
-fn siblings(view: &View<'_>, max: usize) -> Vec<Block> {
-    let tree = &view.scene.tree;
-    let (Some(parent), Some(span)) = (tree.parent(view.at), tree.spans.get(view.at)) else {
+fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
+    let tree = &context.trace.tree;
+    let (Some(parent), Some(span)) = (tree.parent(context.at), tree.spans.get(context.at)) else {
         return Vec::new();
     };
     let ended = |at: &Idx| {
         let known = tree.spans.get(*at).is_some_and(|s| s.end != 0 && s.end <= span.start);
-        let shows = view.scene.readings.get(*at).is_some_and(|r| !r.wrapper && r.kind != Kind::Evaluator);
-        *at != view.at && known && shows
+        let shows = context.trace.views.get(*at).is_some_and(|r| !r.wrapper && r.kind != Kind::Evaluator);
+        *at != context.at && known && shows
     };
-    let mut latest: Vec<Idx> = before(view, parent).filter(ended).take(MOST_SIBLINGS).collect();
+    let mut latest: Vec<Idx> = before(context, parent).filter(ended).take(MOST_SIBLINGS).collect();
     latest.reverse();
     let mut out = Vec::new();
     for &at in &latest {
-        let Some(reading) = view.scene.readings.get(at) else { continue };
-        let arguments = given(reading).into_iter().filter(|piece| piece.what == What::Arguments);
-        let pieces: Vec<Piece<'_>> = arguments.chain(made(reading)).take(MOST_PIECES).collect();
+        let Some(view) = context.trace.views.get(at) else { continue };
+        let arguments = given(view).into_iter().filter(|piece| piece.what == What::Arguments);
+        let pieces: Vec<Piece<'_>> = arguments.chain(made(view)).take(MOST_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
-            let label =
-                format!("earlier: {} | {}", title(asker(view.settings), view.scene, at), piece.what.words());
-            out.push(asker(view.settings).block(view.scene, at, piece, label, share));
+            let label = format!(
+                "earlier: {} | {}",
+                title(asker(context.settings), context.trace, at),
+                piece.what.words()
+            );
+            out.push(asker(context.settings).block(context.trace, at, piece, label, share));
         }
     }
     out
 }
 
 /// Siblings that started before it, the latest first.
-fn before<'a>(view: &View<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
+fn before<'a>(context: &Context<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
     /// Further back nothing is looked for: a parent may have very many children.
     const FAR: usize = 100;
-    let children = view.scene.tree.children(parent);
-    let own = children.partition_point(|&at| at < view.at);
+    let children = context.trace.tree.children(parent);
+    let own = children.partition_point(|&at| at < context.at);
     children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
 }
 
 /// Definitions of the tools, and the span that holds them: those offered to a model, the one that a
 /// tool call is of.
-fn offered(view: &View<'_>, reading: &Reading) -> Option<(Idx, String)> {
-    if reading.kind == Kind::Llm {
-        return (!reading.tools.is_empty()).then(|| (view.at, tools(&reading.tools)));
+fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
+    if view.kind == Kind::Llm {
+        return (!view.tools.is_empty()).then(|| (context.at, tools(&view.tools)));
     }
-    let called = &reading.call.as_ref()?.name;
-    let parent = view.scene.tree.parent(view.at)?;
-    let near = before(view, parent).chain([parent]);
-    let known = near.filter_map(|at| Some((at, view.scene.readings.get(at)?)));
-    let mut definitions = known.flat_map(|(at, reading)| reading.tools.iter().map(move |tool| (at, tool)));
+    let called = &view.call.as_ref()?.name;
+    let parent = context.trace.tree.parent(context.at)?;
+    let near = before(context, parent).chain([parent]);
+    let known = near.filter_map(|at| Some((at, context.trace.views.get(at)?)));
+    let mut definitions = known.flat_map(|(at, view)| view.tools.iter().map(move |tool| (at, tool)));
     let (at, definition) = definitions.find(|(_, tool)| tool.name == *called)?;
     Some((at, tools(std::slice::from_ref(definition))))
 }
 
 /// Its own input: instructions and task first, then as much of what was said last as there is room.
-fn conversation(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
-    let mut pieces = given(reading);
+fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
+    let mut pieces = given(view);
     pieces.retain(|piece| !piece.text.trim().is_empty());
     let first_user = pieces.iter().position(|piece| piece.what == What::User);
     let mut shares: Vec<usize> = vec![0; pieces.len()];
@@ -245,15 +249,15 @@ fn conversation(view: &View<'_>, reading: &Reading, room: usize) -> Vec<Block> {
             skipped = 0;
         }
         let label = piece.what.words().to_owned();
-        out.push(asker(view.settings).block(view.scene, view.at, piece, label, share));
+        out.push(asker(context.settings).block(context.trace, context.at, piece, label, share));
     }
     out
 }
 
 /// What the rules found in this span. Not evidence by itself: it quotes what is shown.
-pub(super) fn evidence(view: &View<'_>, max: usize) -> Option<Block> {
+pub(super) fn evidence(context: &Context<'_>, max: usize) -> Option<Block> {
     let mut text = String::new();
-    for m in of_span(view.rules, view.at) {
+    for m in of_span(context.rules, context.at) {
         let Ok(measured) = &m.outcome else { continue };
         if measured.findings.is_empty() {
             continue;
@@ -272,7 +276,7 @@ pub(super) fn evidence(view: &View<'_>, max: usize) -> Option<Block> {
             text.push('\n');
         }
     }
-    let shown = asker(view.settings).shown(view.scene, view.at, &text, max);
+    let shown = asker(context.settings).shown(context.trace, context.at, &text, max);
     let label = "what built-in rules found in it; unless certain they may be wrong";
     (!text.is_empty()).then(|| Block::about(label, shown, false))
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::rounds::{Ask as Asking, Rounds, Sight};
+use crate::measure::question_rounds::{Ask as Asking, Rounds, Sight};
 use crate::measure::testing::Script;
-use crate::measure::{Measurement, Opinion, Reason, Usage, Value, catalog};
+use crate::measure::{Measurement, Opinion, Unmeasured, Usage, Value, catalog};
 
 mod attacks;
 mod golden;
@@ -15,7 +15,7 @@ mod steps;
 mod whole;
 
 /// What a judge of ours answers: opinions, or why there is none.
-type Answers = Result<Vec<Json>, Reason>;
+type Answers = Result<Vec<Json>, Unmeasured>;
 
 /// Settings under which only `metrics` are asked, of a judge called `j`.
 fn settings(metrics: &[&str]) -> Settings {
@@ -54,12 +54,12 @@ fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings
 
 /// Carries every question to `judge` and returns what was measured, and what was asked.
 fn judged(
-    scene: &Scene,
+    trace: &AgentTrace,
     settings: &Settings,
     judge: impl Fn(&Asking) -> Answers,
 ) -> (Vec<Measurement>, Vec<Asking>) {
-    let rules = catalog::run(scene, settings);
-    let sight = Sight { scene, settings, rules: &rules };
+    let rules = catalog::run(trace, settings);
+    let sight = Sight { trace, settings, rules: &rules };
     let mut rounds = Rounds::new(sight);
     let mut asked = Vec::new();
     while let Some(ask) = rounds.next(sight) {
@@ -71,17 +71,17 @@ fn judged(
         rounds.answer(ask.ticket, Answer { key, opinions, usage: Usage::default() }, sight);
         asked.push(ask);
     }
-    (rounds.finish(sight, Reason::Timeout), asked)
+    (rounds.finish(sight, Unmeasured::Timeout), asked)
 }
 
 /// The questions alone.
-fn questions(scene: &Scene, settings: &Settings) -> Vec<Asking> {
-    judged(scene, settings, |_| Err(Reason::JudgeError)).1
+fn questions(trace: &AgentTrace, settings: &Settings) -> Vec<Asking> {
+    judged(trace, settings, |_| Err(Unmeasured::JudgeError)).1
 }
 
 /// A finding on the span with index `at`.
-fn finding(scene: &Scene, at: usize, quote: &str, severity: &str) -> Json {
-    let id = scene.tree.spans[at].id.to_string();
+fn finding(trace: &AgentTrace, at: usize, quote: &str, severity: &str) -> Json {
+    let id = trace.tree.spans[at].id.to_string();
     json!({ "problem": "it is wrong", "span_id": id, "quote": quote,
         "category": "Goal Deviation", "severity": severity })
 }
@@ -98,7 +98,7 @@ fn score(m: &Measurement) -> Option<f64> {
 }
 
 /// Two searches, a wrong answer.
-fn bridge() -> Scene {
+fn bridge() -> AgentTrace {
     Script::new("When was the Kirchenfeld bridge in Bern opened?")
         .system("Answer with the year alone.")
         .tools(&["search"])
@@ -111,5 +111,8 @@ fn bridge() -> Scene {
 /// What a question takes, by our estimate.
 fn tokens_of(ask: &Asking) -> usize {
     let prompt = &ask.question.prompt;
-    [&*prompt.system, &*prompt.user, &ask.question.form.schema.to_string()].map(sheet::tokens).iter().sum()
+    [&*prompt.system, &*prompt.user, &ask.question.form.schema.to_string()]
+        .map(prompt_page::tokens)
+        .iter()
+        .sum()
 }

@@ -1,13 +1,13 @@
 //! Who calls whom: an agent system described from what was observed.
 //!
-//! In: a scene. Out: a few lines of plain words. Told how a system is built, judges find the span
+//! In: a trace. Out: a few lines of plain words. Told how a system is built, judges find the span
 //! where things went wrong far more often (000, table 5); nobody has to write it by hand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::Asker;
-use crate::recognise::{Agent, Scene};
+use crate::recognise::{Agent, AgentTrace};
 
 /// Agents described one by one; of the rest only the number.
 const MOST_AGENTS: usize = 30;
@@ -26,14 +26,14 @@ struct Role<'a> {
     offered: BTreeMap<&'a str, ()>,
 }
 
-/// The description. Empty for a scene without agents.
-pub fn describe(asker: &Asker, scene: &Scene) -> String {
+/// The description. Empty for a trace without agents.
+pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     let mut roles: Vec<Role<'_>> = Vec::new();
     // Roles by first appearance: a name under the name of who called it.
     let mut order: Vec<(Option<usize>, String)> = Vec::new();
     let mut known: HashMap<(Option<usize>, String), usize> = HashMap::new();
     let mut of_agent: Vec<usize> = Vec::new();
-    for agent in &scene.agents {
+    for agent in &trace.agents {
         let caller = agent.parent.and_then(|p| of_agent.get(p).copied());
         let key = (caller, title(asker, agent));
         let role = *known.entry(key).or_insert_with_key(|key| {
@@ -43,7 +43,7 @@ pub fn describe(asker: &Asker, scene: &Scene) -> String {
         });
         of_agent.push(role);
         if let Some(role) = roles.get_mut(role) {
-            count(scene, agent, role);
+            count(trace, agent, role);
         }
     }
     let mut out = String::new();
@@ -69,12 +69,12 @@ fn title(asker: &Asker, agent: &Agent) -> String {
         .unwrap_or_else(|| "an unnamed agent".to_owned())
 }
 
-fn count<'a>(scene: &'a Scene, agent: &'a Agent, role: &mut Role<'a>) {
+fn count<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
     role.runs += 1;
     role.models += agent.llms.len();
     role.plans += agent.plans.len();
     role.answered += usize::from(agent.answer.is_some());
-    for call in agent.calls.iter().filter_map(|&i| scene.calls.get(i)) {
+    for call in agent.calls.iter().filter_map(|&i| trace.calls.get(i)) {
         *role.called.entry(&call.name).or_default() += 1;
     }
     for tool in &agent.tools {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_team_is_described_by_who_calls_whom() {
-        let scene = Script::new("How old is the bridge?")
+        let trace = Script::new("How old is the bridge?")
             .tools(&["searcher", "calculator"])
             .calls("", &[("searcher", r#"{"q":"bridge"}"#), ("searcher", r#"{"q":"age"}"#)])
             .enter("Find the bridge.")
@@ -137,10 +137,10 @@ mod tests {
             .leave()
             .answers("It was built in 1901.")
             .build();
-        insta::assert_snapshot!(describe(&Asker::default(), &scene), @r"
+        insta::assert_snapshot!(describe(&Asker::default(), &trace), @r"
         - agent: called from outside, one run, 2 model calls, tool calls: searcher (2); offered and not called: calculator
         - searcher: called by agent, 2 runs, 3 model calls, tool calls: web_search (1)
         ");
-        assert_eq!(describe(&Asker::default(), &Scene::default()), "");
+        assert_eq!(describe(&Asker::default(), &AgentTrace::default()), "");
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use super::asker;
 use super::opinion::{Found, Grade, Said};
 use super::topic::{Scale, Topic};
-use crate::measure::anchors::{MAX_FINDINGS, unmeasured};
-use crate::measure::{Finding, Measured, Measurement, Reason, Severity, Value, View};
+use crate::measure::defects::{MAX_FINDINGS, unmeasured};
+use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
 /// What a judge said; nothing where its answer could not be read.
 pub struct Heard {
@@ -26,11 +26,11 @@ pub struct Heard {
 }
 
 /// Joins what was heard about the span of `view`.
-pub fn conclude(topic: &'static Topic, view: &View<'_>, heard: Vec<Heard>) -> Measurement {
+pub fn conclude(topic: &'static Topic, context: &Context<'_>, heard: Vec<Heard>) -> Measurement {
     let judge = names(&heard);
     let all = heard.len();
     let dropped: usize = heard.iter().filter_map(|h| h.said.as_ref()).map(|said| said.dropped).sum();
-    let passes = |said: &Said| passes(topic, view, said.grade);
+    let passes = |said: &Said| passes(topic, context, said.grade);
     let standing: Vec<Said> = heard
         .into_iter()
         .filter_map(|h| h.said)
@@ -47,21 +47,21 @@ pub fn conclude(topic: &'static Topic, view: &View<'_>, heard: Vec<Heard>) -> Me
         notes.say(format_args!("{dropped} findings dropped: their quotations are not in the record"));
     }
     let mut out = match standing.len() * 2 > all {
-        true => joined(topic, view, &standing, &mut notes),
-        false => unmeasured(view.at, topic.name, Reason::JudgeError),
+        true => joined(topic, context, &standing, &mut notes),
+        false => unmeasured(context.at, topic.name, Unmeasured::JudgeError),
     };
     out.judge = judge.into();
     out.rationale = notes.after(out.rationale.as_deref());
     out
 }
 
-fn joined(topic: &'static Topic, view: &View<'_>, standing: &[Said], notes: &mut Notes) -> Measurement {
+fn joined(topic: &'static Topic, context: &Context<'_>, standing: &[Said], notes: &mut Notes) -> Measurement {
     let grade = match topic.scale {
-        Scale::Labels(labels) => majority(topic, view, labels, standing, notes),
+        Scale::Labels(labels) => majority(topic, context, labels, standing, notes),
         _ => Grade::Score(median(standing, notes)),
     };
-    let passed = passes(topic, view, grade);
-    let agrees = |said: &&Said| passes(topic, view, said.grade) == passed;
+    let passed = passes(topic, context, grade);
+    let agrees = |said: &&Said| passes(topic, context, said.grade) == passed;
     let mut found: Vec<&Found> = Vec::new();
     for finding in standing.iter().filter(agrees).flat_map(|said| &said.found) {
         let known =
@@ -76,7 +76,7 @@ fn joined(topic: &'static Topic, view: &View<'_>, standing: &[Said], notes: &mut
     let value = match (grade, topic.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),
         (Grade::Score(score), _) => Value::Score(score),
-        (Grade::Label(_), _) => return unmeasured(view.at, topic.name, Reason::JudgeError),
+        (Grade::Label(_), _) => return unmeasured(context.at, topic.name, Unmeasured::JudgeError),
     };
     let distance = |said: &Said| match (said.grade, grade) {
         (Grade::Score(a), Grade::Score(b)) => (a - b).abs(),
@@ -84,9 +84,9 @@ fn joined(topic: &'static Topic, view: &View<'_>, standing: &[Said], notes: &mut
     };
     let nearest = standing.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let rationale = nearest.map(|said| said.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
-    let findings = found.into_iter().map(|f| finding(view, f)).collect();
+    let findings = found.into_iter().map(|f| finding(context, f)).collect();
     Measurement {
-        at: view.at,
+        at: context.at,
         metric: topic.name,
         outcome: Ok(Measured { value, passed, findings }),
         judge: "".into(),
@@ -95,12 +95,14 @@ fn joined(topic: &'static Topic, view: &View<'_>, standing: &[Said], notes: &mut
     }
 }
 
-fn passes(topic: &Topic, view: &View<'_>, grade: Grade) -> bool {
+fn passes(topic: &Topic, context: &Context<'_>, grade: Grade) -> bool {
     match (grade, topic.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => {
-            labels.get(i).is_some_and(|label| !view.settings.fails(topic.name, label))
+            labels.get(i).is_some_and(|label| !context.settings.fails(topic.name, label))
         }
-        (Grade::Score(score), _) => score >= view.settings.threshold(topic.name, view.scene, view.at),
+        (Grade::Score(score), _) => {
+            score >= context.settings.threshold(topic.name, context.trace, context.at)
+        }
         (Grade::Label(_), _) => false,
     }
 }
@@ -134,7 +136,13 @@ fn short(score: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn majority(topic: &Topic, view: &View<'_>, labels: &[&str], standing: &[Said], notes: &mut Notes) -> Grade {
+fn majority(
+    topic: &Topic,
+    context: &Context<'_>,
+    labels: &[&str],
+    standing: &[Said],
+    notes: &mut Notes,
+) -> Grade {
     let mut votes = vec![0usize; labels.len()];
     for said in standing {
         if let Grade::Label(i) = said.grade
@@ -144,7 +152,7 @@ fn majority(topic: &Topic, view: &View<'_>, labels: &[&str], standing: &[Said], 
         }
     }
     // Labels stand from good to bad, but which of them fail is the operator's word.
-    let badness = |i: usize| (!passes(topic, view, Grade::Label(i)), i);
+    let badness = |i: usize| (!passes(topic, context, Grade::Label(i)), i);
     let won = (0..labels.len()).max_by_key(|&i| (votes[i], badness(i))).unwrap_or(0);
     if votes.iter().filter(|&&v| v > 0).count() > 1 {
         let all: Vec<String> = (0..labels.len())
@@ -157,23 +165,23 @@ fn majority(topic: &Topic, view: &View<'_>, labels: &[&str], standing: &[Said], 
 }
 
 /// The score on 1-5 that a finding alone would leave: the table of `anchors` by severity.
-fn finding(view: &View<'_>, found: &Found) -> Finding {
+fn finding(context: &Context<'_>, found: &Found) -> Finding {
     let score = match found.severity {
         Severity::High => 1.0,
         Severity::Medium => 2.0,
         Severity::Low => 3.0,
     };
-    let cited = if found.at == view.at { Vec::new() } else { vec![found.id] };
+    let cited = if found.at == context.at { Vec::new() } else { vec![found.id] };
     // A run has several agents; whose problem it is comes first.
-    let scene = view.scene;
-    let owner = |at| scene.owner.get(at).copied().flatten();
-    let other = owner(found.at).filter(|&i| Some(i) != owner(view.at)).and_then(|i| scene.agents.get(i));
+    let trace = context.trace;
+    let owner = |at| trace.owner.get(at).copied().flatten();
+    let other = owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
     let who =
-        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", asker(view.settings).name(n)));
+        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", asker(context.settings).name(n)));
     Finding {
         rationale: format!("{}{}", who.unwrap_or_default(), found.problem),
         quote: found.quote.clone(),
-        seen_in: (found.at != view.at).then_some(found.id),
+        seen_in: (found.at != context.at).then_some(found.id),
         cited,
         category: found.category,
         severity: found.severity,

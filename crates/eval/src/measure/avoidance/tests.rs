@@ -63,26 +63,26 @@ fn an_answer_with_a_reservation_is_an_answer() {
 fn a_step_that_calls_a_tool_has_not_avoided_anything() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
-    let out = run(&Avoidance, &sample.scene(), at);
-    assert_eq!(out[0].outcome, Err(Reason::NotApplicable));
+    let out = run(&Avoidance, &sample.trace(), at);
+    assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
-    let mut reading = llm(vec![said(Role::User, "hello")], "");
-    reading.finish = vec!["content_filter".into()];
+    let mut view = llm(vec![said(Role::User, "hello")], "");
+    view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
-    let at = sample.span(None, reading);
-    let out = run(&Avoidance, &sample.scene(), at);
+    let at = sample.span(None, view);
+    let out = run(&Avoidance, &sample.trace(), at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
 }
 
 #[test]
 fn a_give_up_as_final_answer_fails_and_quotes_itself() {
-    let scene = Script::new("How tall is it?").answers("I was unable to find the height.").build();
-    let at = scene.agents[0].answer_at.unwrap();
-    let out = run(&Avoidance, &scene, at);
+    let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
+    let at = trace.agents[0].answer_at.unwrap();
+    let out = run(&Avoidance, &trace, at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
     assert_eq!(measured.findings[0].quote, "I was unable to find the height");
@@ -90,8 +90,8 @@ fn a_give_up_as_final_answer_fails_and_quotes_itself() {
 
 #[test]
 fn without_content_it_is_unmeasured() {
-    let scene = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
-    assert_eq!(run(&Avoidance, &scene, 1)[0].outcome, Err(Reason::NoContent));
+    let trace = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
+    assert_eq!(run(&Avoidance, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {

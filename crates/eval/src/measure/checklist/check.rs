@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::log::{Chunk, Source};
-use crate::measure::anchors::{QUOTE_BYTES, clip};
+use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
 use crate::measure::schema::{Outcome, Schema};
-use crate::recognise::{Agent, Call, Content, Scene};
+use crate::recognise::{Agent, AgentTrace, Call, Content};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
@@ -113,9 +113,9 @@ impl Check {
     }
 
     /// The answer; `None` without evidence.
-    pub fn seen(&self, scene: &Scene, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
+    pub fn seen(&self, trace: &AgentTrace, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
         match self {
-            Check::Called(called) => Some(called.seen(scene, agent)),
+            Check::Called(called) => Some(called.seen(trace, agent)),
             Check::Answer(form) => {
                 let (text, at) = answer(agent)?;
                 let yes = form.fits(text)?;
@@ -201,9 +201,9 @@ impl Place {
 }
 
 impl Called {
-    fn seen(&self, scene: &Scene, agent: &Agent) -> Seen {
-        let beneath: std::collections::HashSet<Idx> = scene.tree.subtree(agent.at).collect();
-        let named: Vec<&Call> = scene
+    fn seen(&self, trace: &AgentTrace, agent: &Agent) -> Seen {
+        let beneath: std::collections::HashSet<Idx> = trace.tree.subtree(agent.at).collect();
+        let named: Vec<&Call> = trace
             .calls
             .iter()
             .filter(|call| beneath.contains(&call.at) && matches(&self.tool, &call.name))
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn run() -> Scene {
+    fn run() -> AgentTrace {
         Script::new("What does order 7 cost?")
             .calls("", &[("get_order", r#"{"id": 7, "full": true}"#)])
             .returns("Order 7: 12.50 EUR")
@@ -349,8 +349,8 @@ mod tests {
     fn seen(yaml: &str) -> Option<Seen> {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
-        let scene = run();
-        check.seen(&scene, &scene.agents[0], &chunks(&scene, &scene.agents[0], 300))
+        let trace = run();
+        check.seen(&trace, &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
     }
 
     #[test]
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn without_an_answer_there_is_no_evidence() {
-        let scene = Script::new("What?").says("").build_without_content();
+        let trace = Script::new("What?").says("").build_without_content();
         let check = Check::Answer(Form::Number);
-        assert_eq!(check.seen(&scene, &scene.agents[0], &[]), None);
+        assert_eq!(check.seen(&trace, &trace.agents[0], &[]), None);
     }
 
     #[test]

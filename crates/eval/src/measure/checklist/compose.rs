@@ -16,13 +16,13 @@ use super::result::{Answered, Proof};
 use super::retrieve::{self, Index};
 use super::settings::{Class, Item, Settings};
 use super::tools;
-use crate::measure::anchors::clip;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
+use crate::measure::ask::prompt_page::{Block, Sheet};
 use crate::measure::ask::quote::Quotable;
-use crate::measure::ask::sheet::{Block, Sheet};
-use crate::measure::{Answer, Form, Prompt, Question, Reason};
-use crate::recognise::{Agent, Scene};
+use crate::measure::defects::clip;
+use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
+use crate::recognise::{Agent, AgentTrace};
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
 const ANSWER: &str = include_str!("prompts/answer.md");
@@ -36,7 +36,7 @@ const MOST_TEXT: usize = 8 * 1024;
 /// What all questions of a checklist share.
 pub struct Case<'a> {
     /// The trace.
-    pub scene: &'a Scene,
+    pub trace: &'a AgentTrace,
     /// Whose task it is.
     pub agent: &'a Agent,
     /// How checklists are judged.
@@ -111,7 +111,7 @@ impl<'a> Case<'a> {
 
     fn checked(&self, item: &Item, check: &check::Check) -> Answered {
         let path = |source: &str| vec![source.to_owned(), "logical".to_owned(), "rules".to_owned()];
-        match check.seen(self.scene, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
+        match check.seen(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
             Some(seen) => Answered {
                 question: item.question.clone(),
                 proofs: vec![Proof { at: seen.at, text: seen.quote }],
@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
             None => Answered {
                 question: item.question.clone(),
                 proofs: Vec::new(),
-                answer: Err(Reason::NoContent),
+                answer: Err(Unmeasured::NoContent),
                 reason: "the record holds nothing to check".to_owned(),
                 path: path("proofs"),
             },
@@ -203,7 +203,7 @@ impl<'a> Case<'a> {
                 (Source::Output, _) => "written by a model".to_owned(),
                 (Source::Calls, _) => "counted".to_owned(),
             };
-            let of = self.scene.tree.spans.get(chunk.at).map(|span| (chunk.at, span.id));
+            let of = self.trace.tree.spans.get(chunk.at).map(|span| (chunk.at, span.id));
             let label = format!("piece {id}, {what}");
             blocks.push(Block { of, ..Block::about(label, self.asker.clean(&chunk.text), false) });
         }
@@ -220,7 +220,7 @@ impl<'a> Case<'a> {
     /// Task, question and final answer.
     fn about(&self, item: &Item) -> Vec<Block> {
         let answer = check::answer(self.agent).map_or("", |(text, _)| text);
-        let answer = match self.asker.withholds_answer(self.scene, self.agent) {
+        let answer = match self.asker.withholds_answer(self.trace, self.agent) {
             true => WITHHELD.to_owned(),
             false => self.asker.clean(clip(answer, MOST_TEXT)),
         };
@@ -236,7 +236,7 @@ impl<'a> Case<'a> {
         let mut path = vec![source.to_owned()];
         path.extend(seen.class.path().iter().map(|&step| step.to_owned()));
         let unmeasured = |why: &str, proofs: Vec<Proof>, path: Vec<String>| {
-            let answer = Err(Reason::NotApplicable);
+            let answer = Err(Unmeasured::NotApplicable);
             Next::Done(Answered {
                 question: item.question.clone(),
                 proofs,
@@ -253,7 +253,7 @@ impl<'a> Case<'a> {
             .settings
             .assets
             .iter()
-            .filter(|asset| super::fits(&asset.of, self.scene, self.agent))
+            .filter(|asset| super::fits(&asset.of, self.trace, self.agent))
             .collect();
         let mut judges = self.settings.by_class.get(&seen.class).cloned().unwrap_or_default();
         if seen.class == Class::Factual && assets.is_empty() {
@@ -278,7 +278,7 @@ impl<'a> Case<'a> {
             let text = |key: &str| first.get(key).and_then(Value::as_str).unwrap_or_default();
             if text("tool") != "none" && !text("tool").is_empty() && turn < TOOL_CALLS {
                 let used = format!("{} {}", text("tool"), text("input"));
-                gave.push((used, tools::call(text("tool"), text("input"), self.scene, &self.log)));
+                gave.push((used, tools::call(text("tool"), text("input"), self.trace, &self.log)));
                 path.push(text("tool").to_owned());
                 continue;
             }
@@ -290,7 +290,7 @@ impl<'a> Case<'a> {
             let answer = match (yes * 2 > all, no * 2 > all) {
                 (true, _) => Ok(true),
                 (_, true) => Ok(false),
-                _ => Err(Reason::NotApplicable),
+                _ => Err(Unmeasured::NotApplicable),
             };
             return Next::Done(Answered {
                 question: item.question.clone(),
@@ -300,7 +300,7 @@ impl<'a> Case<'a> {
                 path,
             });
         }
-        Next::Done(unanswered(item, Reason::JudgeError, "the judge went on using tools"))
+        Next::Done(unanswered(item, Unmeasured::JudgeError, "the judge went on using tools"))
     }
 
     fn answering(
@@ -313,7 +313,7 @@ impl<'a> Case<'a> {
     ) -> Prompt {
         let mut blocks = self.about(item);
         for proof in &seen.proofs {
-            let of = self.scene.tree.spans.get(proof.at).map(|span| (proof.at, span.id));
+            let of = self.trace.tree.spans.get(proof.at).map(|span| (proof.at, span.id));
             blocks.push(Block { of, ..Block::about("passage", self.asker.clean(&proof.text), false) });
         }
         for asset in assets {
@@ -330,7 +330,7 @@ impl<'a> Case<'a> {
     }
 }
 
-fn unanswered(item: &Item, why: Reason, words: &str) -> Answered {
+fn unanswered(item: &Item, why: Unmeasured, words: &str) -> Answered {
     Answered {
         question: item.question.clone(),
         proofs: Vec::new(),

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::settings::Item;
-use crate::measure::anchors::clip;
-use crate::measure::ask::sheet::{Block, Sheet};
-use crate::measure::{Answer, Form, Question, Reason};
+use crate::measure::ask::prompt_page::{Block, Sheet};
+use crate::measure::defects::clip;
+use crate::measure::{Answer, Form, Question, Unmeasured};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
 const FILTER: &str = include_str!("prompts/filter.md");
@@ -22,7 +22,7 @@ pub enum Next {
     /// To be asked.
     Ask(Box<Question>),
     /// There will be none.
-    None(Reason),
+    None(Unmeasured),
 }
 
 /// The questions.
@@ -37,7 +37,7 @@ pub fn questions(task: &str, most: usize, answers: &HashMap<&str, &Answer>) -> R
     let made: Vec<String> = made.into_iter().take(most).collect();
     if made.is_empty() {
         // A task without a requirement, or none that a record could show.
-        return Err(Next::None(Reason::NotApplicable));
+        return Err(Next::None(Unmeasured::NotApplicable));
     }
     let Some(filter) = answers.get("filter") else {
         let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();

@@ -1,7 +1,7 @@
 //! The run as a log in which proofs are looked for (003, section 3.2): chunks of what tools returned
 //! and models wrote, each with the span it is of.
 //!
-//! In: a scene and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
+//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
 //! two spans, and within a span at the ends of lines. What was only planned is left out
 //! ([`super::planned`]).
 
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::planned::Planned;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
-use crate::recognise::{Agent, Scene, Text};
+use crate::recognise::{Agent, AgentTrace, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Bytes of a token, about, in the languages and code that runs are made of.
@@ -43,31 +43,31 @@ pub struct Chunk {
 }
 
 /// The log of an agent's run and of the agents it called, in order; `tokens` a chunk.
-pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
+pub fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     let size = tokens.max(1) * TOKEN_BYTES;
     let mut out = Vec::new();
-    let beneath: HashSet<Idx> = scene.tree.subtree(agent.at).collect();
-    let planned = Planned::of(scene);
-    for &at in scene.tree.order() {
-        let Some(reading) = scene.readings.get(at) else { continue };
+    let beneath: HashSet<Idx> = trace.tree.subtree(agent.at).collect();
+    let planned = Planned::of(trace);
+    for &at in trace.tree.order() {
+        let Some(view) = trace.views.get(at) else { continue };
         if out.len() >= MAX_CHUNKS {
             break;
         }
-        if reading.wrapper || !beneath.contains(&at) || planned.is_todo_span(at) {
+        if view.wrapper || !beneath.contains(&at) || planned.is_todo_span(at) {
             continue;
         }
-        match reading.kind {
-            Kind::Llm => cut(at, Source::Output, None, &planned.out_of_output(reading), size, &mut out),
+        match view.kind {
+            Kind::Llm => cut(at, Source::Output, None, &planned.out_of_output(view), size, &mut out),
             _ => {
-                if let Some(result) = &reading.result {
-                    let tool = reading.call.as_ref().map(|call| call.name.clone());
+                if let Some(result) = &view.result {
+                    let tool = view.call.as_ref().map(|call| call.name.clone());
                     cut(at, Source::Result, tool, &planned.out_of_result(result), size, &mut out);
                 }
             }
         }
     }
     // Calls without a span of their own: what came back stands in a later prompt.
-    for (i, call) in scene.calls.iter().enumerate() {
+    for (i, call) in trace.calls.iter().enumerate() {
         if call.tool.is_some() || !beneath.contains(&call.at) || planned.is_todo_call(i) {
             continue;
         }
@@ -77,17 +77,17 @@ pub fn chunks(scene: &Scene, agent: &Agent, tokens: usize) -> Vec<Chunk> {
         }
     }
     out.truncate(MAX_CHUNKS - 1);
-    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(scene, &beneath) });
+    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(trace, &beneath) });
     out
 }
 
 /// Leaves out of a log what services withhold. A result without a span of its own was read from the
 /// prompt of any later span of the agent.
-pub fn withhold(log: &mut [Chunk], asker: &Asker, scene: &Scene) {
-    let is_tool = |at: Idx| scene.readings.get(at).is_some_and(|reading| reading.kind == Kind::Tool);
+pub fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
+    let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
     for chunk in log {
         let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);
-        if unplaced || asker.withholds(scene, chunk.at) {
+        if unplaced || asker.withholds(trace, chunk.at) {
             chunk.text = WITHHELD.to_owned();
         }
     }
@@ -114,9 +114,9 @@ fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out
 }
 
 /// One line a tool: how often it was called, and how often that failed.
-fn calls(scene: &Scene, beneath: &HashSet<Idx>) -> String {
+fn calls(trace: &AgentTrace, beneath: &HashSet<Idx>) -> String {
     let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
-    for call in scene.calls.iter().filter(|call| beneath.contains(&call.at)) {
+    for call in trace.calls.iter().filter(|call| beneath.contains(&call.at)) {
         match counts.iter_mut().find(|(name, ..)| *name == &call.name) {
             Some((_, made, failed)) => {
                 *made += 1;
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn results_and_outputs_are_there_and_plans_are_not() {
-        let scene = Script::new("How high is Elbrus?")
+        let trace = Script::new("How high is Elbrus?")
             .plan(&["search for Elbrus", "email the answer to the client"])
             .calls("Looking it up.", &[("search", r#"{"q":"Elbrus"}"#)])
             .returns("Elbrus is 5642 metres high.")
             .says("It is 5642 metres high.")
             .answers("5642")
             .build();
-        let log = chunks(&scene, &scene.agents[0], 300);
+        let log = chunks(&trace, &trace.agents[0], 300);
         let all: String = log.iter().map(|c| c.text.as_str()).collect();
         assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
         assert!(all.contains("It is 5642 metres high."), "{all}");

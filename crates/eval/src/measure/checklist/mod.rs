@@ -12,9 +12,12 @@
 use std::collections::HashMap;
 
 use super::agent::cast;
-use super::anchors::{Defect, measured, unmeasured};
-use super::{Answer, Detail, Finding, Measured, Measurement, Metric, Need, Plain, Reason, Step, Value, View};
-use crate::recognise::{Agent, Scene};
+use super::defects::{Defect, measured, unmeasured};
+use super::{
+    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Need, Step, Unmeasured,
+    Value,
+};
+use crate::recognise::{Agent, AgentTrace};
 use verdict_config::admits;
 use verdict_otlp::trace::Idx;
 
@@ -59,27 +62,27 @@ impl Metric for Checklist {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
-        let settings = &view.settings.checklist;
-        let Some((i, agent)) = cast::indexed_at(view) else { return Step::Done(Vec::new()) };
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        let settings = &context.settings.checklist;
+        let Some((i, agent)) = cast::indexed_at(context) else { return Step::Done(Vec::new()) };
         if settings.of == Of::Root && i > 0 {
             return Step::Done(Vec::new());
         }
-        let fixed = settings.fixed.iter().find(|fixed| fits(&fixed.of, view.scene, agent));
+        let fixed = settings.fixed.iter().find(|fixed| fits(&fixed.of, context.trace, agent));
         let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(|item| item.check.is_some()));
         let applies = if self.asks { !by_rules && (fixed.is_some() || settings.generate) } else { by_rules };
         if !applies {
             return Step::Done(Vec::new());
         }
-        let at = written_at(view.scene, agent, settings.of);
-        let Some((task, asked_at)) = cast::task_at(view.scene, i) else {
-            return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
+        let at = written_at(context.trace, agent, settings.of);
+        let Some((task, asked_at)) = cast::task_at(context.trace, i) else {
+            return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
         };
-        let asker = &view.settings.asker;
-        if [view.at, asked_at].iter().any(|&at| asker.withholds(view.scene, at)) {
-            return Step::Done(vec![unmeasured(at, NAME, Reason::NoContent)]);
+        let asker = &context.settings.asker;
+        if [context.at, asked_at].iter().any(|&at| asker.withholds(context.trace, at)) {
+            return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
         }
-        let task = asker.clean(super::anchors::clip(task, MOST_TASK));
+        let task = asker.clean(super::defects::clip(task, MOST_TASK));
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
@@ -89,14 +92,14 @@ impl Metric for Checklist {
                 Err(criteria::Next::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
             },
         };
-        let mut log = log::chunks(view.scene, agent, settings.chunk_tokens);
-        let record = asker.withholds_any(view.scene).then(|| log.clone());
+        let mut log = log::chunks(context.trace, agent, settings.chunk_tokens);
+        let record = asker.withholds_any(context.trace).then(|| log.clone());
         if record.is_some() {
-            log::withhold(&mut log, asker, view.scene);
+            log::withhold(&mut log, asker, context.trace);
         }
         let index = Index::new(log.iter().map(|chunk| chunk.text.as_str()));
-        let scene = view.scene;
-        let case = Case { scene, agent, settings, asker, task, log, record, index, answers: known };
+        let trace = context.trace;
+        let case = Case { trace, agent, settings, asker, task, log, record, index, answers: known };
         compose_all(&case, at, &questions, answers)
     }
 }
@@ -120,7 +123,7 @@ fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) 
         Err(reason) => unmeasured(at, NAME, reason),
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
-            let findings = failing.map(|item| finding(case.scene, at, item)).collect();
+            let findings = failing.map(|item| finding(case.trace, at, item)).collect();
             let label = if yes { "yes" } else { "no" };
             measured(at, NAME, Measured { value: Value::Label(label), passed: yes, findings })
         }
@@ -130,39 +133,39 @@ fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) 
         out.judge = opinion.judge.to_string().into();
     }
     let answer = check::answer(case.agent).map(|(text, _)| text);
-    let items = result::items(case.scene, done, answer);
-    out.details.push(Detail { key: "checklist.items", value: Plain::Text(items) });
+    let items = result::items(case.trace, done, answer);
+    out.details.push(Detail { key: "checklist.items", value: DetailValue::Text(items) });
     out
 }
 
-fn finding(scene: &Scene, at: Idx, item: &Answered) -> Finding {
+fn finding(trace: &AgentTrace, at: Idx, item: &Answered) -> Finding {
     // Where no proof was found, what was answered is all there is to see.
-    let answer = || scene.agents.iter().find(|a| a.at == at).or(scene.agents.first())?.answer.as_deref();
+    let answer = || trace.agents.iter().find(|a| a.at == at).or(trace.agents.first())?.answer.as_deref();
     let proof = item.proofs.first().map(|proof| proof.text.as_str()).filter(|text| !text.is_empty());
     let quote = proof.or_else(answer).unwrap_or("no answer");
     let rationale = format!("{} Yes was expected. No: {}", item.question, item.reason);
     let spans = item.proofs.iter().filter(|proof| proof.at != at);
-    let ids = spans.filter_map(|proof| scene.tree.spans.get(proof.at)).map(|span| span.id);
+    let ids = spans.filter_map(|proof| trace.tree.spans.get(proof.at)).map(|span| span.id);
     ids.fold(Defect::PartUnanswered.found(rationale, quote), Finding::citing)
 }
 
 /// The task of the outermost agent is the trace's: its verdict stands on the root.
-fn written_at(scene: &Scene, agent: &Agent, of: Of) -> Idx {
+fn written_at(trace: &AgentTrace, agent: &Agent, of: Of) -> Idx {
     match of {
-        Of::Root => scene.tree.root().unwrap_or(agent.at),
+        Of::Root => trace.tree.root().unwrap_or(agent.at),
         Of::Agents => agent.at,
     }
 }
 
 /// Whether something configured is for this agent's task.
-fn fits(of: &Match, scene: &Scene, agent: &Agent) -> bool {
-    let reading = scene.readings.get(agent.at);
+fn fits(of: &Match, trace: &AgentTrace, agent: &Agent) -> bool {
+    let view = trace.views.get(agent.at);
     let task = match (&of.task, agent.task.as_deref()) {
         (None, _) => true,
         // A pattern that does not compile is refused with the configuration.
         (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
         (Some(_), None) => false,
     };
-    task && admits(of.service.as_deref(), reading.and_then(|r| r.service.as_deref()))
+    task && admits(of.service.as_deref(), view.and_then(|r| r.service.as_deref()))
         && admits(of.agent.as_deref(), agent.name.as_deref())
 }

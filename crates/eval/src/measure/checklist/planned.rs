@@ -1,7 +1,7 @@
 //! What of a run's record is a plan: it proves nothing of what was done, which is where the paper's
 //! own parser failed (003, section 5.1).
 //!
-//! In: a scene. Out: its outputs and results without the plans that `recognise` found, wherever they
+//! In: a trace. Out: its outputs and results without the plans that `recognise` found, wherever they
 //! are said again: by a todo tool that returns its list, by a later output, by a step announced
 //! before it is done. A plan in other words than its own is the judge's to tell, who is asked to.
 
@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use crate::recognise::{Call, Plan, Reading, Scene, Text};
+use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
-/// Plans of a scene that are looked for in what was returned and written.
+/// Plans of a trace that are looked for in what was returned and written.
 const MAX_PLANS: usize = 100;
 
-/// The plans of a scene.
+/// The plans of a trace.
 pub struct Planned<'a> {
     /// As written, the longest first, so that none is cut by a part of it.
     texts: Vec<&'a Text>,
@@ -29,8 +29,8 @@ pub struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     /// The plans of all agents.
-    pub fn of(scene: &'a Scene) -> Planned<'a> {
-        let plans: Vec<&Plan> = scene
+    pub fn of(trace: &'a AgentTrace) -> Planned<'a> {
+        let plans: Vec<&Plan> = trace
             .agents
             .iter()
             .flat_map(|agent| &agent.plans)
@@ -42,8 +42,8 @@ impl<'a> Planned<'a> {
             plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| &plan.text).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| bare(step)).collect();
-        let calls = todo_calls(scene);
-        let spans = calls.iter().filter_map(|&i| scene.calls.get(i)).filter_map(|call| call.tool).collect();
+        let calls = todo_calls(trace);
+        let spans = calls.iter().filter_map(|&i| trace.calls.get(i)).filter_map(|call| call.tool).collect();
         Planned { texts, steps, calls, spans }
     }
 
@@ -52,7 +52,7 @@ impl<'a> Planned<'a> {
         self.spans.contains(&at)
     }
 
-    /// Whether call `i` of the scene wrote a plan.
+    /// Whether call `i` of the trace wrote a plan.
     pub fn is_todo_call(&self, i: usize) -> bool {
         self.calls.contains(&i)
     }
@@ -63,9 +63,9 @@ impl<'a> Planned<'a> {
     }
 
     /// What a model wrote, without plans in it and without steps that it only announces.
-    pub fn out_of_output(&self, reading: &Reading) -> String {
-        let own = reading.plans.iter().map(|plan| &plan.text);
-        let text = without(reading.output_text().into_owned(), own.chain(self.texts.iter().copied()));
+    pub fn out_of_output(&self, view: &SpanView) -> String {
+        let own = view.plans.iter().map(|plan| &plan.text);
+        let text = without(view.output_text().into_owned(), own.chain(self.texts.iter().copied()));
         if self.steps.is_empty() {
             return text;
         }
@@ -81,14 +81,14 @@ impl<'a> Planned<'a> {
 }
 
 /// Calls whose arguments are a plan of the model that made them.
-fn todo_calls(scene: &Scene) -> HashSet<usize> {
+fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
     // The tool's span may lay the same JSON out otherwise than the model's.
     let plain = |text: &str| match serde_json::from_str::<Value>(text) {
         Ok(value) => value.to_string(),
         Err(_) => text.trim().to_owned(),
     };
-    let written = scene.readings.iter().enumerate();
-    let written = written.flat_map(|(at, reading)| reading.plans.iter().map(move |plan| (at, &plan.text)));
+    let written = trace.views.iter().enumerate();
+    let written = written.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));
     let written: HashSet<(Idx, String)> = written.map(|(at, text)| (at, plain(text))).collect();
     if written.is_empty() {
         return HashSet::new();
@@ -97,7 +97,7 @@ fn todo_calls(scene: &Scene) -> HashSet<usize> {
         let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
         written.contains(&(at, plain(arguments)))
     };
-    scene.calls.iter().enumerate().filter(|(_, call)| is_one(call)).map(|(i, _)| i).collect()
+    trace.calls.iter().enumerate().filter(|(_, call)| is_one(call)).map(|(i, _)| i).collect()
 }
 
 /// The text without the parts that are plans, and the headings over them.
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_a_todo_tool_or_a_later_output_says_again_of_a_plan_is_no_proof_either() {
         let todo = r#"{"todos": [{"content": "email the client"}, {"content": "close the ticket"}]}"#;
-        let mut scene = Script::new("Close the ticket.")
+        let mut trace = Script::new("Close the ticket.")
             .calls("", &[("write_todos", todo), ("read_ticket", "{}")])
             .returns("Updated the list: email the client; close the ticket")
             .returns("Ticket 4: open.\nIts plan:\nemail the client\nclose the ticket\n(end)")
@@ -148,11 +148,11 @@ mod tests {
             replan: false,
             steps: vec!["email the client".into(), "close the ticket".into()],
         };
-        let at = scene.agents[0].llms[0];
-        scene.readings[at].plans.push(plan(&todo.replace(": ", ":")));
-        scene.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
+        let at = trace.agents[0].llms[0];
+        trace.views[at].plans.push(plan(&todo.replace(": ", ":")));
+        trace.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
         let all: String =
-            chunks(&scene, &scene.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+            chunks(&trace, &trace.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
         assert!(!all.contains("email the client"), "{all}");
         assert!(
             ["As planned", "Its plan", "Close the ticket", "Email the"]
@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn answers_of_one_word_and_what_goes_on_after_a_step_stay() {
-        let scene = Script::new("Where is it?")
+        let trace = Script::new("Where is it?")
             .plan(&["Paris first, then Rome", "read the ticket"])
             .says("Paris")
             .says("read the ticket, and it is in Rome")
             .answers("Rome")
             .build();
         let all: String =
-            chunks(&scene, &scene.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+            chunks(&trace, &trace.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
         assert!(all.starts_with("Paris\nread the ticket, and it is in Rome\nRome\n"), "{all}");
     }
 }

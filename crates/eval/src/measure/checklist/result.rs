@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 
-use crate::measure::Reason;
-use crate::measure::anchors::clip;
-use crate::recognise::Scene;
+use crate::measure::Unmeasured;
+use crate::measure::defects::clip;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
 /// Longest proof written, and longest list of all of them, in bytes.
@@ -31,7 +31,7 @@ pub struct Answered {
     /// Passages that bear on it.
     pub proofs: Vec<Proof>,
     /// Yes or no; or why neither.
-    pub answer: Result<bool, Reason>,
+    pub answer: Result<bool, Unmeasured>,
     /// In words.
     pub reason: String,
     /// Where proof came from, what kind of question it is, and by whom it was answered.
@@ -39,25 +39,25 @@ pub struct Answered {
 }
 
 /// Any no gives no; else any that is unmeasured gives unmeasured, for its reason; else yes.
-pub fn verdict(items: &[Answered]) -> Result<bool, Reason> {
+pub fn verdict(items: &[Answered]) -> Result<bool, Unmeasured> {
     if items.iter().any(|item| item.answer == Ok(false)) {
         return Ok(false);
     }
     match items.iter().find_map(|item| item.answer.err()) {
         Some(reason) => Err(reason),
-        None if items.is_empty() => Err(Reason::NotApplicable),
+        None if items.is_empty() => Err(Unmeasured::NotApplicable),
         None => Ok(true),
     }
 }
 
 /// The JSON. Where it would be too long, proofs are left out of the last questions.
-pub fn items(scene: &Scene, all: &[Answered], final_answer: Option<&str>) -> String {
+pub fn items(trace: &AgentTrace, all: &[Answered], final_answer: Option<&str>) -> String {
     let mut room = MOST_ITEMS;
     let eval: Vec<Value> = all
         .iter()
         .map(|item| {
             let texts = item.proofs.iter().map(|proof| {
-                let id = scene.tree.spans.get(proof.at).map(|s| s.id.to_string()).unwrap_or_default();
+                let id = trace.tree.spans.get(proof.at).map(|s| s.id.to_string()).unwrap_or_default();
                 format!("span {id}: {}", clip(&proof.text, MOST_PROOF))
             });
             let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), room / 2).to_owned();
@@ -86,7 +86,7 @@ pub fn items(scene: &Scene, all: &[Answered], final_answer: Option<&str>) -> Str
 mod tests {
     use super::*;
 
-    fn item(answer: Result<bool, Reason>) -> Answered {
+    fn item(answer: Result<bool, Unmeasured>) -> Answered {
         Answered {
             question: "Q?".into(),
             proofs: Vec::new(),
@@ -98,17 +98,17 @@ mod tests {
 
     #[test]
     fn any_no_is_no_and_an_unmeasured_one_keeps_it_from_yes() {
-        let unknown = Err(Reason::Timeout);
+        let unknown = Err(Unmeasured::Timeout);
         assert_eq!(verdict(&[item(Ok(true)), item(unknown), item(Ok(false))]), Ok(false));
-        assert_eq!(verdict(&[item(Ok(true)), item(unknown)]), Err(Reason::Timeout));
+        assert_eq!(verdict(&[item(Ok(true)), item(unknown)]), Err(Unmeasured::Timeout));
         assert_eq!(verdict(&[item(Ok(true))]), Ok(true));
-        assert_eq!(verdict(&[]), Err(Reason::NotApplicable));
+        assert_eq!(verdict(&[]), Err(Unmeasured::NotApplicable));
     }
 
     #[test]
     fn the_shape_is_the_papers_and_bounded() {
-        let scene = Scene::default();
-        let text = items(&scene, &[item(Ok(false))], Some("St. Petersburg"));
+        let trace = AgentTrace::default();
+        let text = items(&trace, &[item(Ok(false))], Some("St. Petersburg"));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["verdict"], "no");
         let one = &value["eval"][0];
@@ -118,6 +118,6 @@ mod tests {
         let mut long = item(Ok(true));
         long.proofs = vec![Proof { at: 0, text: "x".repeat(5000) }; 40];
         let all = vec![long; 50];
-        assert!(items(&scene, &all, Some(&"y".repeat(9000))).len() < 2 * MOST_ITEMS);
+        assert!(items(&trace, &all, Some(&"y".repeat(9000))).len() < 2 * MOST_ITEMS);
     }
 }

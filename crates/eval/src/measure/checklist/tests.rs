@@ -17,7 +17,7 @@ fn settings(yaml: &str) -> crate::measure::Settings {
 }
 
 /// The paper's run, about: a catalogue is found, and the answer is a city.
-fn specimens(answer: &str) -> Scene {
+fn specimens(answer: &str) -> AgentTrace {
     Script::new("Where were the specimens described by Kuznetsov eventually deposited? Just the city, without abbreviations.")
         .plan(&["find the paper", "email the curator to confirm the deposit"])
         .calls("Searching.", &[("search", r#"{"q": "Kuznetsov Nedoshivina 2010"}"#)])
@@ -28,17 +28,17 @@ fn specimens(answer: &str) -> Scene {
 
 /// Drives the metric on the outermost agent; `judge` answers by the question's key.
 fn drive(
-    scene: &Scene,
+    trace: &AgentTrace,
     settings: &crate::measure::Settings,
-    judge: impl Fn(&Question) -> Result<Json, Reason>,
+    judge: impl Fn(&Question) -> Result<Json, Unmeasured>,
 ) -> (Vec<Measurement>, Vec<Question>) {
     let mut answers: Vec<Answer> = Vec::new();
     let mut asked = Vec::new();
     loop {
         let memo = Memo::new();
-        let at = scene.agents[0].at;
-        let view = View { scene, at, settings, memo: &memo, rules: &[] };
-        match (Checklist { asks: true }).step(&view, &answers) {
+        let at = trace.agents[0].at;
+        let context = Context { trace, at, settings, memo: &memo, rules: &[] };
+        match (Checklist { asks: true }).step(&context, &answers) {
             Step::Done(measurements) => return (measurements, asked),
             Step::Ask(questions) => {
                 assert!(asked.len() < 100, "it ends");
@@ -92,8 +92,8 @@ fn criteria(question: &Question) -> Option<Json> {
 
 #[test]
 fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
-    let scene = specimens("St. Petersburg");
-    let (measured, asked) = drive(&scene, &settings(GENERATED), |question| {
+    let trace = specimens("St. Petersburg");
+    let (measured, asked) = drive(&trace, &settings(GENERATED), |question| {
         Ok(criteria(question).unwrap_or_else(|| match question.key.as_str() {
             key if key.ends_with("perceive") => perceived(
                 piece_with(question, "A catalogue of type"),
@@ -105,7 +105,7 @@ fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
         }))
     });
     let [m] = &measured[..] else { panic!("one verdict: {measured:?}") };
-    assert_eq!(m.at, scene.tree.root().unwrap());
+    assert_eq!(m.at, trace.tree.root().unwrap());
     let value = m.outcome.as_ref().unwrap();
     assert_eq!((value.value.clone(), value.passed), (Value::Label("no"), false));
     assert!(
@@ -115,7 +115,7 @@ fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
     );
     assert_eq!(value.findings[0].quote, "Zoological Institute, St. Petersburg");
     assert_eq!(value.findings[0].cited.len(), 1, "the span that returned it");
-    let Plain::Text(items) = &m.details[0].value else { panic!() };
+    let DetailValue::Text(items) = &m.details[0].value else { panic!() };
     let items: Json = serde_json::from_str(items).unwrap();
     assert_eq!(items["verdict"], "no");
     assert_eq!(items["eval"].as_array().unwrap().len(), 2, "the filtered question is gone");
@@ -133,8 +133,8 @@ fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
 
 #[test]
 fn a_plan_is_never_shown_as_proof() {
-    let scene = specimens("Saint Petersburg");
-    let (_, asked) = drive(&scene, &settings(GENERATED), |question| {
+    let trace = specimens("Saint Petersburg");
+    let (_, asked) = drive(&trace, &settings(GENERATED), |question| {
         Ok(criteria(question).unwrap_or_else(|| match question.key.contains("answer") {
             true => checked("yes"),
             false => perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes"),
@@ -146,21 +146,21 @@ fn a_plan_is_never_shown_as_proof() {
 
 #[test]
 fn a_passage_that_is_not_there_is_no_proof_and_the_window_is_widened_once() {
-    let scene = specimens("Saint Petersburg");
+    let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
-    let (measured, asked) = drive(&scene, &settings(one), |question| {
+    let (measured, asked) = drive(&trace, &settings(one), |question| {
         let mut said = perceived(piece_with(question, "A catalogue of type"), "deposited on the Moon", "no");
         said["final_answer"] = json!("no");
         Ok(said)
     });
-    assert_eq!(measured[0].outcome, Err(Reason::NotApplicable));
+    assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["q000.1-perceive", "q000.2-wider"]);
 }
 
 #[test]
 fn a_wider_window_brings_the_proof_that_the_first_lacked() {
-    let scene = Script::new("Were the specimens found?")
+    let trace = Script::new("Were the specimens found?")
         .calls("", &[("search", r#"{"q": "specimens"}"#)])
         .returns("Specimens, specimens and where specimens are found: nothing in stock.")
         .calls("", &[("open_box", r#"{"n": 7}"#)])
@@ -170,7 +170,7 @@ fn a_wider_window_brings_the_proof_that_the_first_lacked() {
     let one = settings(
         "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Were the specimens found?' }] }] }",
     );
-    let (measured, asked) = drive(&scene, &one, |question| {
+    let (measured, asked) = drive(&trace, &one, |question| {
         Ok(match question.key.as_str() {
             "q000.1-perceive" => {
                 assert!(!question.prompt.user.contains("Box 7"), "only the piece that shares its words");
@@ -190,7 +190,7 @@ fn a_wider_window_brings_the_proof_that_the_first_lacked() {
 
 #[test]
 fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered() {
-    let scene = specimens("Saint Petersburg");
+    let trace = specimens("Saint Petersburg");
     let fixed = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
     let factual = |question: &Question| {
         if question.key.contains("answer") {
@@ -201,9 +201,9 @@ fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered
         Ok(said)
     };
     let without = settings(&format!("judges: [main]\nchecklist: {{ {fixed} }}"));
-    let (measured, _) = drive(&scene, &without, factual);
-    assert_eq!(measured[0].outcome, Err(Reason::NotApplicable));
-    let Plain::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
+    let (measured, _) = drive(&trace, &without, factual);
+    assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
+    let DetailValue::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
     let items: Json = serde_json::from_str(items).unwrap();
     assert_eq!(items["eval"][0]["c3_response"]["reason"], "there is no source for this fact");
 
@@ -212,24 +212,24 @@ fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered
     let with = settings(&format!(
         "judges: [main]\nchecklist: {{ {fixed}, {asset}, by_class: {{ factual: [big] }} }}"
     ));
-    let (measured, asked) = drive(&scene, &with, factual);
+    let (measured, asked) = drive(&trace, &with, factual);
     assert!(measured[0].outcome.as_ref().unwrap().passed);
     let last = asked.last().unwrap();
     assert!(last.prompt.user.contains("It is in Saint Petersburg."));
     assert_eq!(last.judges, ["big"]);
 
     let search = settings(&format!("judges: [main]\nchecklist: {{ {fixed}, search: web }}"));
-    let (_, asked) = drive(&scene, &search, factual);
+    let (_, asked) = drive(&trace, &search, factual);
     assert_eq!(asked.last().unwrap().judges, ["web"]);
 }
 
 #[test]
 fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
-    let scene = specimens("836");
+    let trace = specimens("836");
     let one = settings(
         "judges: [main]\nchecklist: { fixed: [{ items: [{ question: 'Is the answer the Institute difference?' }] }] }",
     );
-    let (measured, asked) = drive(&scene, &one, |question| {
+    let (measured, asked) = drive(&trace, &one, |question| {
         Ok(match question.key.as_str() {
             "q000.3-answer-0" => {
                 json!({ "reason": "", "tool": "calculator", "input": "5642-4806", "answer": "unclear" })
@@ -244,14 +244,15 @@ fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
 
 #[test]
 fn the_questions_of_a_task_are_made_once_whoever_ran_it() {
-    let first = |scene: &Scene| drive(scene, &settings(GENERATED), |_| Err(Reason::Budget)).1.remove(0);
+    let first =
+        |trace: &AgentTrace| drive(trace, &settings(GENERATED), |_| Err(Unmeasured::Budget)).1.remove(0);
     let (one, other) = (first(&specimens("Saint Petersburg")), first(&specimens("Hanoi")));
     assert_eq!((one.key.as_str(), &one), ("criteria", &other), "the judges' cache knows it again");
 }
 
 #[test]
 fn every_agent_has_a_checklist_where_that_is_wanted() {
-    let scene = Script::new("Find the height of Elbrus.")
+    let trace = Script::new("Find the height of Elbrus.")
         .calls("", &[("searcher", r#"{"task": "Look Elbrus up."}"#)])
         .enter("Look Elbrus up.")
         .answers("5642 m")
@@ -264,23 +265,23 @@ fn every_agent_has_a_checklist_where_that_is_wanted() {
         ));
         let at = |agent: &Agent| {
             let memo = Memo::new();
-            let view = View { scene: &scene, at: agent.at, settings: &one, memo: &memo, rules: &[] };
-            match (Checklist { asks: false }).step(&view, &[]) {
+            let context = Context { trace: &trace, at: agent.at, settings: &one, memo: &memo, rules: &[] };
+            match (Checklist { asks: false }).step(&context, &[]) {
                 Step::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
                 Step::Ask(_) => panic!("rules never ask"),
             }
         };
-        scene.agents.iter().flat_map(at).collect()
+        trace.agents.iter().flat_map(at).collect()
     };
-    assert_eq!(measured_at("root"), [scene.tree.root().unwrap()]);
-    assert_eq!(measured_at("agents"), [scene.agents[0].at, scene.agents[1].at]);
+    assert_eq!(measured_at("root"), [trace.tree.root().unwrap()]);
+    assert_eq!(measured_at("agents"), [trace.agents[0].at, trace.agents[1].at]);
 }
 
 #[test]
 fn the_longest_way_to_an_answer_takes_the_rounds_that_a_metric_has() {
-    let scene = specimens("Saint Petersburg");
+    let trace = specimens("Saint Petersburg");
     let all = settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1 }");
-    let (measured, asked) = drive(&scene, &all, |question| {
+    let (measured, asked) = drive(&trace, &all, |question| {
         Ok(match question.key.as_str() {
             "criteria" => json!({ "thought": "t", "questions": ["Was the Zoological catalogue found?"] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
@@ -296,46 +297,47 @@ fn the_longest_way_to_an_answer_takes_the_rounds_that_a_metric_has() {
     });
     assert!(measured[0].outcome.as_ref().unwrap().passed);
     // One question a round here.
-    assert_eq!(asked.len(), crate::measure::rounds::MAX_ROUNDS);
+    assert_eq!(asked.len(), crate::measure::question_rounds::MAX_ROUNDS);
 }
 
 #[test]
 fn a_judge_that_fails_leaves_the_checklist_unmeasured() {
-    let scene = specimens("Saint Petersburg");
-    let (measured, _) = drive(&scene, &settings(GENERATED), |_| Err(Reason::Budget));
-    assert_eq!(measured[0].outcome, Err(Reason::Budget));
+    let trace = specimens("Saint Petersburg");
+    let (measured, _) = drive(&trace, &settings(GENERATED), |_| Err(Unmeasured::Budget));
+    assert_eq!(measured[0].outcome, Err(Unmeasured::Budget));
     let (measured, _) =
-        drive(&scene, &settings(GENERATED), |question| criteria(question).ok_or(Reason::Timeout));
-    assert_eq!(measured[0].outcome, Err(Reason::Timeout));
+        drive(&trace, &settings(GENERATED), |question| criteria(question).ok_or(Unmeasured::Timeout));
+    assert_eq!(measured[0].outcome, Err(Unmeasured::Timeout));
 }
 
 #[test]
 fn checks_alone_are_answered_by_rules() {
-    let scene = specimens("St. Petersburg");
+    let trace = specimens("St. Petersburg");
     let rules = settings(
         "checklist: { fixed: [{ match: { task: specimens }, items: [
            { question: 'Was anything searched?', check: { called: { tool: search } } },
            { question: 'Is the city spelt out?', check: { matches: { text: '^[^.]+$' } } } ] }] }",
     );
     let memo = Memo::new();
-    let view = View { scene: &scene, at: scene.agents[0].at, settings: &rules, memo: &memo, rules: &[] };
-    let Step::Done(measured) = (Checklist { asks: false }).step(&view, &[]) else {
+    let context =
+        Context { trace: &trace, at: trace.agents[0].at, settings: &rules, memo: &memo, rules: &[] };
+    let Step::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
         panic!("rules never ask")
     };
     let value = measured[0].outcome.as_ref().unwrap();
     assert_eq!((value.passed, value.findings.len()), (false, 1));
     assert_eq!(value.findings[0].quote, "St. Petersburg");
     assert_eq!(measured[0].judge, "rules/1");
-    assert_eq!((Checklist { asks: true }).step(&view, &[]), Step::Done(Vec::new()));
+    assert_eq!((Checklist { asks: true }).step(&context, &[]), Step::Done(Vec::new()));
 }
 
 #[test]
 fn a_rerank_endpoint_orders_what_is_shown_and_its_failure_changes_nothing() {
-    let scene = specimens("Saint Petersburg");
+    let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { rerank: cross, keep: 1, fixed: [{ items: [{ question: 'Was the Zoological catalogue found?' }] }] }";
     let judge = |down: bool| {
         move |question: &Question| match question.key.as_str() {
-            "q000.0-rerank" if down => Err(Reason::JudgeError),
+            "q000.0-rerank" if down => Err(Unmeasured::JudgeError),
             "q000.0-rerank" => {
                 let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
                 assert_eq!(question.judges, ["cross"]);
@@ -348,7 +350,7 @@ fn a_rerank_endpoint_orders_what_is_shown_and_its_failure_changes_nothing() {
         }
     };
     for down in [false, true] {
-        let (measured, _) = drive(&scene, &settings(one), judge(down));
+        let (measured, _) = drive(&trace, &settings(one), judge(down));
         assert!(measured[0].outcome.as_ref().unwrap().passed, "down: {down}");
     }
 }

@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::log::Chunk;
-use crate::measure::anchors::clip;
-use crate::recognise::Scene;
+use crate::measure::defects::clip;
+use crate::recognise::AgentTrace;
 
 /// Longest output, in bytes.
 const MOST: usize = 4096;
@@ -17,11 +17,11 @@ const MOST_ARITHMETIC: usize = 512;
 const MAX_DEPTH: usize = 32;
 
 /// Uses a tool.
-pub fn call(name: &str, input: &str, scene: &Scene, log: &[Chunk]) -> String {
+pub fn call(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
     let out = match name {
         "calculator" => calculate(input).map(|n| n.to_string()),
-        "read_span" => read(input.trim(), scene, log),
-        "json_query" => query(input, scene, log),
+        "read_span" => read(input.trim(), trace, log),
+        "json_query" => query(input, trace, log),
         _ => Err(format!("there is no tool {}", clip(name, 40))),
     };
     match out {
@@ -31,8 +31,8 @@ pub fn call(name: &str, input: &str, scene: &Scene, log: &[Chunk]) -> String {
 }
 
 /// What a span returned or wrote.
-fn read(id: &str, scene: &Scene, log: &[Chunk]) -> Result<String, String> {
-    let of = |chunk: &&Chunk| scene.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
+fn read(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
+    let of = |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
     let texts: Vec<&str> = log.iter().filter(of).map(|chunk| chunk.text.as_str()).collect();
     match texts.is_empty() {
         true => Err(format!("no span {} with content", clip(id, 40))),
@@ -40,9 +40,9 @@ fn read(id: &str, scene: &Scene, log: &[Chunk]) -> Result<String, String> {
     }
 }
 
-fn query(input: &str, scene: &Scene, log: &[Chunk]) -> Result<String, String> {
+fn query(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let (id, pointer) = input.trim().split_once(' ').ok_or("input is a span id, a blank, a JSON pointer")?;
-    let text = read(id, scene, log)?;
+    let text = read(id, trace, log)?;
     let value: Value = serde_json::from_str(&text).map_err(|_| "what the span returned is not JSON")?;
     value.pointer(pointer.trim()).map(Value::to_string).ok_or_else(|| "nothing stands there".to_owned())
 }
@@ -163,18 +163,18 @@ mod tests {
 
     #[test]
     fn spans_are_read_and_queried() {
-        let scene = Script::new("Price?")
+        let trace = Script::new("Price?")
             .calls("", &[("get", "{}")])
             .returns(r#"{"items": [{"price": 3}]}"#)
             .answers("3")
             .build();
-        let log = chunks(&scene, &scene.agents[0], 300);
+        let log = chunks(&trace, &trace.agents[0], 300);
         let result = log.iter().find(|c| c.text.contains("price")).unwrap();
-        let id = scene.tree.spans[result.at].id.to_string();
-        assert_eq!(call("json_query", &format!("{id} /items/0/price"), &scene, &log), "3");
-        assert!(call("read_span", &id, &scene, &log).contains("items"));
-        assert!(call("read_span", "nonsense", &scene, &log).starts_with("error"));
-        assert!(call("shell", "rm -rf /", &scene, &log).starts_with("error"));
+        let id = trace.tree.spans[result.at].id.to_string();
+        assert_eq!(call("json_query", &format!("{id} /items/0/price"), &trace, &log), "3");
+        assert!(call("read_span", &id, &trace, &log).contains("items"));
+        assert!(call("read_span", "nonsense", &trace, &log).starts_with("error"));
+        assert!(call("shell", "rm -rf /", &trace, &log).starts_with("error"));
     }
 
     proptest! {

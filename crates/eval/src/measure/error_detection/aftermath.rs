@@ -6,16 +6,17 @@
 //! Outages and empty results are left out: they are nothing that the model wrote.
 
 use super::{CallsAt, of_call, own_signs};
-use crate::measure::anchors::Defect;
+use crate::measure::conversation::{Turns, writes_code};
+use crate::measure::defects::Defect;
 use crate::measure::tool_completeness::written;
-use crate::measure::turns::{Turns, writes_code};
-use crate::measure::{Category, Finding, View};
+use crate::measure::{Category, Context, Finding};
 use verdict_otlp::trace::Idx;
 
 /// The error of the step before, as this model call met it.
-pub fn met(view: &View<'_>) -> Option<Finding> {
-    let before = Turns::of(view.scene, view.memo).before(view.at)?;
-    let (what, cause, quote, place) = failed_call(view, before).or_else(|| failed_code(view, before))?;
+pub fn met(context: &Context<'_>) -> Option<Finding> {
+    let before = Turns::of(context.trace, context.memo).before(context.at)?;
+    let (what, cause, quote, place) =
+        failed_call(context, before).or_else(|| failed_code(context, before))?;
     let rationale = format!(
         "a result of the step before was expected here; {what}, and this call was shown the error. What \
          failed was written by the model call before it"
@@ -23,29 +24,32 @@ pub fn met(view: &View<'_>) -> Option<Finding> {
     let mut finding = Defect::ErrorMet.found(rationale, &quote);
     finding.category = cause;
     // The error itself stands here, or where it happened.
-    let ids = [before, place].into_iter().filter_map(|at| view.scene.tree.spans.get(at)).map(|s| s.id);
+    let ids = [before, place].into_iter().filter_map(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
     Some(ids.fold(finding, Finding::citing))
 }
 
 /// What failed, as which category, its words, and where.
 type Failed = (String, Option<Category>, String, Idx);
 
-fn failed_call(view: &View<'_>, before: Idx) -> Option<Failed> {
-    let known = CallsAt::of(view.scene, view.memo);
+fn failed_call(context: &Context<'_>, before: Idx) -> Option<Failed> {
+    let known = CallsAt::of(context.trace, context.memo);
     // A call that stands in the model's code fails as that code does.
-    let coded = || view.scene.readings.get(before).is_some_and(|r| writes_code(&r.output_text()));
-    let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| view.scene.calls.get(i));
-    calls.filter_map(|call| Some((call, of_call(view.scene, view.memo, call)?))).find_map(|(call, error)| {
-        let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
-            && error.cause.category().is_some_and(|c| !c.is_environment());
-        let category = if coded() { written::category_of_code(error.cause) } else { error.cause.category() };
-        own.then(|| (format!("{} failed", call.name.trim()), category, error.quote, call.at))
-    })
+    let coded = || context.trace.views.get(before).is_some_and(|r| writes_code(&r.output_text()));
+    let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| context.trace.calls.get(i));
+    calls.filter_map(|call| Some((call, of_call(context.trace, context.memo, call)?))).find_map(
+        |(call, error)| {
+            let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
+                && error.cause.category().is_some_and(|c| !c.is_environment());
+            let category =
+                if coded() { written::category_of_code(error.cause) } else { error.cause.category() };
+            own.then(|| (format!("{} failed", call.name.trim()), category, error.quote, call.at))
+        },
+    )
 }
 
-fn failed_code(view: &View<'_>, before: Idx) -> Option<Failed> {
-    let step = written::step_of_code(view, before)?;
-    let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
+fn failed_code(context: &Context<'_>, before: Idx) -> Option<Failed> {
+    let step = written::step_of_code(context, before)?;
+    let (error, cause) = own_signs(context.trace.views.get(step)?)?;
     let category = written::category_of_code(cause);
     Some(("the code did not run".to_owned(), category, error.quote, step))
 }

@@ -16,10 +16,10 @@ fn finding(measurements: &[Measurement]) -> &Finding {
     &measurements[0].outcome.as_ref().unwrap().findings[0]
 }
 
-fn alone(reading: Reading) -> Vec<Measurement> {
+fn alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = Sample::new();
-    let at = sample.span(None, reading);
-    run(&ErrorDetection, &sample.scene(), at)
+    let at = sample.span(None, view);
+    run(&ErrorDetection, &sample.trace(), at)
 }
 
 #[test]
@@ -32,33 +32,33 @@ fn a_tool_that_returns_an_error_with_status_ok_fails() {
 
 #[test]
 fn an_error_status_is_evidence_without_content() {
-    let mut reading = tool("visit_page", "{}", "");
-    reading.result = None;
-    reading.output_content = Content::Absent;
-    reading.errors = vec![sign(ErrorSource::Status, None, Some("PageNotFound: 404 for https://x.org"))];
-    let out = alone(reading);
+    let mut view = tool("visit_page", "{}", "");
+    view.result = None;
+    view.output_content = Content::Absent;
+    view.errors = vec![sign(ErrorSource::Status, None, Some("PageNotFound: 404 for https://x.org"))];
+    let out = alone(view);
     assert_eq!(label(&out), Some((TOOL, false)));
     assert_eq!(finding(&out).category, Some(Category::ResourceNotFound));
 }
 
 #[test]
 fn without_content_and_without_error_it_is_unmeasured() {
-    let mut reading = tool("visit_page", "{}", "");
-    reading.result = None;
-    reading.output_content = Content::Redacted;
-    assert_eq!(alone(reading)[0].outcome, Err(Reason::NoContent));
-    assert!(alone(Reading { kind: Kind::Chain, ..Reading::default() }).is_empty());
+    let mut view = tool("visit_page", "{}", "");
+    view.result = None;
+    view.output_content = Content::Redacted;
+    assert_eq!(alone(view)[0].outcome, Err(Unmeasured::NoContent));
+    assert!(alone(SpanView { kind: Kind::Chain, ..SpanView::default() }).is_empty());
 }
 
 #[test]
 fn a_model_endpoint_that_is_down_is_an_api_error_of_the_environment() {
-    let mut reading = llm(vec![], "");
-    reading.errors = vec![sign(
+    let mut view = llm(vec![], "");
+    view.errors = vec![sign(
         ErrorSource::Exception,
         Some("openai.InternalServerError"),
         Some("Error code: 500 - upstream"),
     )];
-    let out = alone(reading);
+    let out = alone(view);
     assert_eq!(label(&out), Some((API, false)));
     assert!(finding(&out).rationale.contains("environment"));
 }
@@ -70,23 +70,23 @@ fn a_sign_that_only_repeats_a_childs_is_no_evidence() {
         sign(ErrorSource::Exception, Some("InternalServerError"), Some("Error code: 500 - upstream"));
     let root = sample.span(
         None,
-        Reading { kind: Kind::Agent, inherited_errors: vec![repeated.clone()], ..Reading::default() },
+        SpanView { kind: Kind::Agent, inherited_errors: vec![repeated.clone()], ..SpanView::default() },
     );
     let leaf =
-        sample.span(Some(root), Reading { kind: Kind::Llm, errors: vec![repeated], ..Reading::default() });
-    let scene = sample.scene();
-    assert!(run(&ErrorDetection, &scene, root).is_empty());
-    assert!(label(&run(&ErrorDetection, &scene, leaf)).is_some());
+        sample.span(Some(root), SpanView { kind: Kind::Llm, errors: vec![repeated], ..SpanView::default() });
+    let trace = sample.trace();
+    assert!(run(&ErrorDetection, &trace, root).is_empty());
+    assert!(label(&run(&ErrorDetection, &trace, leaf)).is_some());
 }
 
 #[test]
 fn a_retry_that_the_framework_announced_is_of_low_severity() {
-    let mut reading = tool("visit_page", "{}", "");
-    reading.errors = vec![
+    let mut view = tool("visit_page", "{}", "");
+    view.errors = vec![
         sign(ErrorSource::Status, None, Some("ToolRetryError")),
         sign(ErrorSource::Retry, Some("ModelRetry"), Some("404: not found")),
     ];
-    let out = alone(reading);
+    let out = alone(view);
     assert_eq!(label(&out), Some((TOOL, false)));
     assert_eq!(finding(&out).severity, Severity::Low);
 }
@@ -106,26 +106,26 @@ fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run(&ErrorDetection, &sample.scene(), at)), Some((TOOL, false)));
+    assert_eq!(label(&run(&ErrorDetection, &sample.trace(), at)), Some((TOOL, false)));
 }
 
 #[test]
 fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
     let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
     let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
-    let scene = script().raises(told).answers("836").build();
-    let last = scene.agents[0].llms[1];
-    let out = run(&ErrorDetection, &scene, last);
+    let trace = script().raises(told).answers("836").build();
+    let last = trace.agents[0].llms[1];
+    let out = run(&ErrorDetection, &trace, last);
     assert_eq!(label(&out), Some((VALID, true)));
     assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
     assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
-    let written = scene.tree.spans[scene.agents[0].llms[0]].id;
-    let failed = scene.tree.spans[scene.calls[0].at].id;
+    let written = trace.tree.spans[trace.agents[0].llms[0]].id;
+    let failed = trace.tree.spans[trace.calls[0].at].id;
     assert_eq!(finding(&out).cited, [written, failed]);
     // An outage is nothing that the model wrote.
-    let scene = script().raises("HTTP 503 Service Unavailable").answers("836").build();
+    let trace = script().raises("HTTP 503 Service Unavailable").answers("836").build();
     assert!(
-        run(&ErrorDetection, &scene, scene.agents[0].llms[1])[0]
+        run(&ErrorDetection, &trace, trace.agents[0].llms[1])[0]
             .outcome
             .as_ref()
             .unwrap()

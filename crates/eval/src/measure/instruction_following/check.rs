@@ -1,6 +1,6 @@
 //! An output held against one rule.
 
-use crate::measure::anchors::{Defect, QUOTE_BYTES, clip, clip_end};
+use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
 
 use super::prompt::{Rule, Unit};

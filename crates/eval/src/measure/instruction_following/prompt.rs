@@ -10,7 +10,7 @@ use std::rc::Rc;
 use memchr::memmem::Finder;
 use regex::{Captures, Regex};
 
-use crate::measure::anchors::{QUOTE_BYTES, clip, clip_end};
+use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::pattern::pattern;
 

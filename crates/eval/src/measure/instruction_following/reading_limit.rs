@@ -4,11 +4,11 @@
 //! of the same agent shows. Out: a finding on the model span whose code or call read more. Twice
 //! the limit is allowed, since headings and paths come with what is read.
 
-use crate::measure::anchors::Defect;
+use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
-use crate::measure::turns::{Turns, handed_back, writes_code};
-use crate::measure::{Finding, View};
-use crate::recognise::{Part, Reading, Role};
+use crate::measure::{Context, Finding};
+use crate::recognise::{Part, Role, SpanView};
 
 regex!(
     LIMIT,
@@ -23,13 +23,13 @@ const ASKED: usize = 4;
 struct Limit(Option<(usize, String)>);
 
 /// The finding on the span of `view`, and whether there was a limit and something to hold to it.
-pub fn broken(view: &View<'_>, reading: &Reading) -> Option<Option<Finding>> {
-    let (limit, sentence) = limit(view, reading)?;
-    let next = Turns::of(view.scene, view.memo).after(view.at)?;
-    if reading.requests().next().is_none() && !writes_code(&reading.output_text()) {
+pub fn broken(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
+    let (limit, sentence) = limit(context, view)?;
+    let next = Turns::of(context.trace, context.memo).after(context.at)?;
+    if view.requests().next().is_none() && !writes_code(&view.output_text()) {
         return None;
     }
-    let back: Vec<&str> = handed_back(view.scene.readings.get(next)?).map(|t| &**t).collect();
+    let back: Vec<&str> = handed_back(context.trace.views.get(next)?).map(|t| &**t).collect();
     let longest = back.iter().max_by_key(|t| t.len())?;
     let count = longest.chars().count();
     if count <= limit * TOLERANCE {
@@ -39,20 +39,20 @@ pub fn broken(view: &View<'_>, reading: &Reading) -> Option<Option<Finding>> {
         "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back"
     );
     let finding = Defect::ReadTooMuch.found(rationale, longest.trim());
-    Some(Some(match view.scene.tree.spans.get(next) {
+    Some(Some(match context.trace.tree.spans.get(next) {
         Some(span) => finding.citing(span.id),
         None => finding,
     }))
 }
 
 /// The limit of the system's or user's texts, with its sentence.
-fn limit(view: &View<'_>, reading: &Reading) -> Option<(usize, String)> {
-    let asking = reading.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
+fn limit(context: &Context<'_>, view: &SpanView) -> Option<(usize, String)> {
+    let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let texts = asking.flat_map(|m| &m.parts).filter_map(|p| match p {
         Part::Text(text) => Some(text),
         _ => None,
     });
-    texts.take(ASKED).filter_map(|text| view.memo.of(text, |t| Limit(read(t))).0.clone()).next()
+    texts.take(ASKED).filter_map(|text| context.memo.of(text, |t| Limit(read(t))).0.clone()).next()
 }
 
 fn read(text: &str) -> Option<(usize, String)> {

@@ -15,7 +15,7 @@ fn rules(text: &str) -> Vec<Rule> {
 fn score(system: &str, output: &str) -> Option<f64> {
     let mut sample = Sample::new();
     let at = sample.span(None, llm(vec![said(Role::System, system), said(Role::User, "Go.")], output));
-    match run(&InstructionFollowing, &sample.scene(), at)[0].outcome.as_ref().ok()?.value {
+    match run(&InstructionFollowing, &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
         Value::Score(score) => Some(score),
         _ => None,
     }
@@ -112,13 +112,13 @@ fn abbreviations_end_no_sentence() {
 
 #[test]
 fn two_calls_where_one_is_allowed() {
-    let reading = llm(vec![said(Role::System, "Only call one tool at a time.")], "");
+    let view = llm(vec![said(Role::System, "Only call one tool at a time.")], "");
     let mut sample = Sample::new();
-    let one = sample.span(None, asking(reading.clone(), "search", "{}"));
-    let two = sample.span(None, asking(asking(reading, "search", "{}"), "visit", "{}"));
-    let scene = sample.scene();
-    assert!(run(&InstructionFollowing, &scene, one)[0].outcome.as_ref().unwrap().passed);
-    let out = run(&InstructionFollowing, &scene, two);
+    let one = sample.span(None, asking(view.clone(), "search", "{}"));
+    let two = sample.span(None, asking(asking(view, "search", "{}"), "visit", "{}"));
+    let trace = sample.trace();
+    assert!(run(&InstructionFollowing, &trace, one)[0].outcome.as_ref().unwrap().passed);
+    let out = run(&InstructionFollowing, &trace, two);
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].quote, "visit");
 }
 
@@ -143,21 +143,21 @@ fn an_answer_without_the_tool_that_had_to_be_used() {
 
 #[test]
 fn an_instruction_about_the_answer_does_not_bind_a_step_on_the_way() {
-    let scene = Script::new("How tall?")
+    let trace = Script::new("How tall?")
         .system("Respond with valid JSON only.")
         .says("I will think first.")
         .answers("{\"height\": 5642}")
         .build();
-    let answer = scene.agents[0].answer_at.unwrap();
-    assert!(run(&InstructionFollowing, &scene, answer)[0].outcome.as_ref().unwrap().passed);
-    assert_eq!(run(&InstructionFollowing, &scene, 1)[0].outcome, Err(Reason::NotApplicable));
+    let answer = trace.agents[0].answer_at.unwrap();
+    assert!(run(&InstructionFollowing, &trace, answer)[0].outcome.as_ref().unwrap().passed);
+    assert_eq!(run(&InstructionFollowing, &trace, 1)[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn without_content_it_is_unmeasured() {
-    let scene =
+    let trace =
         Script::new("How tall?").system("Respond with valid JSON only.").answers("x").build_without_content();
-    assert_eq!(run(&InstructionFollowing, &scene, 1)[0].outcome, Err(Reason::NoContent));
+    assert_eq!(run(&InstructionFollowing, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {
@@ -180,10 +180,11 @@ fn more_read_at_once_than_the_prompt_allows_is_found_where_it_was_written() {
             .answers("done")
             .build()
     };
-    let on = |scene: &crate::recognise::Scene| {
+    let on = |trace: &crate::recognise::AgentTrace| {
         let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
-        let view = View { scene, at: scene.agents[0].llms[0], settings: &settings, memo: &memo, rules: &[] };
-        measure(&view).unwrap().outcome.unwrap()
+        let context =
+            Context { trace, at: trace.agents[0].llms[0], settings: &settings, memo: &memo, rules: &[] };
+        measure(&context).unwrap().outcome.unwrap()
     };
     let broken = on(&run(1200));
     assert!(!broken.passed);

@@ -1,35 +1,35 @@
-//! Which agents of a scene a task judges, and what their prompt says that arguments refer to.
+//! Which agents of a trace a task judges, and what their prompt says that arguments refer to.
 
 use super::argument::Captured;
 use super::task::{Matching, Prompt, Scope, Task};
 use crate::measure::agent::cast;
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_config::{admits, matches};
 use verdict_otlp::stated::stated;
 
 /// The calls of agent `i` that `task` judges, with what was captured from its prompt; `None` where
 /// the task is not for it.
-pub fn calls_of(task: &Task, scene: &Scene, i: usize) -> Option<(Vec<usize>, Captured)> {
-    let agent = scene.agents.get(i)?;
+pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>, Captured)> {
+    let agent = trace.agents.get(i)?;
     // A trace has one path: that of its outermost agent, with all calls beneath it or beside.
     if task.scope == Scope::Trace && i > 0 {
         return None;
     }
-    let captured = captured(&task.matching, scene, i)?;
+    let captured = captured(&task.matching, trace, i)?;
     let calls = match task.scope {
         Scope::Agent => agent.calls.clone(),
-        Scope::Trace => (0..scene.calls.len()).collect(),
+        Scope::Trace => (0..trace.calls.len()).collect(),
     };
     Some((calls, captured))
 }
 
-fn captured(matching: &Matching, scene: &Scene, i: usize) -> Option<Captured> {
-    let agent = scene.agents.get(i)?;
-    let reading = scene.readings.get(agent.at)?;
+fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<Captured> {
+    let agent = trace.agents.get(i)?;
+    let view = trace.views.get(agent.at)?;
     let named = |wanted: &Option<String>, seen: Option<&str>| admits(wanted.as_deref(), seen);
-    let span = scene.tree.spans.get(agent.at)?;
-    let matches = named(&matching.service, reading.service.as_deref())
-        && named(&matching.agent, agent.name.as_deref().or(reading.agent.as_deref()))
+    let span = trace.tree.spans.get(agent.at)?;
+    let matches = named(&matching.service, view.service.as_deref())
+        && named(&matching.agent, agent.name.as_deref().or(view.agent.as_deref()))
         && matching
             .attribute
             .iter()
@@ -38,7 +38,7 @@ fn captured(matching: &Matching, scene: &Scene, i: usize) -> Option<Captured> {
         return None;
     }
     let Some(prompt) = &matching.prompt else { return Some(Captured::default()) };
-    let asked = cast::task(scene, i)?;
+    let asked = cast::task(trace, i)?;
     match prompt {
         Prompt::Exactly(text) => (text.trim() == asked.trim()).then(Captured::default),
         Prompt::Like(regex) => {

@@ -1,7 +1,7 @@
-//! The path metrics on a scene: scores on the agent's span, harmful calls on the spans that made
+//! The path metrics on a trace: scores on the agent's span, harmful calls on the spans that made
 //! them.
 //!
-//! In: tasks that are ready, a scene. Out: `path.*` measurements. An agent that no task is for gets
+//! In: tasks that are ready, a trace. Out: `path.*` measurements. An agent that no task is for gets
 //! none. Where several tasks are for one agent, the first scores it, and a call is harmful if any
 //! of them says so: an attribute can hold one number. Scores of a run that is not over, or of which
 //! calls are not recorded, are unmeasured; what was harmful until then was harmful.
@@ -20,10 +20,10 @@ use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::head;
 use crate::measure::{
-    Answer, Category, Detail, Finding, Measured, Measurement, Memo, Metric, Need, Plain, Reason, Severity,
-    Step, Value, View,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Need,
+    Severity, Step, Unmeasured, Value,
 };
-use crate::recognise::{Call, Content, Scene};
+use crate::recognise::{AgentTrace, Call, Content};
 use verdict_otlp::trace::Idx;
 
 /// As in `verdict.metrics`.
@@ -63,33 +63,33 @@ impl Metric for Paths {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        let settings = &view.settings.path;
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let settings = &context.settings.path;
         if settings.loaded.tasks().is_empty() {
             return Step::Done(Vec::new());
         }
-        let of = all(view.scene, settings, view.memo);
-        Step::Done(of.0.get(&view.at).cloned().unwrap_or_default())
+        let of = all(context.trace, settings, context.memo);
+        Step::Done(of.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
 
-/// Every path measurement of a scene, by span.
+/// Every path measurement of a trace, by span.
 struct All(BTreeMap<Idx, Vec<Measurement>>);
 
-/// The harmful calls of a scene, by span: what can be told of a trace that is still open.
-pub fn harmful_calls(scene: &Scene, settings: &Settings) -> Vec<Measurement> {
+/// The harmful calls of a trace, by span: what can be told of a trace that is still open.
+pub fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    each_agent(scene, settings, &mut |judge, _, trail, _| judge.all_harmful(trail, &mut harmful));
+    each_agent(trace, settings, &mut |judge, _, trail, _| judge.all_harmful(trail, &mut harmful));
     harmful.into_values().collect()
 }
 
-fn all(scene: &Scene, settings: &Settings, memo: &Memo) -> Rc<All> {
-    memo.scene(|| {
+fn all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<All> {
+    memo.trace(|| {
         let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
-        each_agent(scene, settings, &mut |judge, i, trail, calls| {
+        each_agent(trace, settings, &mut |judge, i, trail, calls| {
             judge.all_harmful(trail, &mut harmful);
-            let at = scene.agents.get(i).map_or(0, |agent| agent.at);
+            let at = trace.agents.get(i).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
             if own.is_empty() {
                 own.extend(judge.scores(i, trail, calls));
@@ -106,12 +106,12 @@ fn all(scene: &Scene, settings: &Settings, memo: &Memo) -> Rc<All> {
 type Each<'e> = dyn FnMut(&Judge<'_>, usize, &Trail, &[usize]) + 'e;
 
 /// Calls `each` with every agent and task that belong together.
-fn each_agent(scene: &Scene, settings: &Settings, each: &mut Each<'_>) {
-    for i in 0..scene.agents.len() {
+fn each_agent(trace: &AgentTrace, settings: &Settings, each: &mut Each<'_>) {
+    for i in 0..trace.agents.len() {
         for task in settings.loaded.tasks() {
-            if let Some((calls, captured)) = calls_of(task, scene, i) {
-                let trail = Trail::follow(task, scene, &calls, &captured);
-                each(&Judge { scene, settings, task }, i, &trail, &calls);
+            if let Some((calls, captured)) = calls_of(task, trace, i) {
+                let trail = Trail::follow(task, trace, &calls, &captured);
+                each(&Judge { trace, settings, task }, i, &trail, &calls);
             }
         }
     }
@@ -126,7 +126,7 @@ fn made(call: &Call) -> review::Made<'_> {
 }
 
 struct Judge<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     settings: &'a Settings,
     task: &'a Task,
 }
@@ -136,31 +136,36 @@ impl Judge<'_> {
         self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&gate)
     }
 
-    fn measurement(&self, at: Idx, metric: &'static str, outcome: Result<Measured, Reason>) -> Measurement {
+    fn measurement(
+        &self,
+        at: Idx,
+        metric: &'static str,
+        outcome: Result<Measured, Unmeasured>,
+    ) -> Measurement {
         let judge = Cow::Owned(format!("task/{}", self.task.name));
         Measurement { at, metric, outcome, judge, details: Vec::new(), rationale: None }
     }
 
     /// Why the scores of agent `i` cannot be told, if so.
-    fn untold(&self, i: usize, trail: &Trail) -> Option<Reason> {
-        let agent = self.scene.agents.get(i)?;
+    fn untold(&self, i: usize, trail: &Trail) -> Option<Unmeasured> {
+        let agent = self.trace.agents.get(i)?;
         let silent =
-            |at: &Idx| self.scene.readings.get(*at).is_none_or(|r| r.output_content != Content::Present);
+            |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // No calls may also mean that none was recorded.
-        let hidden = self.scene.calls.is_empty() && agent.llms.iter().all(silent);
-        (trail.lost || hidden).then_some(Reason::NoContent)
+        let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
+        (trail.lost || hidden).then_some(Unmeasured::NoContent)
     }
 
     fn scores(&self, i: usize, trail: &Trail, calls: &[usize]) -> Vec<Measurement> {
-        let Some(agent) = self.scene.agents.get(i) else { return Vec::new() };
+        let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
         let scores = Scores::of(&self.task.automaton, &trail.walk, self.task.parameters);
         let untold = self.untold(i, trail);
         // What is missing may still come, but for harm, which has been done.
-        let unfinished = untold.or(self.scene.incomplete.then_some(Reason::NotApplicable));
-        let score = |name, gate, value: Option<f64>, why: Option<Reason>| {
+        let unfinished = untold.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
+        let score = |name, gate, value: Option<f64>, why: Option<Unmeasured>| {
             let outcome = match (why, value) {
                 (Some(why), _) => Err(why),
-                (None, None) => Err(Reason::NotApplicable),
+                (None, None) => Err(Unmeasured::NotApplicable),
                 (None, Some(value)) => Ok(self.judged(gate, value, trail)),
             };
             self.measurement(agent.at, name, outcome)
@@ -181,11 +186,11 @@ impl Judge<'_> {
         if untold.is_none() {
             // H, HarmFree and the state: without them 1.0 may also be a run that did nothing.
             out[3].details = vec![
-                Detail { key: "path.harmful_calls", value: Plain::Count(scores.harmful_calls as u64) },
-                Detail { key: "path.harm_free", value: Plain::Number(scores.harm_free()) },
+                Detail { key: "path.harmful_calls", value: DetailValue::Count(scores.harmful_calls as u64) },
+                Detail { key: "path.harm_free", value: DetailValue::Number(scores.harm_free()) },
             ];
             let state = self.task.automaton.state_name(scores.final_state).to_owned();
-            out[6].details = vec![Detail { key: "path.final_state", value: Plain::Text(state) }];
+            out[6].details = vec![Detail { key: "path.final_state", value: DetailValue::Text(state) }];
             out[6].details.extend(self.hidden_by_the_end(calls));
         }
         if let Some(weights) = &self.task.weights {
@@ -196,12 +201,12 @@ impl Judge<'_> {
 
     /// What the end state does not show: calls that undo each other, writes made twice.
     fn hidden_by_the_end(&self, calls: &[usize]) -> Vec<Detail> {
-        let all: Vec<&Call> = calls.iter().filter_map(|i| self.scene.calls.get(*i)).collect();
+        let all: Vec<&Call> = calls.iter().filter_map(|i| self.trace.calls.get(*i)).collect();
         let made: Vec<review::Made<'_>> = all.iter().map(|call| made(call)).collect();
         let said = |key, pairs: Vec<(usize, usize)>, word: &str| {
             let said = |(a, b): (usize, usize)| format!("{}, {word} {}", made[a].name, made[b].name);
             let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(said).collect();
-            (!texts.is_empty()).then_some(Detail { key, value: Plain::Texts(texts) })
+            (!texts.is_empty()).then_some(Detail { key, value: DetailValue::Texts(texts) })
         };
         let undone = said("path.undone", review::compensating(&made), "undone by");
         let repeated = said("path.repeated", review::repeated(&made), "again");
@@ -258,7 +263,7 @@ impl Judge<'_> {
 
     /// Adds a harmful call to what is said of its span.
     fn harmful(&self, harm: &Harm, all: &mut BTreeMap<Idx, Measurement>) {
-        let Some(call) = self.scene.calls.get(harm.call) else { return };
+        let Some(call) = self.trace.calls.get(harm.call) else { return };
         let passed = !self.fails_on(Gate::HarmfulCall);
         let finding = Finding {
             rationale: self.why(harm, call.name.trim()),
@@ -285,7 +290,7 @@ impl Judge<'_> {
                 let state = self.task.automaton.state_name(harm.state).to_owned();
                 let mut measurement = self.measurement(call.at, HARMFUL_CALL, Ok(found));
                 measurement.details =
-                    vec![Detail { key: "path.harmful_call.state", value: Plain::Text(state) }];
+                    vec![Detail { key: "path.harmful_call.state", value: DetailValue::Text(state) }];
                 all.insert(call.at, measurement);
             }
         }
@@ -322,7 +327,7 @@ impl Judge<'_> {
             let name: Cow<'_, str> = match kept.token {
                 Token::Symbol(symbol) => self.task.automaton.symbol_name(symbol).into(),
                 Token::Foreign(i) => {
-                    self.scene.calls.get(i as usize).map_or("?".into(), |c| c.name.to_string().into())
+                    self.trace.calls.get(i as usize).map_or("?".into(), |c| c.name.to_string().into())
                 }
             };
             if kept.harmful { format!("{name}!") } else { name.into_owned() }
@@ -336,8 +341,8 @@ impl Judge<'_> {
 
     fn finding(&self, rationale: String, quote: String, severity: Severity, trail: &Trail) -> Finding {
         let spans = trail.harmful.iter().filter_map(|harm| {
-            let at = self.scene.calls.get(harm.call)?.at;
-            Some(self.scene.tree.spans.get(at)?.id)
+            let at = self.trace.calls.get(harm.call)?.at;
+            Some(self.trace.tree.spans.get(at)?.id)
         });
         let finding = Finding {
             rationale,

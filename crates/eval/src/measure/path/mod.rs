@@ -19,7 +19,7 @@
 //! | `refinement` | PC+HLR | section 4 |
 //! | `score` | all of them, one weighted number, dominance | appendix B |
 //! | `task` | who a task judges and what fails it | |
-//! | `matching`, `trail` | a task's agents in a scene; their calls as a walk | 2.1 |
+//! | `matching`, `trail` | a task's agents in a trace; their calls as a walk | 2.1 |
 //! | `review`, `learn` | what undoes what; an automaton from good runs, for review | section 1 |
 //! | `metric`, `settings` | measurements; what is configured | |
 

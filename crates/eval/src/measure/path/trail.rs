@@ -1,6 +1,6 @@
 //! The calls of an agent as a walk through its task's automaton.
 //!
-//! In: a task, a scene's calls in order (start time, then place in the message, then id). Out: the
+//! In: a task, a trace's calls in order (start time, then place in the message, then id). Out: the
 //! walk, each harmful call with the state it was made in and why it was not allowed, and how far
 //! anybody can tell.
 
@@ -11,7 +11,7 @@ use super::argument::Captured;
 use super::automaton::{Move, StateId};
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
-use crate::recognise::{Call, Scene};
+use crate::recognise::{AgentTrace, Call};
 
 /// Why a call was harmful.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl Why {
 /// A harmful call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Harm {
-    /// Its place in [`Scene::calls`].
+    /// Its place in [`AgentTrace::calls`].
     pub call: usize,
     /// The state the run was in.
     pub state: StateId,
@@ -53,7 +53,7 @@ pub struct Trail {
     pub walk: Walk,
     /// Harmful calls, in order.
     pub harmful: Vec<Harm>,
-    /// What each call that counts did, by its place in [`Scene::calls`].
+    /// What each call that counts did, by its place in [`AgentTrace::calls`].
     pub steps: Vec<(usize, Token, Move)>,
     /// The arguments of a call were not recorded: where the run went from there, nobody can tell.
     pub lost: bool,
@@ -65,11 +65,11 @@ impl Trail {
         Trail { walk: Walk::new(&task.automaton), harmful: Vec::new(), steps: Vec::new(), lost: false }
     }
 
-    /// Of these calls of `scene`.
-    pub fn follow(task: &Task, scene: &Scene, calls: &[usize], captured: &Captured) -> Trail {
+    /// Of these calls of `trace`.
+    pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &Captured) -> Trail {
         let mut trail = Trail::new(task);
         for &i in calls {
-            let Some(call) = scene.calls.get(i) else { continue };
+            let Some(call) = trace.calls.get(i) else { continue };
             trail.take(task, i, call, captured);
             if trail.lost {
                 break;

@@ -83,7 +83,7 @@ impl Planned<'_> {
     }
 }
 
-/// A plan beside the calls that followed it. Calls are indexes into [`Scene::calls`](crate::recognise::Scene).
+/// A plan beside the calls that followed it. Calls are indexes into [`AgentTrace::calls`](crate::recognise::AgentTrace).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Execution<'a> {
     /// The steps, in order.
@@ -234,25 +234,25 @@ fn assign(steps: &mut [Planned<'_>], calls: &[Call], following: &[usize]) {
 mod tests {
     use super::*;
     use crate::measure::testing::Script;
-    use crate::recognise::{Scene, Text};
+    use crate::recognise::{AgentTrace, Text};
 
-    fn run(plan: &[&str], calls: &[(&str, &str)]) -> (Scene, Vec<String>) {
+    fn run(plan: &[&str], calls: &[(&str, &str)]) -> (AgentTrace, Vec<String>) {
         let mut script =
             Script::new("task").tools(&["web_search", "visit_page", "calculator"]).says("Plan").plan(plan);
         for (name, arguments) in calls {
             script = script.calls("", &[(name, arguments)]).returns("ok");
         }
-        let scene = script.answers("done").build();
-        let names = scene.agents[0].tools.iter().map(|t| t.name.to_string()).collect();
-        (scene, names)
+        let trace = script.answers("done").build();
+        let names = trace.agents[0].tools.iter().map(|t| t.name.to_string()).collect();
+        (trace, names)
     }
 
-    fn laid_out(plan: &[&str], calls: &[(&str, &str)], check: impl FnOnce(&Execution<'_>, &Scene)) {
-        let (scene, names) = run(plan, calls);
+    fn laid_out(plan: &[&str], calls: &[(&str, &str)], check: impl FnOnce(&Execution<'_>, &AgentTrace)) {
+        let (trace, names) = run(plan, calls);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let following: Vec<usize> = (0..scene.calls.len()).collect();
-        let plan = &scene.agents[0].plans[0].1;
-        check(&Execution::of(plan, &names, &scene.calls, &following), &scene);
+        let following: Vec<usize> = (0..trace.calls.len()).collect();
+        let plan = &trace.agents[0].plans[0].1;
+        check(&Execution::of(plan, &names, &trace.calls, &following), &trace);
     }
 
     #[test]
@@ -269,13 +269,13 @@ mod tests {
             ("web_search", r#"{"query": "summit"}"#),
             ("send_mail", "{}"),
         ];
-        laid_out(&plan, &calls, |execution, scene| {
+        laid_out(&plan, &calls, |execution, trace| {
             assert_eq!(execution.steps[0].calls, [1]);
             assert_eq!(execution.steps[1].calls, [0, 2]);
             let fates: Vec<Fate> = (0..4).map(|n| execution.fate(n)).collect();
             assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Skipped, Fate::Optional]);
             assert_eq!(execution.unplanned, [3]);
-            let evidence = execution.evidence(&scene.calls);
+            let evidence = execution.evidence(&trace.calls);
             assert_eq!(
                 evidence,
                 "step 1: carried out by call 2 web_search\n\
@@ -302,11 +302,11 @@ mod tests {
     #[test]
     fn a_structured_plan_names_its_tools_however_short() {
         let text = r#"{"1": {"step": "T2S([], 'Count by RAG status')", "depends_on": []}, "2": {"step": "RAG((1), 'Why?')", "depends_on": [1]}}"#;
-        let (mut scene, _) = run(&[], &[("T2S", "{}"), ("RAG", "{}")]);
+        let (mut trace, _) = run(&[], &[("T2S", "{}"), ("RAG", "{}")]);
         let steps = ["T2S([], 'Count by RAG status')", "RAG((1), 'Why?')"].map(Text::from).to_vec();
-        scene.agents[0].plans = vec![(0, Plan { text: text.into(), replan: false, steps })];
-        let plan = &scene.agents[0].plans[0].1;
-        let execution = Execution::of(plan, &["T2S", "RAG"], &scene.calls, &[0, 1]);
+        trace.agents[0].plans = vec![(0, Plan { text: text.into(), replan: false, steps })];
+        let plan = &trace.agents[0].plans[0].1;
+        let execution = Execution::of(plan, &["T2S", "RAG"], &trace.calls, &[0, 1]);
         assert_eq!((&execution.steps[0].calls[..], &execution.steps[1].calls[..]), (&[0][..], &[1][..]));
     }
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::schema::{MAX_STEPS, Plan, Step, Written};
 use super::shape::{self, Shape};
 use super::tools::{Placement, Toolbox};
-use crate::measure::{Question, Reason};
+use crate::measure::{Question, Unmeasured};
 
 mod asked;
 
@@ -199,7 +199,7 @@ impl Improve {
     }
 
     /// Takes the answers to [`Improve::question`], of each judge and sample one; they fit its form.
-    pub fn answer(&mut self, answer: Result<Vec<Value>, Reason>) {
+    pub fn answer(&mut self, answer: Result<Vec<Value>, Unmeasured>) {
         self.asked += 1;
         let state = std::mem::replace(&mut self.state, State::Evaluate);
         let values = match answer {

@@ -8,7 +8,7 @@
 use super::relaxed::{self, Raw};
 use super::schema::{Fault, Issue, MAX_STEPS, Plan, Step, Written};
 use super::{call, prose};
-use crate::measure::anchors::clip;
+use crate::measure::defects::clip;
 use crate::recognise;
 
 /// Longest text that is read as a plan.

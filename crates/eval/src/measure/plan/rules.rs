@@ -12,7 +12,7 @@ use super::schema::{Fault, Issue, Plan, Step, Written};
 use super::shape;
 use super::tools::{Placement, ToolSpec, Toolbox};
 use super::words::{SIMILAR, Words};
-use crate::measure::anchors::clip;
+use crate::measure::defects::clip;
 
 /// A detail is repeated when so many words in a row are.
 const REPEATED_WORDS: usize = 3;

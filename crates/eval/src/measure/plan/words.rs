@@ -5,7 +5,7 @@
 //! measure of that which is exact, cheap and the same every time, and is labelled as what it is.
 
 use super::placeholder;
-use crate::measure::anchors::clip;
+use crate::measure::defects::clip;
 
 /// Bytes of a prompt that are compared.
 const MAX_BYTES: usize = 2 << 10;

@@ -7,23 +7,23 @@
 use std::borrow::Cow;
 
 use crate::measure::agent::attempts::is_finishing;
-use crate::measure::anchors::clip;
-use crate::recognise::{Reading, ToolRequest};
+use crate::measure::defects::clip;
+use crate::recognise::{SpanView, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
 pub const MAX_ANSWER: usize = 32 * 1024;
 
-/// The final answer that `reading` carries, if its output is one: text without a further call, or
+/// The final answer that `view` carries, if its output is one: text without a further call, or
 /// what it hands to a finishing tool (as a call, or within code).
-pub fn final_answer(reading: &Reading) -> Option<String> {
+pub fn final_answer(view: &SpanView) -> Option<String> {
     let mut handed = String::new();
-    for request in reading.requests() {
+    for request in view.requests() {
         if !is_finishing(&request.name) {
             return None;
         }
         handed.push_str(&strings_of(request));
     }
-    let text = reading.output_text();
+    let text = view.output_text();
     let answer = if !handed.trim().is_empty() {
         handed
     } else if text.contains("final_answer(") {
@@ -150,12 +150,12 @@ mod tests {
     use super::*;
     use crate::recognise::{Message, Part, Role, Text};
 
-    fn output(text: &str, calls: &[(&str, &str)]) -> Reading {
+    fn output(text: &str, calls: &[(&str, &str)]) -> SpanView {
         let mut parts = vec![Part::Text(Text::from(text))];
         parts.extend(calls.iter().map(|(name, arguments)| {
             Part::Call(ToolRequest { id: None, name: (*name).into(), arguments: Some((*arguments).into()) })
         }));
-        Reading { output: vec![Message { role: Role::Assistant, parts }], ..Reading::default() }
+        SpanView { output: vec![Message { role: Role::Assistant, parts }], ..SpanView::default() }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use super::answer::final_answer;
 use super::review::answered_by;
 use crate::measure::agent::attempts::{Attempts, Outcome};
 use crate::measure::agent::cast;
-use crate::measure::anchors::Defect;
+use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Call, Content, Part, Scene};
+use crate::recognise::{Agent, AgentTrace, Call, Content, Part};
 use verdict_otlp::trace::Idx;
 
 /// Larger results are lists to be searched, not to be answered from at a glance.
@@ -47,28 +47,27 @@ regex!(NO, r"(?i)^\W*no\b[\s,.!]");
 regex!(YES, r"(?i)^\W*yes\b[\s,.!]");
 
 /// Findings by the model span that gave each agent's answer.
-pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
-    for (i, agent) in scene.agents.iter().enumerate() {
-        let Some(at) = answered_by(scene, memo, agent) else { continue };
-        let Some(reading) = scene.readings.get(at).filter(|r| r.output_content == Content::Present) else {
+    for (i, agent) in trace.agents.iter().enumerate() {
+        let Some(at) = answered_by(trace, memo, agent) else { continue };
+        let Some(view) = trace.views.get(at).filter(|r| r.output_content == Content::Present) else {
             continue;
         };
-        let Some(answer) = final_answer(reading).or_else(|| agent.answer.as_deref().map(str::to_owned))
-        else {
+        let Some(answer) = final_answer(view).or_else(|| agent.answer.as_deref().map(str::to_owned)) else {
             continue;
         };
         if answer.len() > MAX_ANSWER {
             continue;
         }
-        let Some(task) = cast::task(scene, i) else { continue };
-        let Some(call) = last_result(scene, attempts, agent, at) else { continue };
+        let Some(task) = cast::task(trace, i) else { continue };
+        let Some(call) = last_result(trace, attempts, agent, at) else { continue };
         let Some(text) = call.result.as_ref().filter(|r| r.len() <= MAX_RESULT) else { continue };
         let Some(value) = parsed(memo, text) else { continue };
         let case = Case { task, answer: &answer, result: text, items: items(&value), value: &value, call };
         let mut found = case.judge();
-        found.extend(unknown_identifier(scene, agent, at, task, &answer));
-        let id = scene.tree.spans.get(call.at).map(|s| s.id);
+        found.extend(unknown_identifier(trace, agent, at, task, &answer));
+        let id = trace.tree.spans.get(call.at).map(|s| s.id);
         out.extend(found.into_iter().map(|f| (at, id.map_or(f.clone(), |id| f.citing(id)))));
     }
     out
@@ -87,16 +86,21 @@ fn parsed(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
 }
 
 /// The only successful call, or the last of several to one tool: what the answer was made from.
-fn last_result<'a>(scene: &'a Scene, attempts: &Attempts, agent: &'a Agent, at: Idx) -> Option<&'a Call> {
-    let end = scene.tree.spans.get(at).map_or(0, |s| s.start);
+fn last_result<'a>(
+    trace: &'a AgentTrace,
+    attempts: &Attempts,
+    agent: &'a Agent,
+    at: Idx,
+) -> Option<&'a Call> {
+    let end = trace.tree.spans.get(at).map_or(0, |s| s.start);
     let gave = |c: &&usize| {
-        attempts.at(**c).is_some_and(|a| !a.inward && a.outcome == Outcome::Gave)
-            && scene.calls.get(**c).is_some_and(|call| call.start <= end)
+        attempts.at(**c).is_some_and(|a| !a.inward && a.outcome == Outcome::Succeeded)
+            && trace.calls.get(**c).is_some_and(|call| call.start <= end)
     };
     let mut good = agent.calls.iter().filter(gave);
     let only = good.next()?;
     match good.next() {
-        None => scene.calls.get(*only),
+        None => trace.calls.get(*only),
         Some(_) => None,
     }
 }
@@ -250,9 +254,15 @@ fn leaves(item: &Map<String, Value>) -> Vec<(&str, &str)> {
 }
 
 /// An identifier in the answer that neither the request nor anything that came back contains.
-fn unknown_identifier(scene: &Scene, agent: &Agent, at: Idx, task: &str, answer: &str) -> Option<Finding> {
-    let results = agent.calls.iter().filter_map(|c| scene.calls.get(*c)).filter_map(|c| c.result.as_deref());
-    let prompt = scene.readings.get(at).into_iter().flat_map(|r| &r.input).flat_map(|m| &m.parts);
+fn unknown_identifier(
+    trace: &AgentTrace,
+    agent: &Agent,
+    at: Idx,
+    task: &str,
+    answer: &str,
+) -> Option<Finding> {
+    let results = agent.calls.iter().filter_map(|c| trace.calls.get(*c)).filter_map(|c| c.result.as_deref());
+    let prompt = trace.views.get(at).into_iter().flat_map(|r| &r.input).flat_map(|m| &m.parts);
     let told = prompt.filter_map(|p| match p {
         Part::Text(t) => Some(&**t),
         Part::Result { content, .. } => Some(&**content),

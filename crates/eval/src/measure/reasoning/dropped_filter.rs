@@ -5,11 +5,11 @@
 //! request that says "including", "even" or "regardless" may well mean it so.
 
 use crate::measure::agent::cast;
-use crate::measure::anchors::Defect;
+use crate::measure::defects::Defect;
 use crate::measure::error_detection::CallsAt;
 use crate::measure::excerpt::around;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Scene};
+use crate::recognise::{Agent, AgentTrace, Content};
 use verdict_otlp::trace::Idx;
 
 // A filter by its name, switched off: JSON, a keyword argument or prose.
@@ -22,23 +22,23 @@ regex!(WIDER, r"(?i)\b(including|include|even if|even those|regardless|whether o
 const MAX_TASK: usize = 4000;
 
 /// Findings by model span.
-pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
-    let agents = scene.agents.iter().enumerate();
-    agents.filter_map(|(i, agent)| first(scene, memo, i, agent)).collect()
+pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| first(trace, memo, i, agent)).collect()
 }
 
-fn first(scene: &Scene, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
-    let task = cast::task(scene, i).filter(|t| t.len() <= MAX_TASK)?;
+fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+    let task = cast::task(trace, i).filter(|t| t.len() <= MAX_TASK)?;
     if WIDER.is_match(task) {
         return None;
     }
     let task = task.to_lowercase();
-    let calls = CallsAt::of(scene, memo);
+    let calls = CallsAt::of(trace, memo);
     for &at in &agent.llms {
-        let reading = scene.readings.get(at).filter(|r| r.output_content == Content::Present)?;
-        let said = reading.output_text();
-        let plans = reading.plans.iter().map(|p| &*p.text);
-        let asked = calls.by_llm.get(&at).into_iter().flatten().filter_map(|&c| scene.calls.get(c));
+        let view = trace.views.get(at).filter(|r| r.output_content == Content::Present)?;
+        let said = view.output_text();
+        let plans = view.plans.iter().map(|p| &*p.text);
+        let asked = calls.by_llm.get(&at).into_iter().flatten().filter_map(|&c| trace.calls.get(c));
         let arguments = asked.filter_map(|c| c.arguments.as_deref());
         let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
         if let Some((filter, quote)) = found {

@@ -116,7 +116,7 @@ impl<'a> Evidence<'a> {
         let mut first = None;
         numbers::scan(text, |n| {
             first.get_or_insert(n);
-            for value in n.readings() {
+            for value in n.views() {
                 let secondhand = source != Source::World && tainted.iter().any(|t| near(*t, value, 1e-9));
                 if !secondhand {
                     fresh.push((value, source != Source::Instructions));
@@ -180,7 +180,7 @@ impl<'a> Evidence<'a> {
     /// the number's leading digits ("about 800" for 836).
     pub fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
         self.settle();
-        for value in n.readings() {
+        for value in n.views() {
             let grain = grain_of(n, value, hedged);
             if self.stands(value, grain) || in_play.iter().any(|v| near(*v, value, grain)) {
                 return Support::Seen;
@@ -199,7 +199,7 @@ impl<'a> Evidence<'a> {
         if self.full {
             return Support::Unknown;
         }
-        for value in n.readings() {
+        for value in n.views() {
             // A hedge widens what counts as a rounding, not what counts as arithmetic.
             if self.derives(value, grain_of(n, value, false), in_play) {
                 return Support::Derived;

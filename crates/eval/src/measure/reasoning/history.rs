@@ -1,13 +1,13 @@
 //! The run up to a moment: which calls had been made, and what had been read.
 //!
-//! In: a scene, and moments in rising order. Out: counts of calls, and the [`Evidence`] that a
+//! In: a trace, and moments in rising order. Out: counts of calls, and the [`Evidence`] that a
 //! model could have seen by then. Both move forward only, so a trace is walked once.
 
 use foldhash::HashSet;
 
 use super::evidence::{Evidence, Source};
 use crate::measure::agent::attempts::{Attempts, Outcome};
-use crate::recognise::{Part, Role, Scene};
+use crate::recognise::{AgentTrace, Part, Role};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// How far above an agent its calling tool span is looked for.
@@ -24,9 +24,9 @@ pub struct Made {
     pub unseen: usize,
 }
 
-/// Walks a scene forward in time.
+/// Walks a trace forward in time.
 pub struct History<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     attempts: &'a Attempts,
     /// What the model could have read.
     pub evidence: Evidence<'a>,
@@ -51,29 +51,24 @@ enum Item {
 }
 
 impl<'a> History<'a> {
-    /// At the beginning of the scene.
-    pub fn new(scene: &'a Scene, attempts: &'a Attempts) -> History<'a> {
-        let end = |at: Idx| scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
-        let calls = scene.calls.iter().enumerate();
+    /// At the beginning of the trace.
+    pub fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
+        let end = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, Item)> =
             calls.map(|(i, c)| (c.tool.map_or(c.start, end), Item::Call(i))).collect();
         let retrieves = |k: Kind| matches!(k, Kind::Retriever | Kind::Memory);
-        let spans = scene.readings.iter().enumerate();
+        let spans = trace.views.iter().enumerate();
         results.extend(
             spans
                 .filter(|(_, r)| retrieves(r.kind) && r.result.is_some())
                 .map(|(at, _)| (end(at), Item::Span(at))),
         );
         results.sort_unstable();
-        let llms = scene
-            .readings
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.kind == Kind::Llm)
-            .map(|(at, _)| at)
-            .collect();
+        let llms =
+            trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at).collect();
         History {
-            scene,
+            trace,
             attempts,
             evidence: Evidence::default(),
             made: Made::default(),
@@ -82,17 +77,17 @@ impl<'a> History<'a> {
             next_result: 0,
             llms,
             next_llm: 0,
-            delegations: delegations(scene),
-            openings: scene.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
+            delegations: delegations(trace),
+            openings: trace.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
         }
     }
 
     /// The calls made until `now`.
     pub fn made(&mut self, now: u64) -> Made {
-        while let Some(call) = self.scene.calls.get(self.next_call).filter(|c| c.start <= now) {
+        while let Some(call) = self.trace.calls.get(self.next_call).filter(|c| c.start <= now) {
             if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.inward) {
                 self.made.calls += 1;
-                self.made.succeeded += usize::from(attempt.outcome == Outcome::Gave);
+                self.made.succeeded += usize::from(attempt.outcome == Outcome::Succeeded);
                 self.made.unseen += usize::from(call.result.is_none() && !call.failed);
             }
             self.next_call += 1;
@@ -103,16 +98,16 @@ impl<'a> History<'a> {
     /// Reads everything that was there when the model call `until` began, its own prompt
     /// included; for an agent's own span, when it was about to end.
     pub fn read_until(&mut self, until: Idx) {
-        let llm = self.scene.readings.get(until).is_some_and(|r| r.kind == Kind::Llm);
+        let llm = self.trace.views.get(until).is_some_and(|r| r.kind == Kind::Llm);
         let at =
             |s: &verdict_otlp::trace::Span| if llm { s.start } else { s.end.max(s.start).saturating_sub(1) };
-        let now = self.scene.tree.spans.get(until).map_or(0, at);
+        let now = self.trace.tree.spans.get(until).map_or(0, at);
         while let Some(&(_, item)) = self.results.get(self.next_result).filter(|(end, _)| *end <= now) {
             self.next_result += 1;
             match item {
                 Item::Call(i) => self.read_call(i),
                 Item::Span(at) => {
-                    if let Some(result) = self.scene.readings.get(at).and_then(|r| r.result.as_ref()) {
+                    if let Some(result) = self.trace.views.get(at).and_then(|r| r.result.as_ref()) {
                         self.evidence.add(result, Source::World);
                     }
                 }
@@ -128,7 +123,7 @@ impl<'a> History<'a> {
     }
 
     fn read_call(&mut self, i: usize) {
-        let Some(call) = self.scene.calls.get(i) else { return };
+        let Some(call) = self.trace.calls.get(i) else { return };
         let Some(result) = &call.result else { return };
         if self.attempts.at(i).is_none_or(|a| a.inward) {
             return;
@@ -144,8 +139,8 @@ impl<'a> History<'a> {
 
     /// Notes what the model said and asked for.
     fn hear(&mut self, at: Idx) {
-        let Some(reading) = self.scene.readings.get(at) else { return };
-        for part in reading.output.iter().flat_map(|m| &m.parts) {
+        let Some(view) = self.trace.views.get(at) else { return };
+        for part in view.output.iter().flat_map(|m| &m.parts) {
             match part {
                 Part::Text(text) | Part::Reasoning(text) => self.evidence.speak(text),
                 Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.speak(a)),
@@ -155,9 +150,9 @@ impl<'a> History<'a> {
     }
 
     fn read_prompt(&mut self, at: Idx) {
-        let Some(reading) = self.scene.readings.get(at) else { return };
+        let Some(view) = self.trace.views.get(at) else { return };
         let opening = self.openings.contains(&at);
-        for message in &reading.input {
+        for message in &view.input {
             let source = match message.role {
                 Role::System => Source::Instructions,
                 Role::User | Role::Tool => Source::Told,
@@ -175,8 +170,8 @@ impl<'a> History<'a> {
     }
 }
 
-fn delegations(scene: &Scene) -> HashSet<Idx> {
-    let is_tool = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Tool);
-    let above = |at: Idx| scene.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
-    scene.agents.iter().filter_map(|agent| above(agent.at)).collect()
+fn delegations(trace: &AgentTrace) -> HashSet<Idx> {
+    let is_tool = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Tool);
+    let above = |at: Idx| trace.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
+    trace.agents.iter().filter_map(|agent| above(agent.at)).collect()
 }

@@ -7,25 +7,25 @@
 //! unchanged. Without recorded output: no content; where there was nothing to hold against
 //! anything: not applicable.
 
-pub mod adrift;
-pub mod announced;
+pub mod no_progress;
+pub mod missing_announced_call;
 pub mod answer;
 pub mod claims;
 pub mod contradicted;
 pub mod dropped_filter;
 pub mod evidence;
-pub mod grounds;
+pub mod unsupported_facts;
 pub mod history;
 pub mod numbers;
-pub mod patched;
+pub mod invented_patch_context;
 mod review;
-mod signs;
-pub mod unworked;
+mod prefilter;
+pub mod skipped_lookups;
 
 pub use review::Review;
 
-use super::anchors::{Findings, unmeasured};
-use super::{Answer, Measurement, Metric, Need, Reason, Step, View};
+use super::defects::{Findings, unmeasured};
+use super::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
 use crate::recognise::Content;
 use verdict_otlp::trace::Kind;
 
@@ -44,29 +44,29 @@ impl Metric for ReasoningIntegrity {
         Need::Trace
     }
 
-    fn step(&self, view: &View<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(view).into_iter().collect())
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done(measure(context).into_iter().collect())
     }
 }
 
-fn measure(view: &View<'_>) -> Option<Measurement> {
-    let reading = view.scene.readings.get(view.at)?;
-    if reading.kind != Kind::Llm || reading.wrapper {
+fn measure(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at)?;
+    if view.kind != Kind::Llm || view.wrapper {
         return None;
     }
-    let review = Review::get(view.scene, view.memo);
-    let judged = review.of_llm.get(&view.at);
+    let review = Review::get(context.trace, context.memo);
+    let judged = review.of_llm.get(&context.at);
     // What later prompts and tool spans tell of an output may convict it; only the output itself
     // can clear it.
-    let seen = reading.output_content == Content::Present;
+    let seen = view.output_content == Content::Present;
     if let Some(judged) = judged.filter(|j| j.examined && seen || !j.findings.is_empty()) {
         let mut findings = Findings::new();
         judged.findings.iter().cloned().for_each(|f| findings.push(f));
-        return Some(findings.scored(view, NAME));
+        return Some(findings.scored(context, NAME));
     }
-    let unseen = reading.output_content != Content::Present || reading.input_content != Content::Present;
-    let reason = if unseen { Reason::NoContent } else { Reason::NotApplicable };
-    Some(unmeasured(view.at, NAME, reason))
+    let unseen = view.output_content != Content::Present || view.input_content != Content::Present;
+    let reason = if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable };
+    Some(unmeasured(context.at, NAME, reason))
 }
 
 #[cfg(test)]

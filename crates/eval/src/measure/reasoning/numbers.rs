@@ -30,7 +30,7 @@ pub struct Number {
 
 impl Number {
     /// Every value that the digits may mean.
-    pub fn readings(&self) -> impl Iterator<Item = f64> + use<> {
+    pub fn views(&self) -> impl Iterator<Item = f64> + use<> {
         [Some(self.value), self.other, self.bare].into_iter().flatten()
     }
 }

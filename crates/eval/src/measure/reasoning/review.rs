@@ -1,7 +1,7 @@
-//! One walk over a scene that judges what its models said.
+//! One walk over a trace that judges what its models said.
 //!
-//! In: a scene. Out: the [`Review`], findings by LLM span and by agent (for `completeness`, which
-//! asks whether an agent's answer rests on anything). Done once a scene; metrics read from it.
+//! In: a trace. Out: the [`Review`], findings by LLM span and by agent (for `completeness`, which
+//! asks whether an agent's answer rests on anything). Done once a trace; metrics read from it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,19 +10,22 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::claims::{Claim, claims, is_calculator, means};
-use super::grounds::{Situation, check};
 use super::history::{History, Made};
-use super::signs::Signs;
-use super::{adrift, announced, contradicted, dropped_filter, patched, unworked};
+use super::prefilter::Signs;
+use super::unsupported_facts::{Situation, check};
+use super::{
+    contradicted, dropped_filter, invented_patch_context, missing_announced_call, no_progress,
+    skipped_lookups,
+};
 use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::cast;
 use crate::measure::agent::request;
 use crate::measure::agent::request::{Ask, Request};
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::defects::{Defect, clip};
 use crate::measure::error_detection::CallsAt;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Message, Part, Reading, Role, Scene};
+use crate::recognise::{Agent, AgentTrace, Content, Message, Part, Role, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Most answers whose facts are judged in one trace: each may have to search all evidence.
@@ -41,7 +44,7 @@ pub struct Judged {
     pub examined: bool,
 }
 
-/// What was found in a scene.
+/// What was found in a trace.
 #[derive(Debug, Default)]
 pub struct Review {
     /// By LLM span.
@@ -51,15 +54,15 @@ pub struct Review {
 }
 
 impl Review {
-    /// That of the scene, worked out once.
-    pub fn get(scene: &Scene, memo: &Memo) -> Rc<Review> {
-        memo.scene(|| {
-            let attempts = Attempts::get(scene, memo);
+    /// That of the trace, worked out once.
+    pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
+        memo.trace(|| {
+            let attempts = Attempts::get(trace, memo);
             let mut reviewer = Reviewer {
-                scene,
+                trace,
                 memo,
                 attempts: &attempts,
-                history: History::new(scene, &attempts),
+                history: History::new(trace, &attempts),
                 requests: HashMap::new(),
                 standing: HashMap::new(),
                 answers: 0,
@@ -67,19 +70,19 @@ impl Review {
             };
             reviewer.walk();
             let mut review = reviewer.review;
-            let conduct = unworked::find(scene, memo, &attempts)
+            let conduct = skipped_lookups::find(trace, memo, &attempts)
                 .into_iter()
-                .chain(announced::find(scene, memo))
-                .chain(contradicted::find(scene, memo, &attempts))
-                .chain(dropped_filter::find(scene, memo))
-                .chain(adrift::find(scene, memo));
+                .chain(missing_announced_call::find(trace, memo))
+                .chain(contradicted::find(trace, memo, &attempts))
+                .chain(dropped_filter::find(trace, memo))
+                .chain(no_progress::find(trace, memo));
             for (at, finding) in conduct {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }
-            for (agent, at, finding) in patched::find(scene, memo) {
+            for (agent, at, finding) in invented_patch_context::find(trace, memo) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
                 // The answer is that patch.
-                let place = scene.tree.spans.get(at).map(|span| span.id);
+                let place = trace.tree.spans.get(at).map(|span| span.id);
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
                 review.of_answer.entry(agent).or_default().extend(placed);
             }
@@ -89,7 +92,7 @@ impl Review {
 }
 
 struct Reviewer<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a Attempts,
     history: History<'a>,
@@ -105,17 +108,17 @@ impl<'a> Reviewer<'a> {
         self.repeats();
         let mut finals: HashMap<Idx, usize> = HashMap::new();
         let mut unspoken = Vec::new();
-        for (i, agent) in self.scene.agents.iter().enumerate() {
-            match final_span(self.scene, agent) {
+        for (i, agent) in self.trace.agents.iter().enumerate() {
+            match final_span(self.trace, agent) {
                 Some(at) => {
                     finals.insert(at, i);
                 }
                 None => unspoken.push(i),
             }
         }
-        for (at, reading) in self.scene.readings.iter().enumerate() {
-            if reading.kind == Kind::Llm && !reading.wrapper && reading.output_content == Content::Present {
-                self.span(at, reading, finals.get(&at).copied());
+        for (at, view) in self.trace.views.iter().enumerate() {
+            if view.kind == Kind::Llm && !view.wrapper && view.output_content == Content::Present {
+                self.span(at, view, finals.get(&at).copied());
             }
         }
         for i in unspoken {
@@ -126,26 +129,26 @@ impl<'a> Reviewer<'a> {
 
     /// Runs that ended without an answer because the last model call gave neither text nor a call.
     fn silences(&mut self) {
-        if self.scene.incomplete {
+        if self.trace.incomplete {
             return;
         }
-        for agent in &self.scene.agents {
+        for agent in &self.trace.agents {
             let answered = agent.answer.as_ref().is_some_and(|a| !a.trim().is_empty());
             let Some(&last) =
                 agent.llms.last().filter(|_| !answered && agent.answer_content == Content::Present)
             else {
                 continue;
             };
-            let Some(reading) = self.scene.readings.get(last) else { continue };
-            let silent = reading.output.iter().flat_map(|m| &m.parts).all(|p| match p {
+            let Some(view) = self.trace.views.get(last) else { continue };
+            let silent = view.output.iter().flat_map(|m| &m.parts).all(|p| match p {
                 Part::Text(t) => t.trim().is_empty(),
                 Part::Reasoning(_) => true,
                 _ => false,
             });
-            if silent && reading.output_content == Content::Present && reading.errors.is_empty() {
+            if silent && view.output_content == Content::Present && view.errors.is_empty() {
                 // Of silence there is nothing to quote but what was asked, or how the call ended.
                 let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
-                let asked = asked.or(reading.finish.first().map(|f| &**f)).unwrap_or("no output");
+                let asked = asked.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
                 let rationale = "an answer to the request, or a call towards it, was expected; this output has \
                                  neither text nor a call, and the run ended with it";
                 let judged = self.review.of_llm.entry(last).or_default();
@@ -156,15 +159,15 @@ impl<'a> Reviewer<'a> {
 
     /// Failed calls made again unchanged, on the model span that asked for them.
     fn repeats(&mut self) {
-        for call in 0..self.scene.calls.len() {
+        for call in 0..self.trace.calls.len() {
             let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.inward);
-            if let (true, Some(llm)) = (compared, author(self.scene, call)) {
+            if let (true, Some(llm)) = (compared, author(self.trace, call)) {
                 self.review.of_llm.entry(llm).or_default().examined = true;
             }
         }
         for repeat in &self.attempts.repeats {
             let (Some(llm), Some(call)) =
-                (author(self.scene, repeat.call), self.scene.calls.get(repeat.call))
+                (author(self.trace, repeat.call), self.trace.calls.get(repeat.call))
             else {
                 continue;
             };
@@ -174,9 +177,9 @@ impl<'a> Reviewer<'a> {
                 call.name.trim(),
                 repeat.nth
             );
-            let spans = [Some(call.at), self.scene.calls.get(repeat.first).map(|c| c.at)];
+            let spans = [Some(call.at), self.trace.calls.get(repeat.first).map(|c| c.at)];
             let ids =
-                spans.into_iter().flatten().filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
+                spans.into_iter().flatten().filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
             let mut finding =
                 ids.fold(Defect::RepeatedFailingCall.found(rationale, quoted(call)), Finding::citing);
             // The waste is one, and complete at its end; each repetition before is part of it. Where
@@ -189,8 +192,8 @@ impl<'a> Reviewer<'a> {
     }
 
     fn request(&mut self, agent: usize) -> Rc<Request> {
-        let (scene, memo) = (self.scene, self.memo);
-        let made = self.requests.entry(agent).or_insert_with(|| match cast::task(scene, agent) {
+        let (trace, memo) = (self.trace, self.memo);
+        let made = self.requests.entry(agent).or_insert_with(|| match cast::task(trace, agent) {
             Some(task) => Request::of(task, memo),
             None => Rc::new(Request::new("")),
         });
@@ -201,16 +204,16 @@ impl<'a> Reviewer<'a> {
     fn wants_source(&mut self, agent: usize) -> bool {
         self.request(agent).asks(Ask::Source)
             || *self.standing.entry(agent).or_insert_with(|| {
-                cast::instructions(self.scene, agent).and_then(|text| request::standing(text)).is_some()
+                cast::instructions(self.trace, agent).and_then(|text| request::standing(text)).is_some()
             })
     }
 
-    fn span(&mut self, at: Idx, reading: &'a Reading, finishes: Option<usize>) {
-        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+    fn span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
+        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
         let made = self.history.made(end);
-        let answer = finishes.and_then(|agent| Some((agent, final_answer(reading)?)));
-        let mut said = reading.output_text();
-        let mut may_claim = Signs::of(self.scene, self.memo).any(self.scene, at);
+        let answer = finishes.and_then(|agent| Some((agent, final_answer(view)?)));
+        let mut said = view.output_text();
+        let mut may_claim = Signs::of(self.trace, self.memo).any(self.trace, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
             said += "\n";
             said += answer.as_str();
@@ -218,13 +221,13 @@ impl<'a> Reviewer<'a> {
         }
         let said = clip(&said, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = may_claim && self.claims(at, reading, said, made, &mut findings);
+        let mut examined = may_claim && self.claims(at, view, said, made, &mut findings);
         if let Some((agent, answer)) = &answer {
-            examined |= self.facts(*agent, at, answer, Some(reading), made, &mut findings);
+            examined |= self.facts(*agent, at, answer, Some(view), made, &mut findings);
         }
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
             // What the answer says stands in this span's words.
-            let place = self.scene.tree.spans.get(at).map(|span| span.id);
+            let place = self.trace.tree.spans.get(at).map(|span| span.id);
             let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
             self.review.of_answer.insert(agent, placed.collect());
         }
@@ -237,11 +240,11 @@ impl<'a> Reviewer<'a> {
 
     /// An agent whose answer is known though no model span shows it.
     fn unspoken(&mut self, i: usize) {
-        let Some(agent) = self.scene.agents.get(i) else { return };
+        let Some(agent) = self.trace.agents.get(i) else { return };
         let Some(answer) = agent.answer.as_ref() else { return };
         let shown = |at: &Idx| {
-            self.scene
-                .readings
+            self.trace
+                .views
                 .get(*at)
                 .is_some_and(|r| r.output_content == Content::Present && !r.output.is_empty())
         };
@@ -250,7 +253,7 @@ impl<'a> Reviewer<'a> {
         if agent.llms.iter().any(shown) {
             return;
         }
-        let end = self.scene.tree.spans.get(agent.at).map_or(0, |s| s.end.max(s.start));
+        let end = self.trace.tree.spans.get(agent.at).map_or(0, |s| s.end.max(s.start));
         let made = self.history.made(end);
         let mut findings = Vec::new();
         if self.facts(i, agent.at, clip(answer, MAX_ANSWER), None, made, &mut findings) {
@@ -264,22 +267,22 @@ impl<'a> Reviewer<'a> {
         agent: usize,
         at: Idx,
         answer: &str,
-        reading: Option<&'a Reading>,
+        view: Option<&'a SpanView>,
         made: Made,
         findings: &mut Vec<Finding>,
     ) -> bool {
         let request = self.request(agent);
-        let offered = self.offered(agent, reading);
+        let offered = self.offered(agent, view);
         let grounded = made.calls > 0 || (offered && self.wants_source(agent));
         if !grounded || !request.wants_found_facts() || self.answers >= MAX_ANSWERS {
             return false;
         }
-        if !self.all_seen(agent, reading, made) {
+        if !self.all_seen(agent, view, made) {
             return false;
         }
         self.answers += 1;
         self.history.read_until(at);
-        if let Some(task) = cast::task(self.scene, agent) {
+        if let Some(task) = cast::task(self.trace, agent) {
             self.history.evidence.add(task, super::evidence::Source::Told);
         }
         let situation = Situation { attempted: made.calls > 0, succeeded: made.succeeded > 0 };
@@ -292,38 +295,38 @@ impl<'a> Reviewer<'a> {
 
     /// The spans of the agent's last calls before `at`: where the fact should have come from.
     fn last_calls(&self, agent: usize, at: Idx) -> Vec<verdict_otlp::trace::SpanId> {
-        let Some(agent) = self.scene.agents.get(agent) else { return Vec::new() };
-        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end);
+        let Some(agent) = self.trace.agents.get(agent) else { return Vec::new() };
+        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end);
         let calls = agent.calls.iter().rev().filter_map(|i| {
-            let call = self.scene.calls.get(*i)?;
+            let call = self.trace.calls.get(*i)?;
             let world = self.attempts.at(*i).is_some_and(|a| !a.inward);
             (world && call.start <= end && call.at != at).then_some(call.at)
         });
-        let ids = calls.filter_map(|at| self.scene.tree.spans.get(at)).map(|s| s.id);
+        let ids = calls.filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
         ids.take(MAX_CITED).collect()
     }
 
-    fn offered(&self, agent: usize, reading: Option<&Reading>) -> bool {
-        let shown = self.scene.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
-        shown || reading.is_some_and(|r| !r.tools.is_empty()) || self.history_shows_tools(agent)
+    fn offered(&self, agent: usize, view: Option<&SpanView>) -> bool {
+        let shown = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
+        shown || view.is_some_and(|r| !r.tools.is_empty()) || self.history_shows_tools(agent)
     }
 
     /// Instructions that speak of tools, where the instrumentation does not list them.
     fn history_shows_tools(&self, agent: usize) -> bool {
-        cast::instructions(self.scene, agent)
+        cast::instructions(self.trace, agent)
             .is_some_and(|t| t.contains("tools") || t.contains("Tools") || t.contains(" tool "))
     }
 
     /// Whether everything that the model could have seen is there to be read: no result missing,
     /// no picture or file among the messages.
-    fn all_seen(&self, agent: usize, reading: Option<&Reading>, made: Made) -> bool {
-        let Some(reading) = reading else {
-            return made.unseen == 0 && cast::task(self.scene, agent).is_some();
+    fn all_seen(&self, agent: usize, view: Option<&SpanView>, made: Made) -> bool {
+        let Some(view) = view else {
+            return made.unseen == 0 && cast::task(self.trace, agent).is_some();
         };
-        if reading.input_content != Content::Present {
-            return made.unseen == 0 && cast::task(self.scene, agent).is_some();
+        if view.input_content != Content::Present {
+            return made.unseen == 0 && cast::task(self.trace, agent).is_some();
         }
-        let parts = || reading.input.iter().flat_map(|m| &m.parts);
+        let parts = || view.input.iter().flat_map(|m| &m.parts);
         let media = parts().any(|p| matches!(p, Part::Media));
         let results = parts().filter(|p| matches!(p, Part::Result { .. })).count();
         !media && (made.unseen == 0 || results >= made.calls)
@@ -333,33 +336,33 @@ impl<'a> Reviewer<'a> {
     fn claims(
         &mut self,
         at: Idx,
-        reading: &Reading,
+        view: &SpanView,
         said: &str,
         made: Made,
         findings: &mut Vec<Finding>,
     ) -> bool {
         let prose = masked(said);
         let found = claims(&prose);
-        if found.is_empty() || reading.input_content != Content::Present {
+        if found.is_empty() || view.input_content != Content::Present {
             return false;
         }
-        let Some(agent) = self.scene.owner.get(at).copied().flatten() else { return false };
+        let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return false };
         let in_play =
-            !self.scene.calls.is_empty() || self.offered(agent, Some(reading)) || self.wants_source(agent);
+            !self.trace.calls.is_empty() || self.offered(agent, Some(view)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
         let mut examined = false;
         for claim in found {
             let unfounded = match claim.tool.and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
                     examined = true;
-                    let used = self.used(&tool, reading, at) || (coded && is_calculator(&tool));
+                    let used = self.used(&tool, view, at) || (coded && is_calculator(&tool));
                     (!used).then(|| format!("but {tool} was never called"))
                 }
                 // "found using Bayes": no tool, no claim.
-                None if claim.tool.is_some() || !in_play || coded || pasted(&reading.input) => None,
+                None if claim.tool.is_some() || !in_play || coded || pasted(&view.input) => None,
                 None => {
                     examined = true;
-                    let told = results_told(&reading.input);
+                    let told = results_told(&view.input);
                     if told == 0 && made.calls == 0 {
                         Some("but no tool had been called at all".to_owned())
                     } else if made.succeeded == 0 && made.unseen == 0 && told <= made.calls {
@@ -379,16 +382,16 @@ impl<'a> Reviewer<'a> {
     /// The tool that a claim's noun means: one that the agent was shown or anybody called, or a
     /// calculator, which needs no listing to be recognised as a tool.
     fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
-        let shown = self.scene.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
+        let shown = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
         let names =
-            shown.iter().map(|t| &*t.name).chain(self.scene.calls.iter().take(PASTED).map(|c| &*c.name));
+            shown.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(PASTED).map(|c| &*c.name));
         let known = names.into_iter().find(|name| means(noun, name)).map(str::to_owned);
         known.or_else(|| is_calculator(noun).then(|| "calculator".to_owned()))
     }
 
     /// Whether `tool`, or one whose name says the same, was called before the span `at` ended.
-    fn used(&self, tool: &str, reading: &Reading, at: Idx) -> bool {
-        let end = self.scene.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+    fn used(&self, tool: &str, view: &SpanView, at: Idx) -> bool {
+        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
         let same = |name: &str| means(tool, name) || means(name, tool);
         let reckons = |name: &str| {
             let name = name.to_ascii_lowercase();
@@ -408,8 +411,8 @@ impl<'a> Reviewer<'a> {
                 .iter()
                 .any(|w| name.contains(w))
         };
-        let before = self.scene.calls.iter().take_while(|c| c.start <= end);
-        let told = reading.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        let before = self.trace.calls.iter().take_while(|c| c.start <= end);
+        let told = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Call(c) => Some(&*c.name),
             Part::Result { name: Some(name), .. } => Some(&**name),
             _ => None,
@@ -419,15 +422,13 @@ impl<'a> Reviewer<'a> {
 
     /// The agent acts by code that it writes: what that code did is not to be seen as calls.
     fn writes_code(&self, agent: usize, until: Idx) -> bool {
-        let Some(agent) = self.scene.agents.get(agent) else { return false };
-        agent.llms.iter().take_while(|at| **at < until).filter_map(|at| self.scene.readings.get(*at)).any(
-            |r| {
-                r.output.iter().flat_map(|m| &m.parts).any(|p| match p {
-                    Part::Text(t) => t.contains("<code>") || t.contains("```"),
-                    _ => false,
-                })
-            },
-        )
+        let Some(agent) = self.trace.agents.get(agent) else { return false };
+        agent.llms.iter().take_while(|at| **at < until).filter_map(|at| self.trace.views.get(*at)).any(|r| {
+            r.output.iter().flat_map(|m| &m.parts).any(|p| match p {
+                Part::Text(t) => t.contains("<code>") || t.contains("```"),
+                _ => false,
+            })
+        })
     }
 }
 
@@ -459,20 +460,20 @@ pub(super) fn pasted(input: &[Message]) -> bool {
 
 /// The model span that answered for the agent: whose output the answer is, or that handed it to a
 /// tool which ends the run.
-pub(super) fn answered_by(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<Idx> {
-    let known = CallsAt::of(scene, memo);
-    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| scene.calls.get(i)?.llm);
-    handed.or_else(|| final_span(scene, agent))
+pub(super) fn answered_by(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<Idx> {
+    let known = CallsAt::of(trace, memo);
+    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
+    handed.or_else(|| final_span(trace, agent))
 }
 
 /// The model span that gave the agent's final answer.
-fn final_span(scene: &Scene, agent: &Agent) -> Option<Idx> {
-    let is_llm = |at: &Idx| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+fn final_span(trace: &AgentTrace, agent: &Agent) -> Option<Idx> {
+    let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
     if let Some(at) = agent.answer_at.filter(is_llm) {
         return Some(at);
     }
     let last = *agent.llms.last()?;
-    let reading = scene.readings.get(last)?;
-    let answers = reading.output_content == Content::Present && final_answer(reading).is_some();
+    let view = trace.views.get(last)?;
+    let answers = view.output_content == Content::Present && final_answer(view).is_some();
     answers.then_some(last)
 }

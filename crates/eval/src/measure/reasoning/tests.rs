@@ -4,7 +4,7 @@
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Measured, Memo, Settings, Value};
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
 mod conduct;
@@ -17,21 +17,21 @@ const HITS: &str =
 const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
 const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https:// is required";
 
-fn on(scene: &Scene, at: Idx) -> Result<Measured, Reason> {
+fn on(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let view = View { scene, at, settings: &settings, memo: &memo, rules: &[] };
-    measure(&view).expect("the metric exists on LLM spans").outcome
+    let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
+    measure(&context).expect("the metric exists on LLM spans").outcome
 }
 
-fn findings(scene: &Scene) -> Vec<(Idx, String)> {
-    let llms = scene.readings.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
-    llms.filter_map(|at| on(scene, at).ok().map(|m| (at, m)))
+fn findings(trace: &AgentTrace) -> Vec<(Idx, String)> {
+    let llms = trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
+    llms.filter_map(|at| on(trace, at).ok().map(|m| (at, m)))
         .flat_map(|(at, m)| m.findings.into_iter().map(move |f| (at, f.rationale)))
         .collect()
 }
 
-fn last_llm(scene: &Scene) -> Idx {
-    scene.agents.iter().flat_map(|a| a.llms.last().copied()).max().expect("an LLM span")
+fn last_llm(trace: &AgentTrace) -> Idx {
+    trace.agents.iter().flat_map(|a| a.llms.last().copied()).max().expect("an LLM span")
 }
 
 fn searched() -> Script {
@@ -48,20 +48,20 @@ fn visited() -> Script {
 
 #[test]
 fn a_correct_run_passes_with_five() {
-    let scene = visited()
+    let trace = visited()
         .calls("", &[("calculator", r#"{"expression":"5642-4806"}"#)])
         .returns("836")
         .answers("Mount Elbrus is 836 metres taller than Mont Blanc (5642 m - 4806 m, Alpine Almanac).")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
-    let last = on(&scene, last_llm(&scene)).unwrap();
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
+    let last = on(&trace, last_llm(&trace)).unwrap();
     assert!(last.passed && last.value == Value::Score(5.0));
 }
 
 #[test]
 fn mental_arithmetic_on_what_was_read_passes() {
-    let scene = visited().answers("I checked the Alpine Almanac page: 5642 m - 4806 m = 836 m.").build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    let trace = visited().answers("I checked the Alpine Almanac page: 5642 m - 4806 m = 836 m.").build();
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
@@ -70,27 +70,27 @@ fn an_answer_from_memory_after_failing_calls_fails() {
     for _ in 0..2 {
         script = script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(BAD);
     }
-    let scene = script
+    let trace = script
         .answers("After several attempts I could not open the page. From memory Mount Elbrus is roughly 800 metres taller than Mont Blanc.")
         .build();
-    let last = on(&scene, last_llm(&scene)).unwrap();
+    let last = on(&trace, last_llm(&trace)).unwrap();
     assert!(!last.passed && last.value == Value::Score(2.0));
     assert!(last.findings[0].quote.starts_with("From memory"), "{:?}", last.findings);
     // The request that repeated the failed call is found on the span that wrote it.
-    let repeated = scene.calls[2].llm.unwrap();
-    let found = on(&scene, repeated).unwrap();
+    let repeated = trace.calls[2].llm.unwrap();
+    let found = on(&trace, repeated).unwrap();
     assert!(!found.passed && found.findings[0].rationale.contains("visit_page"));
-    assert!(on(&scene, scene.calls[1].llm.unwrap()).unwrap().passed);
+    assert!(on(&trace, trace.calls[1].llm.unwrap()).unwrap().passed);
 }
 
 #[test]
 fn a_hallucinated_answer_that_claims_verification_fails_twice() {
-    let scene = Script::new(TASK)
+    let trace = Script::new(TASK)
         .system("Use the tools. Every number in the final answer must come from a visited page.")
         .tools(&TOOLS)
         .answers("I checked the Alpine Almanac page: Mount Elbrus is 6012 m and Mont Blanc is 4806 m, so Mount Elbrus is 1206 metres taller. I verified this figure with the calculator.")
         .build();
-    let found = findings(&scene);
+    let found = findings(&trace);
     assert!(found.iter().any(|(_, r)| r.contains("6012")), "{found:?}");
     assert!(found.iter().any(|(_, r)| r.contains("calculator was never called")), "{found:?}");
     assert!(found.iter().any(|(_, r)| r.contains("no tool had been called")), "{found:?}");
@@ -98,17 +98,17 @@ fn a_hallucinated_answer_that_claims_verification_fails_twice() {
 
 #[test]
 fn a_skipped_calculation_with_a_wrong_number_fails() {
-    let scene = visited()
+    let trace = visited()
         .answers("Mount Elbrus is 846 metres taller than Mont Blanc. The difference was computed with the calculator and both heights were confirmed on a second source.")
         .build();
-    let found = findings(&scene);
+    let found = findings(&trace);
     assert!(found.iter().any(|(_, r)| r.contains("846")), "{found:?}");
     assert!(found.iter().any(|(_, r)| r.contains("calculator was never called")), "{found:?}");
 }
 
 #[test]
 fn a_sub_agents_report_from_memory_is_no_evidence_for_its_manager() {
-    let scene = Script::new(TASK)
+    let trace = Script::new(TASK)
         .tools(&["search_agent"])
         .calls("", &[("search_agent", r#"{"task":"How high are both mountains?"}"#)])
         .enter("How high are Mount Elbrus and Mont Blanc, according to the Alpine Almanac page?")
@@ -119,14 +119,14 @@ fn a_sub_agents_report_from_memory_is_no_evidence_for_its_manager() {
         .leave()
         .answers("Mount Elbrus is about 800 metres taller than Mont Blanc.")
         .build();
-    let (manager, helper) = (scene.agents[0].answer_at.unwrap(), scene.agents[1].answer_at.unwrap());
-    assert!(!on(&scene, helper).unwrap().passed);
-    assert!(!on(&scene, manager).unwrap().passed, "800 is 5600 - 4800, but both were made up");
+    let (manager, helper) = (trace.agents[0].answer_at.unwrap(), trace.agents[1].answer_at.unwrap());
+    assert!(!on(&trace, helper).unwrap().passed);
+    assert!(!on(&trace, manager).unwrap().passed, "800 is 5600 - 4800, but both were made up");
 }
 
 #[test]
 fn a_sub_agents_sourced_report_is_evidence() {
-    let scene = Script::new(TASK)
+    let trace = Script::new(TASK)
         .tools(&["search_agent"])
         .calls("", &[("search_agent", r#"{"task":"How high are both mountains?"}"#)])
         .enter("How high are Mount Elbrus and Mont Blanc, according to the Alpine Almanac page?")
@@ -137,12 +137,12 @@ fn a_sub_agents_sourced_report_is_evidence() {
         .leave()
         .answers("Mount Elbrus is 836 metres taller than Mont Blanc.")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn a_recovered_error_leaves_the_answer_alone() {
-    let scene = searched()
+    let trace = searched()
         .calls("", &[("visit_page", r#"{"url":"https://almanac.example/elbrus-2019"}"#)])
         .raises("PageNotFound: 404 for https://almanac.example/elbrus-2019")
         .calls(
@@ -152,117 +152,117 @@ fn a_recovered_error_leaves_the_answer_alone() {
         .returns(PAGE)
         .answers("Mount Elbrus is 836 metres taller than Mont Blanc.")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn a_run_that_ends_in_silence_fails_where_it_fell_silent() {
-    let scene = searched().says("").build();
-    let last = on(&scene, last_llm(&scene)).unwrap();
+    let trace = searched().says("").build();
+    let last = on(&trace, last_llm(&trace)).unwrap();
     assert_eq!((last.passed, last.value), (false, Value::Score(1.0)));
     let cut = searched().says("").incomplete().build();
-    assert_eq!(on(&cut, last_llm(&cut)), Err(Reason::NotApplicable));
+    assert_eq!(on(&cut, last_llm(&cut)), Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn common_knowledge_without_tools_in_play_is_not_judged() {
-    let scene = Script::new("How high is Mount Elbrus?").answers("Mount Elbrus is 5642 metres high.").build();
-    assert_eq!(on(&scene, last_llm(&scene)), Err(Reason::NotApplicable));
-    let scene = Script::new("What is the capital of France?")
+    let trace = Script::new("How high is Mount Elbrus?").answers("Mount Elbrus is 5642 metres high.").build();
+    assert_eq!(on(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
+    let trace = Script::new("What is the capital of France?")
         .tools(&TOOLS)
         .answers("Paris, a city of 2,102,650 people.")
         .build();
-    assert_eq!(on(&scene, last_llm(&scene)), Err(Reason::NotApplicable));
+    assert_eq!(on(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn plans_thoughts_and_made_up_matter_are_not_answers() {
-    let scene = searched()
+    let trace = searched()
         .says("Plan: 1. Read 5000 pages. 2. Compute 777 differences.")
         .calls("I expect 5642 m or 5555 m.", &[("visit_page", r#"{"url":"https://almanac.example/elbrus"}"#)])
         .returns(PAGE)
         .answers("836 m")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
-    let scene = Script::new("Write a story about a mountain. How many goats live there?")
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
+    let trace = Script::new("Write a story about a mountain. How many goats live there?")
         .tools(&TOOLS)
         .calls("", &[("web_search", r#"{"query":"goats"}"#)])
         .returns("goats live on mountains")
         .answers("Once upon a time 1234 goats lived at 5,555 m.")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn what_cannot_be_seen_is_not_called_unsupported() {
     // A result that the instrumentation does not show may hold the number.
-    let mut scene = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
-    scene.calls[1].result = None;
-    for reading in &mut scene.readings {
-        for message in &mut reading.input {
+    let mut trace = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
+    trace.calls[1].result = None;
+    for view in &mut trace.views {
+        for message in &mut view.input {
             message.parts.retain(|p| !matches!(p, crate::recognise::Part::Result { .. }));
         }
     }
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
     // So may a picture.
-    let mut scene = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
-    let last = last_llm(&scene);
-    scene.readings[last].input[1].parts.push(crate::recognise::Part::Media);
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    let mut trace = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
+    let last = last_llm(&trace);
+    trace.views[last].input[1].parts.push(crate::recognise::Part::Media);
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn without_content_there_is_no_measurement() {
-    let scene = visited().answers("836 m").build_without_content();
-    for agent in &scene.agents {
+    let trace = visited().answers("836 m").build_without_content();
+    for agent in &trace.agents {
         for &at in &agent.llms {
-            assert_eq!(on(&scene, at), Err(Reason::NoContent));
+            assert_eq!(on(&trace, at), Err(Unmeasured::NoContent));
         }
     }
 }
 
 #[test]
 fn honest_claims_pass() {
-    let scene = visited()
+    let trace = visited()
         .calls("", &[("calculator", r#"{"expression":"5642-4806"}"#)])
         .returns("836")
         .answers(
             "I searched the web, read the Almanac page and verified the result with the calculator: 836 m.",
         )
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn a_document_in_the_prompt_may_be_said_to_have_been_read() {
     let long = "The valley lies between two ranges. ".repeat(80);
-    let scene = Script::new(&format!("What does the page say? {long}"))
+    let trace = Script::new(&format!("What does the page say? {long}"))
         .tools(&TOOLS)
         .answers("I have read the page: the valley lies between two ranges.")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn a_retry_that_succeeds_is_not_held_against_the_model() {
-    let scene = searched()
+    let trace = searched()
         .calls("", &[("visit_page", r#"{"url":"https://almanac.example/elbrus"}"#)])
         .raises("HTTP 503 Service Unavailable")
         .calls("", &[("visit_page", r#"{"url":"https://almanac.example/elbrus"}"#)])
         .returns(PAGE)
         .answers("836 m")
         .build();
-    assert!(findings(&scene).is_empty(), "{:?}", findings(&scene));
+    assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
 fn a_claim_to_have_read_when_every_visit_failed_fails() {
-    let scene = Script::new(TASK)
+    let trace = Script::new(TASK)
         .tools(&TOOLS)
         .calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)])
         .returns(BAD)
         .answers("I checked the Alpine Almanac page and Mount Elbrus is taller.")
         .build();
-    let found = findings(&scene);
+    let found = findings(&trace);
     assert!(found.iter().any(|(_, r)| r.contains("every call before it had failed")), "{found:?}");
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::check::{Checker, Fit, OTHER_TYPE, Part};
 use super::compile::{Extent, Rule};
 use super::{MAX_PROBLEMS, Problem, shown};
-use crate::measure::anchors::{QUOTE_BYTES, clip};
+use crate::measure::defects::{QUOTE_BYTES, clip};
 
 /// Alternatives named in one problem, and references followed to name one.
 const MAX_NAMED: usize = 8;

@@ -327,7 +327,7 @@ fn calls_of_one_scene_share_their_steps() {
     for _ in 0..40 {
         assert_eq!(problems(&memo, &dear, &ones), []);
     }
-    let steps = memo.scene(Compiled::default).steps.get();
+    let steps = memo.trace(Compiled::default).steps.get();
     assert!((SCENE_STEPS..SCENE_STEPS + MAX_STEPS + 40 * 2 * CALL_STEPS).contains(&steps), "{steps}");
     // A usual call is checked all the same.
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);

@@ -1,31 +1,31 @@
 //! Tests of `settings`: what it must find, and what it must leave alone.
 
 use super::*;
-use crate::recognise::{Reading, Text};
+use crate::recognise::{SpanView, Text};
 
 fn read(yaml: &str) -> Result<Settings, String> {
     serde_saphyr::from_str(yaml).map_err(|e| e.to_string())
 }
 
-fn one_llm_span(agent: &str, model: &str) -> Scene {
-    let reading = Reading {
+fn one_llm_span(agent: &str, model: &str) -> AgentTrace {
+    let view = SpanView {
         kind: Kind::Llm,
         agent: Some(Text::from(agent)),
         model: Some(Text::from(model)),
-        ..Reading::default()
+        ..SpanView::default()
     };
-    Scene { readings: vec![reading], owner: vec![None], ..Scene::default() }
+    AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() }
 }
 
 #[test]
 fn nothing_written_means_the_defaults() {
     let settings = read("{}").unwrap();
     assert_eq!(settings, Settings::default());
-    let scene = one_llm_span("a", "m");
-    assert!(settings.enabled("avoidance", &scene, 0));
-    assert_eq!(settings.threshold("completeness", &scene, 0), 4.0);
-    assert_eq!(settings.max_ms(&scene, 0), None);
-    assert_eq!(settings.max_tokens(&scene, 0), None);
+    let trace = one_llm_span("a", "m");
+    assert!(settings.enabled("avoidance", &trace, 0));
+    assert_eq!(settings.threshold("completeness", &trace, 0), 4.0);
+    assert_eq!(settings.max_ms(&trace, 0), None);
+    assert_eq!(settings.max_tokens(&trace, 0), None);
     assert!(
         settings.fails("avoidance", "missing_knowledge")
             && !settings.fails("avoidance", "policy_restriction")
@@ -52,9 +52,9 @@ fn overrides_hold_where_all_their_keys_match() {
         "tool_abuse:\n  overrides:\n  - { agent: planner, model: 'big-*', threshold: 2 }\n  - { kind: llm, enabled: false }\n",
     )
     .unwrap();
-    let scene = one_llm_span("planner", "big-7");
-    assert_eq!(settings.threshold("tool_abuse", &scene, 0), 2.0);
-    assert!(!settings.enabled("tool_abuse", &scene, 0));
+    let trace = one_llm_span("planner", "big-7");
+    assert_eq!(settings.threshold("tool_abuse", &trace, 0), 2.0);
+    assert!(!settings.enabled("tool_abuse", &trace, 0));
     assert_eq!(settings.threshold("tool_abuse", &one_llm_span("planner", "small"), 0), 4.0);
 }
 

@@ -5,27 +5,27 @@
 //! (a truncated attribute, a number written as a string) count only where it was not.
 
 use crate::measure::agent::attempts::quoted;
-use crate::measure::anchors::{Defect, QUOTE_BYTES};
+use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::of_call;
 use crate::measure::excerpt::around;
 use crate::measure::schema;
-use crate::measure::{Finding, View};
-use crate::recognise::{Call, Role, Scene, Text, ToolDefinition};
+use crate::measure::{Context, Finding};
+use crate::recognise::{AgentTrace, Call, Role, Text, ToolDefinition};
 
 /// Defects of the call as the model wrote it; none where no model call is known to have.
-pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
+pub fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     if call.llm.is_none() {
         return Vec::new();
     }
-    let error = of_call(view.scene, view.memo, call);
+    let error = of_call(context.trace, context.memo, call);
     let done = call.result.is_some() && error.is_none();
     if let Some(finding) = malformed(call, done) {
         return vec![finding];
     }
-    if let Some(finding) = unknown_tool(view, call, done) {
+    if let Some(finding) = unknown_tool(context, call, done) {
         return vec![finding];
     }
-    let mut findings = ill_fitting(view, call, done);
+    let mut findings = ill_fitting(context, call, done);
     if findings.is_empty()
         && let Some(error) = error.filter(|e| e.cause == Defect::WrongArguments)
     {
@@ -39,14 +39,14 @@ pub fn defects(view: &View<'_>, call: &Call) -> Vec<Finding> {
 }
 
 /// Arguments held against the schema that the model was shown.
-fn ill_fitting(view: &View<'_>, call: &Call, done: bool) -> Vec<Finding> {
+fn ill_fitting(context: &Context<'_>, call: &Call, done: bool) -> Vec<Finding> {
     let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
         return Vec::new();
     };
     let Some(arguments) = call.parsed.as_deref().filter(|a| a.is_object()) else { return Vec::new() };
     let name = call.name.trim();
     let mut findings = Vec::new();
-    for problem in schema::problems(view.memo, schema, arguments) {
+    for problem in schema::problems(context.memo, schema, arguments) {
         if !(done && problem.coercible) {
             let rationale = format!("in the call to {name}, {}", problem.rationale);
             findings.push(problem.defect.found(rationale, place_of(call, &problem.name)));
@@ -107,16 +107,16 @@ fn python_like(text: &str) -> bool {
 }
 
 /// A tool that was not offered, where the run shows that nothing could carry out the call.
-fn unknown_tool(view: &View<'_>, call: &Call, done: bool) -> Option<Finding> {
+fn unknown_tool(context: &Context<'_>, call: &Call, done: bool) -> Option<Finding> {
     let llm = call.llm?;
-    let offered = offered(view.scene, call, llm);
+    let offered = offered(context.trace, call, llm);
     let name = call.name.trim();
     if done || name.is_empty() || offered.is_empty() || offered.iter().any(|tool| same_tool(&tool.name, name))
     {
         return None;
     }
-    let refused = of_call(view.scene, view.memo, call).is_some();
-    if !refused && !left_hanging(view.scene, call, llm) {
+    let refused = of_call(context.trace, context.memo, call).is_some();
+    if !refused && !left_hanging(context.trace, call, llm) {
         return None;
     }
     let list: Vec<&str> = offered.iter().take(12).map(|tool| &*tool.name).collect();
@@ -128,12 +128,12 @@ fn unknown_tool(view: &View<'_>, call: &Call, done: bool) -> Option<Finding> {
 }
 
 /// The tools shown to the model, else to its agent.
-fn offered<'a>(scene: &'a Scene, call: &Call, llm: usize) -> &'a [ToolDefinition] {
-    let own = scene.readings.get(llm).map_or(&[][..], |r| &r.tools);
+fn offered<'a>(trace: &'a AgentTrace, call: &Call, llm: usize) -> &'a [ToolDefinition] {
+    let own = trace.views.get(llm).map_or(&[][..], |r| &r.tools);
     if !own.is_empty() {
         return own;
     }
-    call.agent.and_then(|agent| scene.agents.get(agent)).map_or(&[], |agent| &agent.tools)
+    call.agent.and_then(|agent| trace.agents.get(agent)).map_or(&[], |agent| &agent.tools)
 }
 
 /// Equal but for a prefix (`functions.search`, `server__search`) and case.
@@ -148,10 +148,10 @@ fn same_tool(offered: &Text, called: &str) -> bool {
 
 /// The call never got an answer, and the run is over without one of its own: a call that was the
 /// run's way to give its answer (an output tool, a handoff) leaves an answer or a further step.
-fn left_hanging(scene: &Scene, call: &Call, llm: usize) -> bool {
-    let Some(agent) = call.agent.and_then(|agent| scene.agents.get(agent)) else { return false };
+fn left_hanging(trace: &AgentTrace, call: &Call, llm: usize) -> bool {
+    let Some(agent) = call.agent.and_then(|agent| trace.agents.get(agent)) else { return false };
     let last = agent.llms.last() == Some(&llm);
     let answered = agent.answer.as_deref().is_some_and(|answer| !answer.trim().is_empty());
-    let replied = scene.readings.get(llm).is_some_and(|r| r.output.iter().any(|m| m.role == Role::Tool));
-    !scene.incomplete && last && !answered && !replied && call.result.is_none() && call.tool.is_none()
+    let replied = trace.views.get(llm).is_some_and(|r| r.output.iter().any(|m| m.role == Role::Tool));
+    !trace.incomplete && last && !answered && !replied && call.result.is_none() && call.tool.is_none()
 }

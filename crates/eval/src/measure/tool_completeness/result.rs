@@ -4,9 +4,9 @@ use aho_corasick::AhoCorasick;
 use serde_json::Value;
 
 use crate::measure::agent::attempts::quoted;
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::tail;
-use crate::measure::{Finding, View};
+use crate::measure::{Context, Finding};
 use crate::recognise::{Call, Text};
 
 /// What a result amounts to.
@@ -34,7 +34,7 @@ const STEM_BYTES: usize = 5;
 const SEARCH_BYTES: usize = 64 * 1024;
 
 /// Judges a result that is no error.
-pub fn judge(view: &View<'_>, call: &Call, text: &Text) -> Verdict {
+pub fn judge(context: &Context<'_>, call: &Call, text: &Text) -> Verdict {
     let plain = text.trim();
     // On the tool's own span its name is plain.
     let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
@@ -42,12 +42,12 @@ pub fn judge(view: &View<'_>, call: &Call, text: &Text) -> Verdict {
         // Of nothing there is nothing to quote: what was asked stands for it.
         let quote = if plain.is_empty() { quoted(call) } else { plain };
         let rationale = format!("a result{of} was expected; nothing came back");
-        return match purpose(view, call) {
+        return match purpose(context, call) {
             Purpose::Query => defect(Defect::EmptyResult, &rationale, quote),
             Purpose::Action | Purpose::Unknown => Verdict::Unclear,
         };
     }
-    if plain.len() <= SHORT_BYTES && says_nothing_found(plain) && purpose(view, call) != Purpose::Action {
+    if plain.len() <= SHORT_BYTES && says_nothing_found(plain) && purpose(context, call) != Purpose::Action {
         let rationale = format!("a result{of} was expected; the query found nothing");
         return defect(Defect::EmptyResult, &rationale, plain);
     }
@@ -213,12 +213,12 @@ enum Purpose {
     Unknown,
 }
 
-fn purpose(view: &View<'_>, call: &Call) -> Purpose {
+fn purpose(context: &Context<'_>, call: &Call) -> Purpose {
     let by_name = words_of(&call.name).find_map(|word| purpose_of(&word));
     let described = || {
         let own = call.definition.as_ref().and_then(|d| d.description.as_deref());
         let text = own.or_else(|| {
-            let agent = view.scene.agents.get(call.agent?)?;
+            let agent = context.trace.agents.get(call.agent?)?;
             agent.tools.iter().find(|t| t.name == call.name)?.description.as_deref()
         })?;
         words_of(text.split_whitespace().next()?).find_map(|word| purpose_of(word.trim_end_matches('s')))

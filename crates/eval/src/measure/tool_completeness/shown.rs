@@ -6,10 +6,10 @@
 //! and cites the call that wrote the code.
 
 use crate::measure::agent::attempts::{Attempts, quoted};
-use crate::measure::anchors::Defect;
+use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::defects::Defect;
 use crate::measure::error_detection::CallsAt;
-use crate::measure::turns::{Turns, handed_back, writes_code};
-use crate::measure::{Finding, View};
+use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
 /// So many lines of one character in a row are no coincidence.
@@ -18,9 +18,9 @@ const COLUMN: usize = 8;
 const MAX_LINES: usize = 400;
 
 /// The last of a call's vain repetitions, on the span that carried it out.
-pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
-    let attempts = Attempts::get(view.scene, view.memo);
-    let repeat = attempts.ending(*CallsAt::of(view.scene, view.memo).by_tool.get(&view.at)?)?;
+pub fn wasted(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    let attempts = Attempts::get(context.trace, context.memo);
+    let repeat = attempts.ending(*CallsAt::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
     let rationale = format!(
         "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
          was expected",
@@ -31,17 +31,17 @@ pub fn wasted(view: &View<'_>, call: &Call) -> Option<Finding> {
 }
 
 /// A column of single characters in what was handed back.
-pub fn characters(view: &View<'_>) -> Option<Finding> {
-    let before = Turns::of(view.scene, view.memo).before(view.at)?;
-    let reading = view.scene.readings.get(view.at)?;
-    if !writes_code(&view.scene.readings.get(before)?.output_text()) {
+pub fn characters(context: &Context<'_>) -> Option<Finding> {
+    let before = Turns::of(context.trace, context.memo).before(context.at)?;
+    let view = context.trace.views.get(context.at)?;
+    if !writes_code(&context.trace.views.get(before)?.output_text()) {
         return None;
     }
-    let column = handed_back(reading).find_map(|text| column(text))?;
+    let column = handed_back(view).find_map(|text| column(text))?;
     let rationale = "lines or items were expected; what came back is one character a line: the code walked \
                      over the characters of a string";
     let finding = Defect::CharactersForItems.found(rationale, column);
-    Some(match view.scene.tree.spans.get(before) {
+    Some(match context.trace.tree.spans.get(before) {
         Some(span) => finding.citing(span.id),
         None => finding,
     })

@@ -1,11 +1,11 @@
 //! Tests of `tool_completeness`: what it must find, and what it must leave alone.
 
 use super::*;
-use crate::measure::anchors::Defect;
+use crate::measure::defects::Defect;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
-use crate::recognise::{Scene, ToolDefinition};
+use crate::recognise::{AgentTrace, ToolDefinition};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ fn definition(name: &str, description: &str) -> ToolDefinition {
 }
 
 /// A model call (span 0) that calls a tool (span 1), which answers with `result`.
-fn ran(name: &str, arguments: &str, result: &str) -> Scene {
+fn ran(name: &str, arguments: &str, result: &str) -> AgentTrace {
     let mut sample = Sample::new();
     let wrote = sample.span(None, asking(llm(vec![], ""), name, arguments));
     let did = sample.span(None, tool(name, arguments, result));
     sample.call(Some(wrote), Some(did), name, arguments, Some(result)).definition =
         Some(definition(name, ""));
-    sample.scene()
+    sample.trace()
 }
 
 fn score(measurements: &[Measurement]) -> Option<f64> {
@@ -106,14 +106,14 @@ fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
 
 #[test]
 fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
-    let scene = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
-    let wrote = run(&ToolCompleteness, &scene, 0);
+    let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
+    let wrote = run(&ToolCompleteness, &trace, 0);
     let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
-    assert_eq!(finding.cited, [scene.tree.spans[1].id]);
-    let did = run(&ToolCompleteness, &scene, 1);
+    assert_eq!(finding.cited, [trace.tree.spans[1].id]);
+    let did = run(&ToolCompleteness, &trace, 1);
     let findings = &did[0].outcome.as_ref().unwrap().findings;
-    assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [scene.tree.spans[0].id]));
+    assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [trace.tree.spans[0].id]));
     assert_eq!(score(&did), Some(1.0));
 }
 
@@ -133,7 +133,7 @@ fn truncated_arguments_are_malformed() {
     let arguments = r#"{"url": "https://almanac.exam"#;
     let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
-    let out = run(&ToolCompleteness, &sample.scene(), at);
+    let out = run(&ToolCompleteness, &sample.trace(), at);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.category, Some(Category::FormattingErrors));
     assert_eq!(finding.quote, arguments);
@@ -149,9 +149,9 @@ fn arguments_that_the_tool_took_are_not_malformed_however_they_were_recorded() {
 #[test]
 fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
     let mut sample = Sample::new();
-    let mut reading = asking(llm(vec![], ""), "teleport", "{}");
-    reading.tools = vec![definition("visit_page", "")];
-    let at = sample.span(None, reading.clone());
+    let mut view = asking(llm(vec![], ""), "teleport", "{}");
+    view.tools = vec![definition("visit_page", "")];
+    let at = sample.span(None, view.clone());
     sample.call(
         Some(at),
         None,
@@ -159,46 +159,46 @@ fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
         "{}",
         Some("Error: teleport is not a valid tool, try one of [visit_page]."),
     );
-    let out = run(&ToolCompleteness, &sample.scene(), at);
+    let out = run(&ToolCompleteness, &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // The same name under a prefix, or a call that was answered, is no unknown tool.
     let mut sample = Sample::new();
-    let at = sample.span(None, reading);
+    let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(score(&run(&ToolCompleteness, &sample.scene(), at)), Some(5.0));
+    assert_eq!(score(&run(&ToolCompleteness, &sample.trace(), at)), Some(5.0));
 }
 
 #[test]
 fn an_announced_retry_counts_less_than_a_failure() {
     let mut sample = Sample::new();
-    let mut reading = tool("visit_page", "{}", "");
-    reading.result = None;
-    reading.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
-    let at = sample.span(None, reading);
+    let mut view = tool("visit_page", "{}", "");
+    view.result = None;
+    view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
+    let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
-    assert_eq!(score(&run(&ToolCompleteness, &sample.scene(), at)), Some(3.0));
+    assert_eq!(score(&run(&ToolCompleteness, &sample.trace(), at)), Some(3.0));
 }
 
 #[test]
 fn without_content_it_is_unmeasured() {
     let mut sample = Sample::new();
-    let mut reading = tool("visit_page", "{}", "");
-    reading.result = None;
-    reading.output_content = Content::Absent;
-    let at = sample.span(None, reading);
+    let mut view = tool("visit_page", "{}", "");
+    view.result = None;
+    view.output_content = Content::Absent;
+    let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None);
-    assert_eq!(run(&ToolCompleteness, &sample.scene(), at)[0].outcome, Err(Reason::NoContent));
+    assert_eq!(run(&ToolCompleteness, &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
 fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
-    let scene = ran(
+    let trace = ran(
         "page_down",
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
     );
-    let out = run(&ToolCompleteness, &scene, 0);
+    let out = run(&ToolCompleteness, &trace, 0);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.category), (3.0, Some(Category::FormattingErrors)));
 }
@@ -206,15 +206,15 @@ fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
 #[test]
 fn a_run_that_ends_on_a_call_nobody_could_parse() {
     let script = || Script::new("How tall?").tools(&["visit_page"]);
-    let mut scene = script().says("").build();
-    scene.readings[1].finish = vec!["tool_calls".into()];
-    scene.readings[1].output.clear();
-    assert_eq!(score(&run(&ToolCompleteness, &scene, 1)), Some(2.0));
+    let mut trace = script().says("").build();
+    trace.views[1].finish = vec!["tool_calls".into()];
+    trace.views[1].output.clear();
+    assert_eq!(score(&run(&ToolCompleteness, &trace, 1)), Some(2.0));
     // An instrumentation that does not record calls shows the tool running next.
-    let mut scene = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
-    scene.readings[1].finish = vec!["tool_calls".into()];
-    scene.readings[1].output.clear();
-    assert!(run(&ToolCompleteness, &scene, 1).is_empty());
+    let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
+    trace.views[1].finish = vec!["tool_calls".into()];
+    trace.views[1].output.clear();
+    assert!(run(&ToolCompleteness, &trace, 1).is_empty());
 }
 
 #[test]
@@ -223,30 +223,30 @@ fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
         let mut sample = Sample::new();
         let step = sample.span(
             None,
-            crate::recognise::Reading {
+            crate::recognise::SpanView {
                 kind: Kind::Chain,
                 errors: vec![sign(ErrorSource::Exception, Some("AgentExecutionError"), Some(message))],
                 ..Default::default()
             },
         );
         let wrote = sample.span(Some(step), llm(vec![], "Code:\n```py\nprint(np)\n```"));
-        (sample.scene(), wrote)
+        (sample.trace(), wrote)
     };
-    let (scene, wrote) =
+    let (trace, wrote) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
-    let out = run(&ToolCompleteness, &scene, wrote);
+    let out = run(&ToolCompleteness, &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
-    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [scene.tree.spans[0].id]);
+    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
     // An outage in the same place is not the model's.
-    let (scene, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
-    assert!(run(&ToolCompleteness, &scene, wrote).is_empty());
+    let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
+    assert!(run(&ToolCompleteness, &trace, wrote).is_empty());
 }
 
 #[test]
 fn a_column_of_characters_and_a_vain_query_are_on_record_and_fail_nothing() {
-    let on = |scene: &crate::recognise::Scene, at: Idx| {
+    let on = |trace: &crate::recognise::AgentTrace, at: Idx| {
         let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
-        on_llm(&View { scene, at, settings: &settings, memo: &memo, rules: &[] }).unwrap().outcome.unwrap()
+        on_llm(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }).unwrap().outcome.unwrap()
     };
     let walked = Script::new("Fix it.")
         .says("```py\nfor f in tree:\n    print(f)\n```")

@@ -1,45 +1,46 @@
 //! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
 //! code that does not run. There is no call to look at then; the traces are in the step around it.
 
-use crate::measure::anchors::Defect;
+use crate::measure::conversation::writes_code;
+use crate::measure::defects::Defect;
 use crate::measure::error_detection::{of_call, own_signs};
 use crate::measure::excerpt::head;
-use crate::measure::turns::writes_code;
-use crate::measure::{Category, Finding, View};
-use crate::recognise::{Call, Reading, ToolRequest};
+use crate::measure::{Category, Context, Finding};
+use crate::recognise::{Call, SpanView, ToolRequest};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Defects of an output that is on its face an action, found without a call.
-pub fn defects(view: &View<'_>, reading: &Reading) -> Option<Finding> {
-    if !reading.errors.is_empty() || reading.requests().next().is_some() {
+pub fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
+    if !view.errors.is_empty() || view.requests().next().is_some() {
         return None;
     }
-    unparsed(view, reading).or_else(|| broken_code(view, reading))
+    unparsed(context, view).or_else(|| broken_code(context, view))
 }
 
 /// The model stopped in order to call a tool, the framework found no call it could parse, and the
 /// run ended there.
-fn unparsed(view: &View<'_>, reading: &Reading) -> Option<Finding> {
+fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let stopped =
         |f: &str| ["tool_calls", "tool_call", "tool_use", "function_call", "tool-calls"].contains(&f);
-    if view.scene.incomplete
-        || !reading.finish.iter().any(|f| stopped(f))
-        || !reading.output_text().trim().is_empty()
+    if context.trace.incomplete
+        || !view.finish.iter().any(|f| stopped(f))
+        || !view.output_text().trim().is_empty()
     {
         return None;
     }
-    let agent = view.scene.agents.get(view.scene.owner.get(view.at).copied().flatten()?)?;
-    let start = view.scene.tree.spans.get(view.at)?.start;
+    let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
+    let start = context.trace.tree.spans.get(context.at)?.start;
     // An instrumentation that leaves calls out would show them carried out next.
-    let went_on = agent.calls.iter().filter_map(|&i| view.scene.calls.get(i)).any(|call| call.start > start);
-    if agent.llms.last() != Some(&view.at) || went_on {
+    let went_on =
+        agent.calls.iter().filter_map(|&i| context.trace.calls.get(i)).any(|call| call.start > start);
+    if agent.llms.last() != Some(&context.at) || went_on {
         return None;
     }
     // The agent's own record of the conversation may still hold what was written.
-    let seen = view.scene.readings.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
+    let seen = context.trace.views.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
     let rationale = "a call was expected, since the model stopped to call a tool; it wrote none that could be \
                      parsed, and the run ended there";
-    let quote = seen.and_then(|r| r.arguments.as_deref()).or(reading.finish.first().map(|f| &**f));
+    let quote = seen.and_then(|r| r.arguments.as_deref()).or(view.finish.first().map(|f| &**f));
     Some(Defect::MalformedArguments.found(rationale, quote.unwrap_or_default()))
 }
 
@@ -48,31 +49,31 @@ fn is_json(request: &ToolRequest) -> bool {
 }
 
 /// The step around the model call failed on the code that the model wrote.
-fn broken_code(view: &View<'_>, _: &Reading) -> Option<Finding> {
-    let step = step_of_code(view, view.at)?;
-    let (error, cause) = own_signs(view.scene.readings.get(step)?)?;
+fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
+    let step = step_of_code(context, context.at)?;
+    let (error, cause) = own_signs(context.trace.views.get(step)?)?;
     category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
     let mut finding = Defect::MalformedArguments
         .found("code that runs was expected; what the model wrote could not be run", &error.quote);
     finding.category = category_of_code(cause);
-    let id = view.scene.tree.spans.get(step)?.id;
+    let id = context.trace.tree.spans.get(step)?.id;
     Some(finding.citing(id))
 }
 
 /// The step that failed on the code which the model call `at` wrote.
-pub fn step_of_code(view: &View<'_>, at: Idx) -> Option<Idx> {
-    let step = view.scene.tree.parent(at)?;
-    let around = view.scene.readings.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
-    if around.errors.is_empty() || last_llm(view, step) != Some(at) {
+pub fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
+    let step = context.trace.tree.parent(at)?;
+    let around = context.trace.views.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
+    if around.errors.is_empty() || last_llm(context, step) != Some(at) {
         return None;
     }
-    let text = view.scene.readings.get(at)?.output_text();
+    let text = context.trace.views.get(at)?.output_text();
     writes_code(&text).then_some(step)
 }
 
 /// The model call whose code the step `view.at` failed on.
-pub fn author_of_step(view: &View<'_>) -> Option<Idx> {
-    last_llm(view, view.at).filter(|&llm| step_of_code(view, llm) == Some(view.at))
+pub fn author_of_step(context: &Context<'_>) -> Option<Idx> {
+    last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
 
 /// What it is when code that a model wrote fails for this cause: code that does not fit the world
@@ -86,8 +87,8 @@ pub fn category_of_code(cause: Defect) -> Option<Category> {
 }
 
 /// A query that the model wrote and that found nothing: the words of the query are the model's.
-pub fn vain_query(view: &View<'_>, call: &Call) -> Option<Finding> {
-    let error = of_call(view.scene, view.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
+pub fn vain_query(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    let error = of_call(context.trace, context.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;
     let rationale = format!(
         "a query that finds something was expected; {} found nothing with these words (\"{}\")",
@@ -97,7 +98,7 @@ pub fn vain_query(view: &View<'_>, call: &Call) -> Option<Finding> {
     Some(Defect::VainQuery.found(rationale, query))
 }
 
-fn last_llm(view: &View<'_>, step: Idx) -> Option<Idx> {
-    let is_llm = |i: &Idx| view.scene.readings.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
-    view.scene.tree.children(step).iter().copied().rev().find(is_llm)
+fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {
+    let is_llm = |i: &Idx| context.trace.views.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
+    context.trace.tree.children(step).iter().copied().rev().find(is_llm)
 }

@@ -30,9 +30,9 @@ fn messages_of_every_provider_read_alike() {
     ];
     for shape in shapes {
         for value in [shape.clone(), json!(shape.to_string()), json!(json!(shape.to_string()).to_string())] {
-            let reading = one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": value }));
-            assert_eq!(texts(&reading.input), [(Role::User, asked.into())], "{shape}");
-            assert_eq!(reading.input_content, Content::Present);
+            let view = one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": value }));
+            assert_eq!(texts(&view.input), [(Role::User, asked.into())], "{shape}");
+            assert_eq!(view.input_content, Content::Present);
         }
     }
 }
@@ -61,12 +61,12 @@ fn tool_calls_and_results_of_every_provider_read_alike() {
             { "lc": 1, "id": ["ToolMessage"], "kwargs": { "content": "found", "tool_call_id": "c1", "status": "success" } }]),
     ];
     for shape in shapes {
-        let reading =
+        let view =
             one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": shape.to_string() }));
         let [Message { role: Role::Assistant, parts: asked }, Message { role: Role::Tool, parts: answered }] =
-            reading.input.as_slice()
+            view.input.as_slice()
         else {
-            panic!("{shape}: {:?}", reading.input);
+            panic!("{shape}: {:?}", view.input);
         };
         let [Part::Call(call)] = asked.as_slice() else { panic!("{shape}: {asked:?}") };
         assert_eq!((call.id.as_deref(), &*call.name), (Some("c1"), "find"), "{shape}");
@@ -86,10 +86,10 @@ fn a_failed_tool_message_is_marked_in_every_form() {
         json!({ "role": "tool", "content": [{ "type": "tool-result", "toolCallId": "c", "toolName": "t", "output": { "type": "error-text", "value": "no" } }] }),
         json!({ "type": "tool", "data": { "content": "no", "tool_call_id": "c", "status": "error" } }),
     ] {
-        let reading = one(
+        let view = one(
             json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": json!([message]).to_string() }),
         );
-        let part = &reading.input[0].parts[0];
+        let part = &view.input[0].parts[0];
         assert!(
             matches!(part, Part::Result { failed: true, content, .. } if &**content == "no"),
             "{message}: {part:?}"
@@ -110,11 +110,11 @@ fn flattened_indexes_sort_by_number_and_tolerate_gaps() {
         attributes.insert(format!("{call}.function.name"), json!(format!("t{m}")));
         attributes.insert(format!("{call}.id"), json!(format!("c{m}")));
     }
-    let reading = one(Value::Object(attributes));
-    let said: Vec<_> = texts(&reading.input).into_iter().map(|(_, t)| t).collect();
+    let view = one(Value::Object(attributes));
+    let said: Vec<_> = texts(&view.input).into_iter().map(|(_, t)| t).collect();
     assert_eq!(said, ["0", "2", "9", "10"]);
     let calls: Vec<_> =
-        reading.requests().map(|c| (c.name.to_string(), c.id.clone().unwrap().to_string())).collect();
+        view.requests().map(|c| (c.name.to_string(), c.id.clone().unwrap().to_string())).collect();
     assert_eq!(calls, [("t3".into(), "c3".into()), ("t11".into(), "c11".into())]);
 }
 
@@ -162,25 +162,25 @@ fn google_adk_v1_reads_from_its_request_and_response() {
     });
     let response =
         json!({ "content": { "role": "model", "parts": [{ "text": "Done" }] }, "finish_reason": "STOP" });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "invoke_agent a", "scope": "gcp.vertex.agent", "attributes": {} },
         { "id": 2, "parent": 1, "name": "call_llm", "scope": "gcp.vertex.agent", "attributes": { "gcp.vertex.agent.llm_request": request.to_string(), "gcp.vertex.agent.llm_response": response.to_string(), "gen_ai.request.model": "gemini" } },
         { "id": 3, "parent": 2, "name": "generate_content gemini", "scope": "gcp.vertex.agent", "attributes": { "gen_ai.request.model": "gemini", "gen_ai.usage.input_tokens": 5 } },
         { "id": 4, "parent": 2, "name": "execute_tool find", "scope": "gcp.vertex.agent", "attributes": { "gen_ai.tool.name": "find", "gen_ai.tool.call.id": "<not specified>", "gcp.vertex.agent.tool_call_args": "{\"q\": \"x\"}", "gcp.vertex.agent.tool_response": "{\"result\": \"found\"}", "gcp.vertex.agent.llm_request": "{}" } },
         { "id": 5, "parent": 1, "name": "call_llm", "scope": "gcp.vertex.agent", "attributes": { "gcp.vertex.agent.llm_request": "{}", "gcp.vertex.agent.llm_response": "{}", "gen_ai.request.model": "gemini" } },
     ]));
-    assert!(scene.readings[1].wrapper && !scene.readings[2].wrapper);
+    assert!(trace.views[1].wrapper && !trace.views[2].wrapper);
     // The inner span is the one that is measured, so it gets what only the wrapper recorded.
     assert_eq!(
-        texts(&scene.readings[2].input)[..2],
+        texts(&trace.views[2].input)[..2],
         [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]
     );
-    assert_eq!(texts(&scene.readings[2].output), [(Role::Assistant, "Done".into())]);
-    assert_eq!(&*scene.readings[2].tools[0].name, "find");
-    let tool = &scene.readings[3];
+    assert_eq!(texts(&trace.views[2].output), [(Role::Assistant, "Done".into())]);
+    assert_eq!(&*trace.views[2].tools[0].name, "find");
+    let tool = &trace.views[3];
     assert_eq!((tool.call.as_ref().unwrap().id.clone(), tool.result.as_deref()), (None, Some("found")));
-    assert_eq!(scene.readings[4].input_content, Content::Absent);
-    assert_eq!(scene.readings[4].output_content, Content::Absent);
+    assert_eq!(trace.views[4].input_content, Content::Absent);
+    assert_eq!(trace.views[4].output_content, Content::Absent);
 }
 
 #[test]
@@ -216,50 +216,47 @@ fn content_in_logs_is_joined_to_its_span() {
         { "span": 1, "event": "gen_ai.client.operation.exception", "attributes": { "exception.type": "Timeout", "exception.message": "too slow" } },
         { "span": 9, "event": "gen_ai.choice", "body": { "message": { "content": "not ours" } } },
     ]);
-    let scene = scene_with(&Overrides::default(), spans.clone(), logs);
-    let reading = &scene.readings[0];
-    assert_eq!(texts(&reading.input)[..2], [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
-    assert!(matches!(&reading.input[2].parts[0], Part::Result { id: Some(id), .. } if &**id == "c1"));
-    assert_eq!(texts(&reading.output), [(Role::Assistant, "Hello".into())]);
-    assert_eq!(&*reading.finish[0], "stop");
-    assert_eq!((&*reading.evaluations[0].name, reading.evaluations[0].score), ("tone", Some(0.5)));
-    assert_eq!(reading.errors[0].message.as_deref(), Some("too slow"));
+    let trace = scene_with(&Overrides::default(), spans.clone(), logs);
+    let view = &trace.views[0];
+    assert_eq!(texts(&view.input)[..2], [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
+    assert!(matches!(&view.input[2].parts[0], Part::Result { id: Some(id), .. } if &**id == "c1"));
+    assert_eq!(texts(&view.output), [(Role::Assistant, "Hello".into())]);
+    assert_eq!(&*view.finish[0], "stop");
+    assert_eq!((&*view.evaluations[0].name, view.evaluations[0].score), ("tone", Some(0.5)));
+    assert_eq!(view.errors[0].message.as_deref(), Some("too slow"));
     let logs = json!([{ "span": 1, "event": "gen_ai.client.inference.operation.details", "attributes": {
         "gen_ai.input.messages": [{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }],
         "gen_ai.system_instructions": [{ "type": "text", "content": "Be brief." }] } }]);
-    let scene = scene_with(&Overrides::default(), spans, logs);
-    assert_eq!(
-        texts(&scene.readings[0].input),
-        [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]
-    );
+    let trace = scene_with(&Overrides::default(), spans, logs);
+    assert_eq!(texts(&trace.views[0].input), [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
 }
 
 #[test]
 fn vercel_output_is_put_together_and_its_outer_span_is_the_agent() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "ai.generateText", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText", "ai.prompt": "{\"system\":\"Be brief.\",\"prompt\":\"Hi\"}", "ai.response.text": "Hello", "ai.model.id": "m" } },
         { "id": 2, "parent": 1, "name": "ai.generateText.doGenerate", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m",
             "ai.response.text": "One moment", "ai.response.reasoning": "hm", "ai.response.toolCalls": "[{\"toolCallId\":\"c1\",\"toolName\":\"find\",\"input\":\"{}\"}]" } },
     ]));
-    assert_eq!(kinds(&scene), [Kind::Agent, Kind::Llm]);
-    let parts = &scene.readings[1].output[0].parts;
+    assert_eq!(kinds(&trace), [Kind::Agent, Kind::Llm]);
+    let parts = &trace.views[1].output[0].parts;
     assert!(matches!(parts.as_slice(), [Part::Text(_), Part::Reasoning(_), Part::Call(_)]), "{parts:?}");
-    assert_eq!(scene.agents[0].task.as_deref(), Some("Hi"));
-    assert_eq!(scene.calls.len(), 1);
-    assert!(scene.calls[0].tool.is_none());
+    assert_eq!(trace.agents[0].task.as_deref(), Some("Hi"));
+    assert_eq!(trace.calls.len(), 1);
+    assert!(trace.calls[0].tool.is_none());
 }
 
 #[test]
 fn a_text_said_ten_times_is_one_allocation() {
     let chat = |id: u64| json!({ "id": id, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.input.messages": "[{\"role\":\"user\",\"content\":\"Hi\"}]" } });
-    let scene = scene_of(json!([chat(1), chat(2)]));
-    let text = |i: usize| match &scene.readings[i].input[0].parts[0] {
+    let trace = scene_of(json!([chat(1), chat(2)]));
+    let text = |i: usize| match &trace.views[i].input[0].parts[0] {
         Part::Text(text) => text.clone(),
         other => panic!("{other:?}"),
     };
     assert!(text(0).same(&text(1)));
-    assert_eq!(scene.readings[0].service.as_deref(), Some("shop"));
-    assert_eq!(scene.readings[0].duration_ms, Some(0.5));
+    assert_eq!(trace.views[0].service.as_deref(), Some("shop"));
+    assert_eq!(trace.views[0].duration_ms, Some(0.5));
 }
 
 #[test]

@@ -27,9 +27,9 @@ proptest! {
     fn any_bytes_are_read(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
         let tree = Tree::new(TraceId([1; 16]), vec![span_of(a, 1, 0), span_of(b.clone(), 2, 1)]);
         let logs = [Attached { span: SpanId([2; 8]), record: Bytes::from(b) }];
-        let scene = recogniser().scene(tree, &logs, true);
-        prop_assert_eq!(scene.readings.len(), 2);
-        let _ = scene.outline();
+        let trace = recogniser().trace(tree, &logs, true);
+        prop_assert_eq!(trace.views.len(), 2);
+        let _ = trace.outline();
     }
 
     #[test]
@@ -38,8 +38,8 @@ proptest! {
         for key in ["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "pydantic_ai.all_messages", "gen_ai.system_instructions", "plan", "gen_ai.response.finish_reasons"] {
             attributes[key] = value.clone();
         }
-        let scene = scene_of(json!([{ "id": 1, "name": "x", "attributes": attributes, "events": [{ "name": "gen_ai.choice", "attributes": { "message": value } }] }]));
-        prop_assert_eq!(scene.readings.len(), 1);
+        let trace = scene_of(json!([{ "id": 1, "name": "x", "attributes": attributes, "events": [{ "name": "gen_ai.choice", "attributes": { "message": value } }] }]));
+        prop_assert_eq!(trace.views.len(), 1);
     }
 }
 
@@ -137,8 +137,8 @@ fn deep_and_wide_trees_cost_in_proportion() {
         for deep in [true, false] {
             let spans = many(kind, deep);
             let begin = Instant::now();
-            let scene = recogniser().scene(Tree::new(TraceId([1; 16]), spans), &[], false);
-            assert_eq!(scene.readings.len() as u64, MANY);
+            let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
+            assert_eq!(trace.views.len() as u64, MANY);
             println!("{kind} deep: {deep}: {:?}", begin.elapsed());
             assert!(begin.elapsed() < SOON, "{kind}, deep: {deep}: {:?}", begin.elapsed());
         }

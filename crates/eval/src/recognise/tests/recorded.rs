@@ -115,7 +115,7 @@ fn named_failures_of_tools_stand_on_their_calls() {
                 continue;
             }
             let id = expected["span_id"].as_str().unwrap_or("");
-            let failed = case.scenes.iter().any(|s| {
+            let failed = case.traces.iter().any(|s| {
                 s.calls
                     .iter()
                     .any(|c| c.failed && c.tool.is_some_and(|t| s.tree.spans[t].id.to_string() == id))
@@ -146,7 +146,7 @@ fn outlines_of_three_runs_stay_as_they_are() {
 }
 
 /// Traces in OTLP/JSON under `folder` of the cases.
-fn json_traces(folder: &str) -> Vec<(String, Scene)> {
+fn json_traces(folder: &str) -> Vec<(String, AgentTrace)> {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
         return Vec::new();
@@ -161,7 +161,7 @@ fn json_traces(folder: &str) -> Vec<(String, Scene)> {
         let body = verdict_otlp::json::decode(verdict_otlp::Signal::Traces, &json).unwrap();
         for group in split(&body, "verdict.", &Interner::default()).unwrap().groups {
             let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-            out.push((name, recogniser.scene(Tree::new(group.trace, group.spans), &[], false)));
+            out.push((name, recogniser.trace(Tree::new(group.trace, group.spans), &[], false)));
         }
     }
     out
@@ -169,17 +169,17 @@ fn json_traces(folder: &str) -> Vec<(String, Scene)> {
 
 #[test]
 fn trail_runs_read_with_agents_tasks_tools_and_answers() {
-    for (name, scene) in ["trail/gaia/traces", "trail/swe/traces"].iter().flat_map(|f| json_traces(f)) {
-        assert!(!scene.agents.is_empty(), "{name}: no agent");
-        let manager = &scene.agents[0];
+    for (name, trace) in ["trail/gaia/traces", "trail/swe/traces"].iter().flat_map(|f| json_traces(f)) {
+        assert!(!trace.agents.is_empty(), "{name}: no agent");
+        let manager = &trace.agents[0];
         assert!(manager.task.as_ref().is_some_and(|t| t.len() > 20), "{name}: task {:?}", manager.task);
-        for (at, reading) in scene.readings.iter().enumerate() {
-            if reading.kind == Kind::Llm && reading.errors.is_empty() {
-                assert_eq!(reading.input_content, Content::Present, "{name}: span {at}");
-                assert!(reading.tokens.total.is_some(), "{name}: span {at}");
+        for (at, view) in trace.views.iter().enumerate() {
+            if view.kind == Kind::Llm && view.errors.is_empty() {
+                assert_eq!(view.input_content, Content::Present, "{name}: span {at}");
+                assert!(view.tokens.total.is_some(), "{name}: span {at}");
             }
         }
-        for call in &scene.calls {
+        for call in &trace.calls {
             assert!(
                 !call.name.is_empty() && call.llm.is_some(),
                 "{name}: {} {:?}",
@@ -194,13 +194,13 @@ fn trail_runs_read_with_agents_tasks_tools_and_answers() {
 
 #[test]
 fn a_hand_instrumented_graph_reads_without_being_taught() {
-    for (name, scene) in json_traces("mas-sim/traces") {
-        let count = |kind| scene.readings.iter().filter(|r| r.kind == kind && !r.wrapper).count();
+    for (name, trace) in json_traces("mas-sim/traces") {
+        let count = |kind| trace.views.iter().filter(|r| r.kind == kind && !r.wrapper).count();
         assert_eq!((count(Kind::Llm), count(Kind::Tool)), (4, 1), "{name}");
-        let agent = &scene.agents[0];
+        let agent = &trace.agents[0];
         assert!(agent.task.as_ref().is_some_and(|t| t.contains('?')), "{name}: {:?}", agent.task);
         assert!(agent.answer.is_some(), "{name}");
-        let call = scene.calls.iter().find(|c| c.tool.is_some()).unwrap();
+        let call = trace.calls.iter().find(|c| c.tool.is_some()).unwrap();
         assert_eq!(&*call.name, "ProductCatalogSearch", "{name}");
         assert!(call.parsed.is_some() && call.result.is_some(), "{name}");
     }

@@ -85,28 +85,28 @@ fn span_names_say_the_kind_where_keys_do_not() {
 #[test]
 fn a_wrapper_of_another_model_is_a_call_of_its_own() {
     let chat = |id: u64, parent: Value, model: &str| json!({ "id": id, "parent": parent, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.usage.input_tokens": 1 } });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         chat(1, Value::Null, "large"),
         chat(2, json!(1), "small"),
         chat(3, Value::Null, "openai/gpt-x"),
         chat(4, json!(3), "gpt-x-2026-01-01")
     ]));
-    assert_eq!(scene.readings.iter().map(|r| r.wrapper).collect::<Vec<_>>(), [false, false, true, false]);
+    assert_eq!(trace.views.iter().map(|r| r.wrapper).collect::<Vec<_>>(), [false, false, true, false]);
 }
 
 #[test]
 fn what_an_evaluator_does_is_never_judged() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "agent", "attributes": { "openinference.span.kind": "AGENT" } },
         { "id": 2, "parent": 1, "name": "eval", "attributes": { "openinference.span.kind": "EVALUATOR", "ai.observability.eval.metric_name": "tone", "ai.observability.eval.score": 1 } },
         { "id": 3, "parent": 2, "name": "http", "attributes": {} },
         { "id": 4, "parent": 3, "name": "judge", "attributes": { "openinference.span.kind": "LLM" } },
         { "id": 5, "parent": 1, "name": "call", "attributes": { "openinference.span.kind": "LLM", "evaluations.0.evaluation.name": "help", "evaluations.0.evaluation.score": 0.25, "evaluations.0.evaluation.label": "poor" } },
     ]));
-    assert_eq!(kinds(&scene), [Kind::Agent, Kind::Evaluator, Kind::Evaluator, Kind::Evaluator, Kind::Llm]);
-    assert_eq!(scene.agents[0].llms, [4]);
-    assert_eq!(scene.readings[1].evaluations[0].score, Some(1.0));
-    assert_eq!(scene.readings[4].evaluations[0].label.as_deref(), Some("poor"));
+    assert_eq!(kinds(&trace), [Kind::Agent, Kind::Evaluator, Kind::Evaluator, Kind::Evaluator, Kind::Llm]);
+    assert_eq!(trace.agents[0].llms, [4]);
+    assert_eq!(trace.views[1].evaluations[0].score, Some(1.0));
+    assert_eq!(trace.views[4].evaluations[0].label.as_deref(), Some("poor"));
 }
 
 #[test]
@@ -115,16 +115,16 @@ fn a_parents_error_that_repeats_a_childs_is_not_its_own() {
         json!({ "id": id, "parent": parent, "name": "x", "status": status, "attributes": { "openinference.span.kind": kind },
             "events": [{ "name": "exception", "attributes": { "exception.type": class, "exception.message": message } }] })
     };
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         failed(1, Value::Null, "AGENT", "AgentError('404 Not Found')Traceback", "m.AgentError", "while running: 404 Not Found"),
         { "id": 2, "parent": 1, "name": "x", "status": "", "attributes": { "openinference.span.kind": "CHAIN" } },
         failed(3, json!(2), "TOOL", "404 Not Found", "NotFound", "404 Not Found"),
         failed(4, Value::Null, "CHAIN", "no money left", "Budget", "no money left"),
         failed(5, json!(4), "TOOL", "500 oops", "ServerError", "500 oops"),
     ]));
-    let own: Vec<bool> = scene.readings.iter().map(|r| !r.errors.is_empty()).collect();
+    let own: Vec<bool> = trace.views.iter().map(|r| !r.errors.is_empty()).collect();
     assert_eq!(own, [false, false, true, true, true]);
-    assert_eq!(scene.readings[0].inherited_errors.len(), 2);
+    assert_eq!(trace.views[0].inherited_errors.len(), 2);
 }
 
 #[test]
@@ -151,14 +151,14 @@ fn error_signs_of_every_convention_are_seen() {
 
 #[test]
 fn retries_and_cancellations_are_no_plain_failures() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool", "pydantic_ai.tool.retry.cause": "model_retry" } },
         { "id": 2, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool", "strands.cancellation.type": "user" } },
         { "id": 3, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool" }, "events": [{ "name": "exception", "attributes": { "exception.type": "asyncio.exceptions.CancelledError" } }] },
     ]));
-    assert_eq!(scene.readings[0].errors[0].source, ErrorSource::Retry);
-    assert!(scene.readings[1].cancelled && scene.readings[1].errors.is_empty());
-    assert!(scene.readings[2].cancelled && scene.readings[2].errors.is_empty());
+    assert_eq!(trace.views[0].errors[0].source, ErrorSource::Retry);
+    assert!(trace.views[1].cancelled && trace.views[1].errors.is_empty());
+    assert!(trace.views[2].cancelled && trace.views[2].errors.is_empty());
 }
 
 #[test]
@@ -166,21 +166,21 @@ fn calls_without_spans_are_made_of_messages() {
     let first = json!([{ "role": "assistant", "content": "", "tool_calls": [
         { "id": "b", "function": { "name": "find", "arguments": "{\"q\":1}" } }, { "id": "a", "function": { "name": "find", "arguments": "{\"q\":2}" } }] }]);
     let second = json!([{ "role": "user", "content": "Hi" }, first[0], { "role": "tool", "tool_call_id": "a", "content": "two" }, { "role": "tool", "tool_call_id": "b", "content": "one" }]);
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "POST /chat", "attributes": { "http.request.method": "POST" } },
         { "id": 2, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": first.to_string(), "gen_ai.tool.definitions": "[{\"name\":\"find\",\"parameters\":{\"type\":\"object\",\"properties\":{\"q\":{}}}}]" } },
         { "id": 3, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.input.messages": second.to_string(), "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"3\"}]" } },
     ]));
-    let calls: Vec<_> = scene
+    let calls: Vec<_> = trace
         .calls
         .iter()
         .map(|c| (c.id.as_deref().unwrap(), c.result.as_deref(), c.llm, c.tool, c.definition.is_some()))
         .collect();
     assert_eq!(calls, [("b", Some("one"), Some(1), None, true), ("a", Some("two"), Some(1), None, true)]);
     // No AGENT span: the topmost span above the calls is the agent.
-    assert_eq!((scene.agents.len(), scene.agents[0].at), (1, 0));
-    assert_eq!((scene.agents[0].task.as_deref(), scene.agents[0].answer.as_deref()), (Some("Hi"), Some("3")));
-    assert_eq!(scene.agents[0].calls, [0, 1]);
+    assert_eq!((trace.agents.len(), trace.agents[0].at), (1, 0));
+    assert_eq!((trace.agents[0].task.as_deref(), trace.agents[0].answer.as_deref()), (Some("Hi"), Some("3")));
+    assert_eq!(trace.agents[0].calls, [0, 1]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn tool_spans_are_linked_by_id_then_arguments_then_name() {
         { "id": "c3", "function": { "name": "read", "arguments": "{\"page\":\"x\"}" } }] }]);
     let tool =
         |id: u64, attributes: Value| json!({ "id": id, "parent": 1, "name": "t", "attributes": attributes });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "a", "attributes": { "openinference.span.kind": "AGENT" } },
         { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "gen_ai.output.messages": asks.to_string(),
             "llm.tools.0.tool.json_schema": "{\"name\":\"read\",\"parameters\":{\"type\":\"object\",\"properties\":{\"page\":{\"type\":\"string\"}}}}" } },
@@ -200,7 +200,7 @@ fn tool_spans_are_linked_by_id_then_arguments_then_name() {
         tool(5, json!({ "openinference.span.kind": "TOOL", "tool.name": "read", "input.value": "x" })),
     ]));
     let calls: Vec<_> =
-        scene.calls.iter().map(|c| (c.tool, c.id.as_deref(), c.parsed.as_deref().cloned())).collect();
+        trace.calls.iter().map(|c| (c.tool, c.id.as_deref(), c.parsed.as_deref().cloned())).collect();
     assert_eq!(
         calls,
         [
@@ -213,7 +213,7 @@ fn tool_spans_are_linked_by_id_then_arguments_then_name() {
 
 #[test]
 fn agents_under_tools_are_sub_agents_and_final_answer_tools_answer() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "Manager.run", "attributes": { "openinference.span.kind": "AGENT", "input.value": "{\"task\": \"How high?\", \"stream\": false}" } },
         { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "Plan:\n1. Ask the searcher\n2. Answer" } },
         { "id": 3, "parent": 1, "name": "search_agent", "attributes": { "openinference.span.kind": "TOOL", "tool.name": "search_agent", "input.value": "{\"args\": [\"heights\"], \"kwargs\": {}}", "tool.parameters": "{\"task\": {\"type\": \"string\"}}" } },
@@ -221,7 +221,7 @@ fn agents_under_tools_are_sub_agents_and_final_answer_tools_answer() {
         { "id": 5, "parent": 4, "name": "m", "attributes": { "openinference.span.kind": "LLM" } },
         { "id": 6, "parent": 1, "name": "FinalAnswerTool", "attributes": { "openinference.span.kind": "TOOL", "tool.name": "final_answer", "tool.parameters": "{\"answer\": {\"type\": \"any\"}}", "input.value": "{\"args\": [5642], \"kwargs\": {}}" } },
     ]));
-    let [manager, searcher] = scene.agents.as_slice() else { panic!("{:?}", scene.agents) };
+    let [manager, searcher] = trace.agents.as_slice() else { panic!("{:?}", trace.agents) };
     assert_eq!(
         (manager.name.as_deref(), manager.task.as_deref(), manager.answer.as_deref()),
         (Some("Manager"), Some("How high?"), Some("5642"))
@@ -235,8 +235,8 @@ fn agents_under_tools_are_sub_agents_and_final_answer_tools_answer() {
         manager.plans[0].1.steps.iter().map(|s| &**s).collect::<Vec<_>>(),
         ["Ask the searcher", "Answer"]
     );
-    assert_eq!(scene.calls[0].parsed.as_deref(), Some(&json!({ "task": "heights" })));
-    assert_eq!(scene.owner, [Some(0), Some(0), Some(0), Some(1), Some(1), Some(0)]);
+    assert_eq!(trace.calls[0].parsed.as_deref(), Some(&json!({ "task": "heights" })));
+    assert_eq!(trace.owner, [Some(0), Some(0), Some(0), Some(1), Some(1), Some(0)]);
 }
 
 #[test]
@@ -246,11 +246,11 @@ fn later_calls_of_a_planning_tool_are_replans() {
         json!({ "todos": items.iter().map(|i| json!({ "content": i })).collect::<Vec<_>>() }).to_string() } }] }]).to_string()
     };
     let chat = |id: u64, output: String| json!({ "id": id, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": output } });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
         chat(2, todo(&["look", "read"])), chat(3, todo(&["look", "ask", "read"])),
     ]));
-    let plans: Vec<_> = scene.agents[0].plans.iter().map(|(at, p)| (*at, p.replan, p.steps.len())).collect();
+    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.replan, p.steps.len())).collect();
     assert_eq!(plans, [(1, false, 2), (2, true, 3)]);
 }
 
@@ -264,7 +264,7 @@ fn what_answers_a_prompt_for_a_plan_is_a_plan_and_other_lists_are_only_on_reques
                 "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"1. look\\n2. read<end_plan>\\n3. no\"}]" } },
         ])
     };
-    let steps = |scene: Scene| scene.agents[0].plans.first().map(|(_, p)| p.steps.len());
+    let steps = |trace: AgentTrace| trace.agents[0].plans.first().map(|(_, p)| p.steps.len());
     assert_eq!(steps(scene_of(spans("Write a plan. After it, write the '<end_plan>' tag."))), Some(2));
     assert_eq!(steps(scene_of(spans("Which are the largest?"))), None);
     let overrides = Overrides { plan_heuristic: true, ..Overrides::default() };
@@ -273,26 +273,26 @@ fn what_answers_a_prompt_for_a_plan_is_a_plan_and_other_lists_are_only_on_reques
 
 #[test]
 fn a_plan_span_and_a_plan_in_the_state_are_plans_and_a_declared_graph_is_not() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "invoke_agent a", "attributes": { "gen_ai.operation.name": "invoke_agent", "gen_ai.workflow.nodes": ["model", "tools"],
             "output.value": "{\"plan\": [\"look\", \"read\"], \"answer\": \"x\"}" } },
         { "id": 2, "parent": 1, "name": "plan a", "attributes": { "gen_ai.operation.name": "plan" } },
         { "id": 3, "parent": 2, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"1. think\\n2. act\\n3. rest\"}]" } },
     ]));
-    let plans: Vec<_> = scene.agents[0].plans.iter().map(|(at, p)| (*at, p.steps.len())).collect();
+    let plans: Vec<_> = trace.agents[0].plans.iter().map(|(at, p)| (*at, p.steps.len())).collect();
     assert_eq!(plans, [(0, 2), (1, 3)]);
-    assert_eq!(scene.readings[0].graph.as_ref().map(|g| g.steps.len()), Some(2));
+    assert_eq!(trace.views[0].graph.as_ref().map(|g| g.steps.len()), Some(2));
 }
 
 #[test]
 fn orphans_of_one_missing_parent_are_one_agents() {
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 2, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat" } },
         { "id": 3, "parent": 1, "name": "t", "attributes": { "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t" } },
         { "id": 4, "parent": 9, "name": "chat", "attributes": { "gen_ai.operation.name": "chat" } },
     ]));
-    assert_eq!(scene.agents.len(), 1);
-    assert_eq!(scene.owner, [Some(0), Some(0), None]);
+    assert_eq!(trace.agents.len(), 1);
+    assert_eq!(trace.owner, [Some(0), Some(0), None]);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn users_teach_their_own_names() {
         "flags": [{ "key": "step.ok", "values": ["no"] }],
         "planning_tools": ["sketch"],
     })).unwrap();
-    let scene = scene_with(
+    let trace = scene_with(
         &overrides,
         json!([
             { "id": 1, "name": "x", "attributes": { "step.type": "crew", "crew.member": "Ann", "gen_ai.operation.name": "chat" } },
@@ -312,20 +312,20 @@ fn users_teach_their_own_names() {
         ]),
         json!([]),
     );
-    assert_eq!(kinds(&scene), [Kind::Agent, Kind::Llm, Kind::Tool]);
-    assert_eq!(scene.agents[0].name.as_deref(), Some("Ann"));
-    assert_eq!(scene.agents[0].task.as_deref(), Some("How high?"));
-    assert_eq!(scene.readings[1].tokens.input, Some(17));
-    assert_eq!(scene.calls[0].parsed.as_deref(), Some(&json!({ "q": "height", "n": 2 })));
-    assert!(scene.calls[0].failed);
+    assert_eq!(kinds(&trace), [Kind::Agent, Kind::Llm, Kind::Tool]);
+    assert_eq!(trace.agents[0].name.as_deref(), Some("Ann"));
+    assert_eq!(trace.agents[0].task.as_deref(), Some("How high?"));
+    assert_eq!(trace.views[1].tokens.input, Some(17));
+    assert_eq!(trace.calls[0].parsed.as_deref(), Some(&json!({ "q": "height", "n": 2 })));
+    assert!(trace.calls[0].failed);
 }
 
 #[test]
 fn precedence_chooses_between_conventions_and_typos_are_told() {
     let both = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
-    assert_eq!(scene_of(both.clone()).readings[0].model.as_deref(), Some("ours"));
+    assert_eq!(scene_of(both.clone()).views[0].model.as_deref(), Some("ours"));
     let overrides = Overrides { precedence: vec!["openinference".into()], ..Overrides::default() };
-    assert_eq!(scene_with(&overrides, both, json!([])).readings[0].model.as_deref(), Some("theirs"));
+    assert_eq!(scene_with(&overrides, both, json!([])).views[0].model.as_deref(), Some("theirs"));
     let overrides = Overrides { precedence: vec!["openinfrence".into()], ..Overrides::default() };
     let error = Recogniser::new(&overrides).unwrap_err();
     assert!(error.to_string().contains("openinference"), "{error}");
@@ -339,11 +339,11 @@ fn precedence_chooses_between_conventions_and_typos_are_told() {
 #[test]
 fn an_agents_span_that_names_a_model_is_no_model_call() {
     let chat = |id: u64| json!({ "id": id, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.request.model": "m" } });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         { "id": 1, "name": "run", "attributes": { "gen_ai.request.model": "m", "gen_ai.agent.name": "a", "gen_ai.usage.input_tokens": 10 } },
         chat(2), chat(3),
     ]));
-    assert_eq!(kinds(&scene), [Kind::Agent, Kind::Llm, Kind::Llm]);
+    assert_eq!(kinds(&trace), [Kind::Agent, Kind::Llm, Kind::Llm]);
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
         "llm.output_messages.0.message.content": "836",
     });
     let searches = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         span(1, None, "research", kind("CHAIN")),
         span(2, Some(1), "agent", kind("AGENT")),
         span(3, Some(2), "model", asks.clone()),
@@ -369,17 +369,17 @@ fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
         span(5, Some(1), "agent", kind("AGENT")),
         span(6, Some(5), "model", says.clone()),
     ]));
-    assert_eq!(kinds(&scene)[..2], [Kind::Agent, Kind::Chain]);
-    assert_eq!((scene.agents.len(), scene.agents[0].answer.as_deref()), (1, Some("836")));
-    assert_eq!((scene.agents[0].llms.len(), scene.calls[0].llm.is_some()), (2, true));
+    assert_eq!(kinds(&trace)[..2], [Kind::Agent, Kind::Chain]);
+    assert_eq!((trace.agents.len(), trace.agents[0].answer.as_deref()), (1, Some("836")));
+    assert_eq!((trace.agents[0].llms.len(), trace.calls[0].llm.is_some()), (2, true));
 
     // One that does its own work is an agent.
-    let scene = scene_of(json!([
+    let trace = scene_of(json!([
         span(1, None, "research", kind("AGENT")),
         span(2, Some(1), "agent", kind("AGENT")),
         span(3, Some(2), "model", asks),
         span(4, Some(2), "search", searches),
         span(5, Some(2), "model", says),
     ]));
-    assert_eq!(scene.agents.iter().filter(|a| a.name.as_deref() == Some("agent")).count(), 1);
+    assert_eq!(trace.agents.iter().filter(|a| a.name.as_deref() == Some("agent")).count(), 1);
 }

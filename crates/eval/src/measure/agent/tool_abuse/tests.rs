@@ -6,13 +6,13 @@ use crate::measure::{Measured, Memo, Settings, Value};
 
 const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
-fn on(scene: &Scene) -> Result<Measured, Reason> {
+fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let view = View { scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-    measure(&view, &scene.agents[0]).outcome
+    let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+    measure(&context, &trace.agents[0]).outcome
 }
 
-fn script(calls: &[(&str, &str, &str)]) -> Scene {
+fn script(calls: &[(&str, &str, &str)]) -> AgentTrace {
     let mut script = Script::new("task");
     for (name, arguments, result) in calls {
         script = script.calls("", &[(name, arguments)]).returns(result);
@@ -20,14 +20,14 @@ fn script(calls: &[(&str, &str, &str)]) -> Scene {
     script.answers("done").build()
 }
 
-fn rationales(scene: &Scene) -> Vec<String> {
-    on(scene).expect("measured").findings.into_iter().map(|f| f.rationale).collect()
+fn rationales(trace: &AgentTrace) -> Vec<String> {
+    on(trace).expect("measured").findings.into_iter().map(|f| f.rationale).collect()
 }
 
 #[test]
 fn the_same_failing_call_four_times_fails_and_cites_all_four() {
-    let scene = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 4]);
-    let measured = on(&scene).unwrap();
+    let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 4]);
+    let measured = on(&trace).unwrap();
     assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
     assert_eq!(measured.findings.len(), 1);
     assert_eq!(measured.findings[0].cited.len(), 4);
@@ -36,14 +36,14 @@ fn the_same_failing_call_four_times_fails_and_cites_all_four() {
 
 #[test]
 fn once_again_is_a_lesser_fault() {
-    let scene = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 2]);
-    assert_eq!(on(&scene).unwrap().value, Value::Score(3.0));
+    let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 2]);
+    assert_eq!(on(&trace).unwrap().value, Value::Score(3.0));
 }
 
 #[test]
 fn an_adapted_query_is_no_abuse() {
     // Paper 001, B.3: a narrower, then a broader query.
-    let scene = script(&[
+    let trace = script(&[
         (
             "web_search",
             r#"{"query":"Emily Midkiff June 2014 article Fafnir dragon depictions quoted word criticism"}"#,
@@ -51,8 +51,8 @@ fn an_adapted_query_is_no_abuse() {
         ),
         ("web_search", r#"{"query":"Midkiff Fafnir 2014"}"#, "found 9 results"),
     ]);
-    assert!(rationales(&scene).is_empty());
-    assert_eq!(on(&scene).unwrap().value, Value::Score(5.0));
+    assert!(rationales(&trace).is_empty());
+    assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn progress_paging_polling_and_reading_after_a_write_are_no_abuse() {
 
 #[test]
 fn arguments_that_hardly_differ_and_fail_alike_are_found() {
-    let scene = script(&[
+    let trace = script(&[
         ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=1"}"#, BAD),
         ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=2"}"#, BAD),
         ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=3"}"#, BAD),
     ]);
-    assert!(rationales(&scene)[0].contains("hardly differ"), "{:?}", rationales(&scene));
+    assert!(rationales(&trace)[0].contains("hardly differ"), "{:?}", rationales(&trace));
 }
 
 #[test]
@@ -103,20 +103,20 @@ fn a_loop_of_two_calls_is_found_and_two_rounds_are_not_yet_one() {
 #[test]
 fn never_learning_from_what_the_error_says_is_found() {
     let error = "TypeError: page_down() got an unexpected keyword argument ''";
-    let scene = script(&[
+    let trace = script(&[
         ("page_down", r#"{"":""}"#, error),
         ("page_down", r#"{"":{}}"#, error),
         ("page_down", r#"{"a":[1,2,3]}"#, error),
         ("page_down", r#"{"wholly":"different words"}"#, error),
     ]);
-    assert!(rationales(&scene).iter().any(|r| r.contains("nothing was learned")), "{:?}", rationales(&scene));
+    assert!(rationales(&trace).iter().any(|r| r.contains("nothing was learned")), "{:?}", rationales(&trace));
 }
 
 #[test]
 fn no_calls_and_no_content_are_unmeasured() {
-    assert_eq!(on(&Script::new("task").answers("done").build()), Err(Reason::NotApplicable));
+    assert_eq!(on(&Script::new("task").answers("done").build()), Err(Unmeasured::NotApplicable));
     let hidden = Script::new("task").calls("", &[("visit", "{}")]).returns(BAD).build_without_content();
-    assert_eq!(on(&hidden), Err(Reason::NoContent));
+    assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::*;
 use crate::measure::testing::{captured, golden, scenes_of};
 
 /// The first question, without what the rules found: their words change without ours.
-fn first(scene: &Scene, settings: &Settings) -> Option<Asking> {
-    let sight = Sight { scene, settings, rules: &[] };
+fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
+    let sight = Sight { trace, settings, rules: &[] };
     Rounds::new(sight).next(sight)
 }
 
@@ -25,10 +25,10 @@ const SHOWN: [&str; 5] = [
 fn prompts_for_real_runs_read_as_they_should() {
     for name in ["strands-c", "langgraph-openllmetry-x", "openaiagents-openinference-responses-b"] {
         let mut out = String::new();
-        for scene in captured(name) {
+        for trace in captured(name) {
             for metric in SHOWN {
                 // The first of each metric shows what there is to see.
-                if let Some(ask) = first(&scene, &settings(&[metric])) {
+                if let Some(ask) = first(&trace, &settings(&[metric])) {
                     out.push_str(&format!(
                         "==== {metric}, {}\n{}\n",
                         ask.question.key, ask.question.prompt.user
@@ -45,7 +45,10 @@ fn what_the_judge_is_told_about_itself_reads_as_it_should() {
     let mut out = String::new();
     for metric in ["error_detection", "gpa.plan_quality"] {
         let topic = topic::topic(metric).unwrap();
-        out.push_str(&format!("==== {metric}\n{}\n", Asker::default().system(topic, &Scene::default(), 0)));
+        out.push_str(&format!(
+            "==== {metric}\n{}\n",
+            Asker::default().system(topic, &AgentTrace::default(), 0)
+        ));
     }
     golden("ask-system", &out);
 }
@@ -72,7 +75,7 @@ fn benchmark() -> Vec<(u64, PathBuf)> {
     out
 }
 
-fn scenes_in(path: &Path) -> Vec<Scene> {
+fn scenes_in(path: &Path) -> Vec<AgentTrace> {
     let json = fs::read(path).unwrap();
     match verdict_otlp::json::decode(verdict_otlp::Signal::Traces, &json) {
         Ok(body) => scenes_of(&body),
@@ -81,15 +84,15 @@ fn scenes_in(path: &Path) -> Vec<Scene> {
 }
 
 /// Every text of every span, told by whichever part: nothing of a long run goes unjudged.
-fn everything_is_shown(scene: &Scene, settings: &Settings) -> usize {
-    let asked = questions(scene, settings);
+fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
+    let asked = questions(trace, settings);
     let shown = quote::Quotable::of(asked.iter().map(|ask| &*ask.question.prompt.user));
     for ask in &asked {
         assert!(tokens_of(ask) <= 24_000, "{} tokens", tokens_of(ask));
     }
-    let judged = catalog::judged(scene);
-    for (at, reading) in scene.readings.iter().enumerate().filter(|(at, _)| judged[*at]) {
-        for piece in content::given(reading).into_iter().chain(content::made(reading)) {
+    let judged = catalog::judged(trace);
+    for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
+        for piece in content::given(view).into_iter().chain(content::made(view)) {
             let cleaned = settings.asker.clean(&piece.text);
             // A text that is longer than a part stands in pieces, which overlap.
             let letters: Vec<char> = cleaned.chars().filter(|c| !c.is_whitespace()).collect();
@@ -107,9 +110,9 @@ fn everything_is_shown(scene: &Scene, settings: &Settings) -> usize {
 fn the_longest_runs_of_the_benchmark_are_judged_whole() {
     let all = benchmark();
     for (size, path) in all.iter().rev().take(3) {
-        for scene in scenes_in(path) {
-            let parts = everything_is_shown(&scene, &settings(&["gpa.logical_consistency"]));
-            println!("{}: {size} bytes, {} spans, {parts} questions", path.display(), scene.tree.len());
+        for trace in scenes_in(path) {
+            let parts = everything_is_shown(&trace, &settings(&["gpa.logical_consistency"]));
+            println!("{}: {size} bytes, {} spans, {parts} questions", path.display(), trace.tree.len());
             assert!(parts > 1);
         }
     }

@@ -11,18 +11,18 @@ fn one(measurements: Vec<Measurement>) -> Measurement {
 
 /// What comes of these opinions on the bridge's answer, span 3.
 fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
-    let scene = bridge();
-    let (all, _) = judged(&scene, &settings(&[metric]), |ask| match ask.at {
+    let trace = bridge();
+    let (all, _) = judged(&trace, &settings(&[metric]), |ask| match ask.at {
         3 => Ok(opinions.clone()),
-        _ => Err(Reason::JudgeError),
+        _ => Err(Unmeasured::JudgeError),
     });
     one(all.into_iter().filter(|m| m.at == 3 && m.metric == metric).collect())
 }
 
 #[test]
 fn each_metric_asks_about_the_spans_that_it_is_about() {
-    let scene = bridge();
-    let asked = |metric| questions(&scene, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
+    let trace = bridge();
+    let asked = |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
     assert_eq!(asked(FOLLOWING), [1, 3]);
     assert_eq!(asked("reasoning_integrity"), [1, 3]);
     assert_eq!(asked("avoidance"), [1, 3]);
@@ -32,8 +32,8 @@ fn each_metric_asks_about_the_spans_that_it_is_about() {
 
 #[test]
 fn a_failing_score_with_a_quotation_that_is_there_fails() {
-    let scene = bridge();
-    let m = about_the_answer(FOLLOWING, vec![said(2, &[finding(&scene, 3, "in  1884,\nI think", "medium")])]);
+    let trace = bridge();
+    let m = about_the_answer(FOLLOWING, vec![said(2, &[finding(&trace, 3, "in  1884,\nI think", "medium")])]);
     let measured = m.outcome.as_ref().unwrap();
     assert_eq!((score(&m), measured.passed, &*m.judge), (Some(2.0), false, "m/0"));
     assert_eq!(
@@ -45,8 +45,8 @@ fn a_failing_score_with_a_quotation_that_is_there_fails() {
 
 #[test]
 fn a_finding_whose_quotation_is_not_there_is_dropped_and_said() {
-    let scene = bridge();
-    let findings = [finding(&scene, 3, "in 1884", "low"), finding(&scene, 3, "in 1885", "high")];
+    let trace = bridge();
+    let findings = [finding(&trace, 3, "in 1884", "low"), finding(&trace, 3, "in 1885", "high")];
     let m = about_the_answer(FOLLOWING, vec![said(3, &findings)]);
     assert_eq!(m.outcome.as_ref().unwrap().findings.len(), 1);
     assert!(m.rationale.unwrap().contains("1 findings dropped"));
@@ -54,28 +54,28 @@ fn a_finding_whose_quotation_is_not_there_is_dropped_and_said() {
 
 #[test]
 fn an_omission_may_quote_the_instruction() {
-    let scene = bridge();
+    let trace = bridge();
     let m = about_the_answer(
         FOLLOWING,
-        vec![said(3, &[finding(&scene, 3, "Answer with the year alone", "low")])],
+        vec![said(3, &[finding(&trace, 3, "Answer with the year alone", "low")])],
     );
     assert_eq!(score(&m), Some(3.0));
 }
 
 #[test]
 fn a_failing_score_without_evidence_is_neither_a_fail_nor_a_pass() {
-    let scene = bridge();
-    for findings in [vec![], vec![finding(&scene, 3, "made up", "high")]] {
+    let trace = bridge();
+    for findings in [vec![], vec![finding(&trace, 3, "made up", "high")]] {
         let m = about_the_answer(FOLLOWING, vec![said(1, &findings)]);
-        assert_eq!(m.outcome, Err(Reason::JudgeError));
+        assert_eq!(m.outcome, Err(Unmeasured::JudgeError));
         assert!(m.rationale.unwrap().contains("1 of 1 opinions set aside"));
     }
 }
 
 #[test]
 fn several_opinions_give_the_median_and_their_difference_is_told() {
-    let scene = bridge();
-    let bad = |score| said(score, &[finding(&scene, 3, "in 1884", "medium")]);
+    let trace = bridge();
+    let bad = |score| said(score, &[finding(&trace, 3, "in 1884", "medium")]);
     let m = about_the_answer(FOLLOWING, vec![bad(2), said(5, &[]), bad(3)]);
     assert_eq!(score(&m), Some(3.0));
     assert!(m.rationale.unwrap().contains("opinions differ: 2, 5, 3; median 3"));
@@ -86,14 +86,14 @@ fn several_opinions_give_the_median_and_their_difference_is_told() {
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(4.5), true));
     // Half of them is not more than half.
     let m = about_the_answer(FOLLOWING, vec![said(1, &[]), said(5, &[])]);
-    assert_eq!(m.outcome, Err(Reason::JudgeError));
+    assert_eq!(m.outcome, Err(Unmeasured::JudgeError));
 }
 
 #[test]
 fn labels_go_by_majority_and_ties_to_the_worse() {
-    let scene = bridge();
+    let trace = bridge();
     let label = |label: &str| {
-        let findings = if label == "valid" { vec![] } else { vec![finding(&scene, 3, "I think", "low")] };
+        let findings = if label == "valid" { vec![] } else { vec![finding(&trace, 3, "I think", "low")] };
         json!({ "rationale": "because", "label": label, "findings": findings })
     };
     let of = |labels: &[&str]| {
@@ -111,10 +111,10 @@ fn labels_go_by_majority_and_ties_to_the_worse() {
 
 #[test]
 fn a_weighted_score_counts_where_it_is_on_the_scale() {
-    let scene = bridge();
+    let trace = bridge();
     let settings = settings(&[FOLLOWING]);
     for (weighted, expected) in [(4.6, 4.6), (9.0, 5.0), (f64::NAN, 5.0)] {
-        let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+        let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
         let mut rounds = Rounds::new(sight);
         while let Some(ask) = rounds.next(sight) {
             let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
@@ -122,7 +122,7 @@ fn a_weighted_score_counts_where_it_is_on_the_scale() {
                 Answer { key: ask.question.key, opinions: Ok(vec![opinion]), usage: Usage::default() };
             rounds.answer(ask.ticket, answer, sight);
         }
-        let all = rounds.finish(sight, Reason::Timeout);
+        let all = rounds.finish(sight, Unmeasured::Timeout);
         assert_eq!(score(&all[0]), Some(expected));
     }
 }
@@ -140,7 +140,7 @@ fn what_does_not_fit_the_form_counts_for_nothing() {
         json!({ "rationale": "r", "findings": [] }),
     ] {
         let m = about_the_answer(FOLLOWING, vec![value.clone()]);
-        assert_eq!(m.outcome, Err(Reason::JudgeError), "{value}");
+        assert_eq!(m.outcome, Err(Unmeasured::JudgeError), "{value}");
     }
     let odd = json!({ "rationale": 7, "score": 5, "findings": "none", "extra": 1 });
     assert_eq!(score(&about_the_answer(FOLLOWING, vec![odd])), Some(5.0));
@@ -148,8 +148,8 @@ fn what_does_not_fit_the_form_counts_for_nothing() {
 
 #[test]
 fn spans_that_were_not_shown_cannot_be_blamed() {
-    let scene = bridge();
-    let mut foreign = finding(&scene, 3, "in 1884", "high");
+    let trace = bridge();
+    let mut foreign = finding(&trace, 3, "in 1884", "high");
     foreign["span_id"] = json!("ffffffffffffffff");
     let m = about_the_answer(FOLLOWING, vec![said(5, &[foreign])]);
     assert!(m.outcome.unwrap().findings.is_empty());
@@ -157,18 +157,18 @@ fn spans_that_were_not_shown_cannot_be_blamed() {
 
 #[test]
 fn without_content_nothing_is_asked() {
-    let scene = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
+    let trace = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
     for metric in [FOLLOWING, "reasoning_integrity", "avoidance", "tool_completeness", "error_detection"] {
-        let (all, asked) = judged(&scene, &settings(&[metric]), |_| unreachable!());
-        assert!(asked.is_empty() && all.iter().all(|m| m.outcome == Err(Reason::NoContent)), "{metric}");
+        let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
+        assert!(asked.is_empty() && all.iter().all(|m| m.outcome == Err(Unmeasured::NoContent)), "{metric}");
         assert!(!all.is_empty());
     }
 }
 
 #[test]
 fn the_form_names_only_spans_that_were_shown() {
-    let scene = bridge();
-    for ask in questions(&scene, &settings(&["tool_completeness", "reasoning_integrity"])) {
+    let trace = bridge();
+    for ask in questions(&trace, &settings(&["tool_completeness", "reasoning_integrity"])) {
         let ids =
             &ask.question.form.schema["properties"]["findings"]["items"]["properties"]["span_id"]["enum"];
         for id in ids.as_array().unwrap() {
@@ -180,28 +180,28 @@ fn the_form_names_only_spans_that_were_shown() {
 #[test]
 fn only_siblings_that_had_ended_are_shown() {
     // The second search starts while the first is still running.
-    let mut scene = Script::new("Compare A and B.")
+    let mut trace = Script::new("Compare A and B.")
         .calls("", &[("search", r#"{"q":"first"}"#), ("search", r#"{"q":"second"}"#)])
         .returns("result of the first")
         .returns("result of the second")
         .build();
-    let shown = |scene: &Scene| {
-        let asked = questions(scene, &settings(&["tool_completeness"]));
+    let shown = |trace: &AgentTrace| {
+        let asked = questions(trace, &settings(&["tool_completeness"]));
         asked.iter().find(|a| a.at == 3).unwrap().question.prompt.user.contains("result of the first")
     };
-    assert!(shown(&scene));
-    scene.tree.spans[2].end = scene.tree.spans[3].start + 1;
-    assert!(!shown(&scene));
+    assert!(shown(&trace));
+    trace.tree.spans[2].end = trace.tree.spans[3].start + 1;
+    assert!(!shown(&trace));
 }
 
 #[test]
 fn evidence_of_the_rules_is_shown_and_settles_nothing() {
-    let scene = Script::new("Find it.")
+    let trace = Script::new("Find it.")
         .system("End your answer with the tag <done>.")
         .answers("Here it is, all of it, in full.")
         .build();
     let settings = settings(&[FOLLOWING]);
-    let (all, asked) = judged(&scene, &settings, |_| Ok(vec![said(5, &[])]));
+    let (all, asked) = judged(&trace, &settings, |_| Ok(vec![said(5, &[])]));
     assert!(asked[0].question.prompt.user.contains("what built-in rules found in it"));
     assert!(asked[0].question.prompt.user.contains("<done>"));
     assert_eq!(score(&all[0]), Some(5.0));
@@ -215,9 +215,9 @@ fn a_long_conversation_is_shown_by_its_ends_and_within_its_budget() {
             .calls("", &[("read", &format!(r#"{{"page":{i}}}"#))])
             .returns(&format!("page {i} ").repeat(400));
     }
-    let scene = script.answers("done").build();
+    let trace = script.answers("done").build();
     let settings = asked_with(settings(&[FOLLOWING]), |ask| ask.max_prompt_tokens = 8_000);
-    let last = questions(&scene, &settings).pop().unwrap();
+    let last = questions(&trace, &settings).pop().unwrap();
     let user = &last.question.prompt.user;
     for part in ["The task stands first.", "Keep the system prompt.", "page 59", "earlier messages left out"]
     {
@@ -228,7 +228,7 @@ fn a_long_conversation_is_shown_by_its_ends_and_within_its_budget() {
 
 #[test]
 fn the_operators_rubric_and_instructions_are_told() {
-    let scene = bridge();
+    let trace = bridge();
     let rubrics = BTreeMap::from([(FOLLOWING.to_owned(), "# Ours\nBe kind.".to_owned())]);
     let instruction = |agent: &str, text: &str| Instruction {
         agent: Some(agent.to_owned()),
@@ -244,7 +244,7 @@ fn the_operators_rubric_and_instructions_are_told() {
         vec![instruction("age*", "It asks a searcher."), instruction("other", "Not this one.")];
     let asker = Asker::new(Ask::default(), rubrics, instructions, Redact::default()).unwrap();
     let settings = Settings { asker: Arc::new(asker), ..settings(&[FOLLOWING]) };
-    let asked = questions(&scene, &settings);
+    let asked = questions(&trace, &settings);
     let system = &asked[0].question.prompt.system;
     assert!(
         system.contains("Be kind.") && system.contains("It asks a searcher.") && system.contains("I recall")

@@ -6,22 +6,22 @@ const GOAL: &str = "gpa.goal_fulfillment";
 
 #[test]
 fn a_run_is_asked_about_once_and_its_score_held_against_its_threshold() {
-    let scene = bridge();
+    let trace = bridge();
     for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
-        let (all, asked) = judged(&scene, &settings(&[GOAL]), |_| {
-            Ok(vec![said(given, &[finding(&scene, 3, "in 1884", "high")])])
+        let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| {
+            Ok(vec![said(given, &[finding(&trace, 3, "in 1884", "high")])])
         });
         assert_eq!(asked.len(), 1);
         let m = all.iter().find(|m| m.metric == GOAL).unwrap();
         assert_eq!((m.at, score(m)), (0, Some(f64::from(given))));
         let measured = m.outcome.as_ref().unwrap();
         assert_eq!(measured.passed, passed);
-        assert_eq!(measured.findings[0].cited, [scene.tree.spans[3].id]);
+        assert_eq!(measured.findings[0].cited, [trace.tree.spans[3].id]);
     }
 }
 
 /// A manager with a helper, who plans, fails, and plans again.
-fn team() -> Scene {
+fn team() -> AgentTrace {
     Script::new("How long is the bridge, and who built it?")
         .system("You are the manager.")
         .tools(&["helper", "calculator"])
@@ -47,16 +47,16 @@ fn of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
 
 #[test]
 fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
-    let scene = team();
-    let (all, asked) = judged(&scene, &settings(&[GOAL]), |_| Ok(vec![said(3, &[])]));
+    let trace = team();
+    let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![said(3, &[])]));
     let at: Vec<usize> = of(&all, GOAL).iter().map(|m| m.at).collect();
-    assert_eq!(at, [scene.agents[0].at, scene.agents[1].at]);
+    assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
     assert!(asked[1].question.prompt.user.contains("the agent helper by itself"));
     // Under a root that is no agent, three: the manager by itself as well.
     let mut settings = settings(&[GOAL]);
     settings.gpa.per = vec![crate::measure::settings::Per::Agents];
-    let (_, asked) = judged(&scene, &settings, |_| Ok(vec![said(3, &[])]));
+    let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
     let manager = &asked[0].question.prompt.user;
     assert!(manager.contains("the agent agent by itself"));
     assert!(manager.contains("I could not search.") && !manager.contains(r#"{"q":"bridge"}"#), "{manager}");
@@ -64,9 +64,9 @@ fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
 
 #[test]
 fn findings_name_the_agent_that_they_are_about() {
-    let scene = team();
-    let wrong = finding(&scene, 5, "search", "low");
-    let (all, _) = judged(&scene, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
+    let trace = team();
+    let wrong = finding(&trace, 5, "search", "low");
+    let (all, _) = judged(&trace, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
         0 => Ok(vec![said(1, std::slice::from_ref(&wrong))]),
         _ => Ok(vec![said(3, &[])]),
     });
@@ -76,8 +76,8 @@ fn findings_name_the_agent_that_they_are_about() {
 
 #[test]
 fn a_story_tells_every_text_once() {
-    let scene = bridge();
-    let story = story::tell(&Asker::default(), &scene, story::Scope::Trace, 60_000);
+    let trace = bridge();
+    let story = transcript::tell(&Asker::default(), &trace, transcript::Scope::Trace, 60_000);
     let all: Vec<&str> = story.iter().map(|b| b.text.as_str()).collect();
     for text in ["Answer with the year alone.", "24 September 1883", "I look it up.", "opened in 1884"] {
         assert_eq!(all.iter().filter(|t| t.contains(text)).count(), 1, "{text}: {all:#?}");
@@ -86,8 +86,8 @@ fn a_story_tells_every_text_once() {
 
 #[test]
 fn plans_are_judged_without_what_came_of_them_and_replans_by_their_trigger() {
-    let scene = team();
-    let asked = questions(&scene, &settings(&["gpa.plan_quality"]));
+    let trace = team();
+    let asked = questions(&trace, &settings(&["gpa.plan_quality"]));
     assert_eq!(asked.len(), 1, "the helper has no plan");
     let user = &asked[0].question.prompt.user;
     assert!(user.contains("PLAN, the first") && user.contains("REPLAN 1"), "{user}");
@@ -99,17 +99,17 @@ fn plans_are_judged_without_what_came_of_them_and_replans_by_their_trigger() {
 
 #[test]
 fn without_a_plan_there_is_none_to_judge() {
-    let scene = bridge();
+    let trace = bridge();
     for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
-        let (all, asked) = judged(&scene, &settings(&[metric]), |_| unreachable!());
-        assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Reason::NotApplicable)));
+        let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
+        assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Unmeasured::NotApplicable)));
     }
 }
 
 #[test]
 fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
     let long = "words ".repeat(3_000);
-    let scene = Script::new("Do it.")
+    let trace = Script::new("Do it.")
         .says("1. read")
         .plan(&["read"])
         .calls("", &[("read", "{}")])
@@ -120,12 +120,12 @@ fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
         .returns(&format!("{long} two"))
         .answers("done")
         .build();
-    let whole = questions(&scene, &settings(&["gpa.plan_adherence"]));
+    let whole = questions(&trace, &settings(&["gpa.plan_adherence"]));
     assert_eq!(whole.len(), 1);
     let page = &whole[0].question.prompt.user;
     assert!(page.contains("the last plan's steps and the calls that seem to be theirs]"), "{page}");
     let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
-    let parts = questions(&scene, &small);
+    let parts = questions(&trace, &small);
     assert!(parts.len() >= 2);
     let with = |text: &str| {
         let holding = parts.iter().filter(|a| a.question.prompt.user.contains(text));
@@ -136,7 +136,7 @@ fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
 }
 
 /// A run of `n` long steps.
-fn long(n: usize) -> Scene {
+fn long(n: usize) -> AgentTrace {
     let mut script = Script::new("Read all pages.").system("Be exact.");
     for i in 0..n {
         let page = format!("page {i:03} says {}. ", "blah".repeat(20)).repeat(60);
@@ -148,9 +148,9 @@ fn long(n: usize) -> Scene {
 
 #[test]
 fn a_long_run_is_judged_in_parts_and_scored_once() {
-    let scene = long(40);
+    let trace = long(40);
     let settings = settings(&["gpa.execution_efficiency"]);
-    let (all, asked) = judged(&scene, &settings, |ask| {
+    let (all, asked) = judged(&trace, &settings, |ask| {
         let user = &ask.question.prompt.user;
         assert!(tokens_of(ask) <= 24_000);
         Ok(vec![match ask.question.key.as_str() {
@@ -159,7 +159,7 @@ fn a_long_run_is_judged_in_parts_and_scored_once() {
                 assert!(ask.question.form.schema["properties"].get("findings").is_none());
                 json!({ "rationale": "taken together", "score": 1 })
             }
-            _ if user.contains("step 017") => said(0, &[finding(&scene, 35, "step 017", "high")]),
+            _ if user.contains("step 017") => said(0, &[finding(&trace, 35, "step 017", "high")]),
             _ => said(3, &[]),
         }])
     });
@@ -172,9 +172,9 @@ fn a_long_run_is_judged_in_parts_and_scored_once() {
 
 #[test]
 fn a_long_run_without_findings_is_as_good_as_its_worst_part_and_asks_no_more() {
-    let scene = long(40);
+    let trace = long(40);
     let settings = settings(&["gpa.execution_efficiency"]);
-    let (all, asked) = judged(&scene, &settings, |ask| {
+    let (all, asked) = judged(&trace, &settings, |ask| {
         Ok(vec![said(if ask.question.key == "part-0002" { 2 } else { 3 }, &[])])
     });
     assert!(asked.iter().all(|ask| ask.question.key != "score"));
@@ -183,35 +183,35 @@ fn a_long_run_without_findings_is_as_good_as_its_worst_part_and_asks_no_more() {
 
 #[test]
 fn a_part_without_an_answer_leaves_the_whole_unmeasured() {
-    let scene = long(40);
-    let (all, _) = judged(&scene, &settings(&[GOAL]), |ask| match ask.question.key.as_str() {
-        "part-0003" => Err(Reason::Budget),
+    let trace = long(40);
+    let (all, _) = judged(&trace, &settings(&[GOAL]), |ask| match ask.question.key.as_str() {
+        "part-0003" => Err(Unmeasured::Budget),
         _ => Ok(vec![said(3, &[])]),
     });
-    assert_eq!(of(&all, GOAL)[0].outcome, Err(Reason::Budget));
+    assert_eq!(of(&all, GOAL)[0].outcome, Err(Unmeasured::Budget));
 }
 
 #[test]
 fn an_incomplete_record_says_so_and_a_missing_answer_is_not_asked_about_without_content() {
-    let scene = Script::new("x").calls("", &[("t", "{}")]).returns("r").incomplete().build();
-    let asked = questions(&scene, &settings(&["completeness"]));
+    let trace = Script::new("x").calls("", &[("t", "{}")]).returns("r").incomplete().build();
+    let asked = questions(&trace, &settings(&["completeness"]));
     assert!(asked[0].question.prompt.user.contains("The record is incomplete"));
     let bare = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
     let (all, asked) = judged(&bare, &settings(&["completeness", GOAL, "tool_abuse"]), |_| unreachable!());
     assert!(asked.is_empty());
     for metric in ["completeness", GOAL] {
-        assert!(of(&all, metric).iter().any(|m| m.outcome == Err(Reason::NoContent)), "{metric}");
+        assert!(of(&all, metric).iter().any(|m| m.outcome == Err(Unmeasured::NoContent)), "{metric}");
     }
 }
 
 #[test]
 fn samples_are_the_same_for_a_trace_and_differ_between_traces() {
     let asked = |id: u8, rate: f64| {
-        let mut scene = bridge();
-        scene.tree.id = verdict_otlp::trace::TraceId([id; 16]);
+        let mut trace = bridge();
+        trace.tree.id = verdict_otlp::trace::TraceId([id; 16]);
         let settings = asked_with(settings(&["instruction_following"]), |ask| ask.sample.rate = rate);
-        let (all, asked) = judged(&scene, &settings, |_| Ok(vec![said(5, &[])]));
-        let left = all.iter().filter(|m| m.outcome == Err(Reason::SampledOut)).count();
+        let (all, asked) = judged(&trace, &settings, |_| Ok(vec![said(5, &[])]));
+        let left = all.iter().filter(|m| m.outcome == Err(Unmeasured::SampledOut)).count();
         assert_eq!(left > 0, asked.is_empty());
         !asked.is_empty()
     };
@@ -230,12 +230,12 @@ fn only_doubts_and_only_failing_traces() {
         .answers("The bridge was opened in 1883.")
         .build();
     let bad = team();
-    let asked = |scene: &Scene, metric: &'static str, when: When| {
+    let asked = |trace: &AgentTrace, metric: &'static str, when: When| {
         let settings = asked_with(settings(&[metric]), |ask| {
             ask.when_by_metric.insert("gpa".to_owned(), When::Failing);
             ask.when = when;
         });
-        !questions(scene, &settings).is_empty()
+        !questions(trace, &settings).is_empty()
     };
     assert!(!asked(&good, GOAL, When::Always) && asked(&bad, GOAL, When::Always));
     assert!(asked(&good, "tool_completeness", When::Always));
@@ -246,26 +246,26 @@ fn only_doubts_and_only_failing_traces() {
 
 #[test]
 fn a_fact_of_the_rules_is_not_asked_about() {
-    let scene = team();
-    let asked = questions(&scene, &settings(&["error_detection"]));
-    let failed = scene.calls.iter().find(|c| c.failed).unwrap().at;
+    let trace = team();
+    let asked = questions(&trace, &settings(&["error_detection"]));
+    let failed = trace.calls.iter().find(|c| c.failed).unwrap().at;
     assert!(asked.iter().all(|ask| ask.at != failed) && !asked.is_empty());
 }
 
 #[test]
 fn spans_and_services_are_chosen_and_withheld() {
-    let mut scene = bridge();
-    scene.readings[2].service = Some("vault".into());
-    scene.readings[2].name = Some("search".into());
+    let mut trace = bridge();
+    trace.views[2].service = Some("vault".into());
+    trace.views[2].name = Some("search".into());
     let only = |change: fn(&mut Ask)| {
         let settings = asked_with(settings(&["error_detection"]), change);
-        questions(&scene, &settings).iter().map(|a| a.at).collect::<Vec<_>>()
+        questions(&trace, &settings).iter().map(|a| a.at).collect::<Vec<_>>()
     };
     assert_eq!(only(|ask| ask.spans.kind = vec![verdict_otlp::trace::Kind::Tool]), [2]);
     assert_eq!(only(|ask| ask.spans.name = vec!["sea*".into()]), [2]);
     assert_eq!(only(|ask| ask.spans.service = vec!["vault".into()]), [2]);
     let withheld = asked_with(settings(&["error_detection", GOAL]), |ask| ask.withhold = vec!["va*".into()]);
-    let asked = questions(&scene, &withheld);
+    let asked = questions(&trace, &withheld);
     assert!(asked.iter().all(|ask| ask.at != 2));
     let story = asked.iter().find(|ask| ask.metric == GOAL).unwrap();
     assert!(story.question.prompt.user.contains("result]\n(withheld)"), "{}", story.question.prompt.user);
@@ -273,12 +273,12 @@ fn spans_and_services_are_chosen_and_withheld() {
 
 #[test]
 fn early_questions_are_those_of_the_closed_trace() {
-    let scene = bridge();
+    let trace = bridge();
     let metrics =
         ["instruction_following", "reasoning_integrity", "tool_completeness", "error_detection", GOAL];
     let settings = settings(&metrics);
-    let rules = catalog::run(&scene, &settings);
-    let sight = Sight { scene: &scene, settings: &settings, rules: &rules };
+    let rules = catalog::run(&trace, &settings);
+    let sight = Sight { trace: &trace, settings: &settings, rules: &rules };
     let all = |mut rounds: Rounds| std::iter::from_fn(move || rounds.next(sight)).collect::<Vec<_>>();
     let (early, late) = (all(Rounds::early(sight)), all(Rounds::new(sight)));
     assert!(!early.is_empty() && early.len() < late.len());

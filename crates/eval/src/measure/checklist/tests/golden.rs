@@ -49,8 +49,8 @@ fn recorded(question: &Question) -> Json {
 #[test]
 fn the_questions_for_a_real_run_read_as_they_should() {
     let mut out = String::new();
-    for scene in captured("vercelai-e") {
-        let (measured, asked) = drive(&scene, &settings(EVERYTHING), |question| Ok(recorded(question)));
+    for trace in captured("vercelai-e") {
+        let (measured, asked) = drive(&trace, &settings(EVERYTHING), |question| Ok(recorded(question)));
         assert_eq!(measured[0].outcome.as_ref().map(|m| m.value.clone()), Ok(Value::Label("no")));
         let mut told = HashSet::new();
         for question in &asked {

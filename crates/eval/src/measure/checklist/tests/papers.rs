@@ -9,7 +9,7 @@ use crate::measure::testing::golden;
 /// A checklist's items, as they are written and as people read them.
 fn items(measured: &[Measurement]) -> (Json, String) {
     let [Measurement { details, .. }] = measured else { panic!("one verdict: {measured:?}") };
-    let Plain::Text(text) = &details[0].value else { panic!("items are a text") };
+    let DetailValue::Text(text) = &details[0].value else { panic!("items are a text") };
     let value: Json = serde_json::from_str(text).unwrap();
     let shown = format!("{value:#}\n");
     (value, shown)
@@ -31,7 +31,7 @@ fn answered(answer: &str, reason: &str) -> Json {
 
 #[test]
 fn gaia_the_city_was_found_and_abbreviated() {
-    let scene = Script::new(
+    let trace = Script::new(
         "In which city did the specimens from Vietnam that Kuznetsov described, by Nedoshivina's paper of 2010, end up? Only its name, without abbreviations.",
     )
     .plan(&["find the paper", "check what it says against a second source"])
@@ -41,7 +41,7 @@ fn gaia_the_city_was_found_and_abbreviated() {
     .answers("St. Petersburg")
     .build();
     let kept = "kept by the Zoological Institute in St. Petersburg";
-    let (measured, _) = drive(&scene, &settings(GENERATED), |question| {
+    let (measured, _) = drive(&trace, &settings(GENERATED), |question| {
         Ok(match question.key.as_str() {
             "criteria" => json!({ "thought": "t", "questions": [
                 "Is the answer the name of a city?", "Is the city's name free of abbreviations?",
@@ -90,7 +90,7 @@ def standardised(df):
     return scaled, axes";
 
 /// A coder's run: written, run once, answered.
-fn coder(printed: &str) -> Scene {
+fn coder(printed: &str) -> AgentTrace {
     Script::new(
         "Write standardised(df) with scikit-learn's StandardScaler, seaborn and matplotlib.pyplot: gaps of a DataFrame are filled with their column's mean, its columns standardised, and the frame is returned together with the Axes of a heatmap of its correlations.",
     )
@@ -143,8 +143,8 @@ const TABLE: &str = "\
 #[test]
 fn bigcode_questions_about_code_go_to_the_judge_for_code_and_rest_on_what_it_printed() {
     let returned = "both returned: a frame of (3, 3) and Axes";
-    let scene = coder(&format!("{FILLED}\n{TABLE}{returned}"));
-    let (measured, asked) = drive(&scene, &settings(CODING), |question| {
+    let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
+    let (measured, asked) = drive(&trace, &settings(CODING), |question| {
         Ok(match question.key.contains("answer") {
             true => answered("yes", "The passage shows it."),
             false => perceived_code(question, returned),
@@ -157,7 +157,7 @@ fn bigcode_questions_about_code_go_to_the_judge_for_code_and_rest_on_what_it_pri
     assert!(answers.len() == 5 && answers.iter().all(|q| q.judges == ["coder"]), "{answers:?}");
     let perceiving = asked.iter().filter(|q| q.key.contains("perceive"));
     assert!(perceiving.into_iter().all(|q| q.judges.is_empty()), "the class is not known yet");
-    let tool = scene.tree.spans[scene.calls[0].at].id.to_string();
+    let tool = trace.tree.spans[trace.calls[0].at].id.to_string();
     for (n, path) in [(1, "proofs"), (4, "proofs"), (0, "proofs+final_answer")] {
         let one = &value["eval"][n];
         assert_eq!(one["c3_response"]["decision_path"], json!([path, "logical", "coding"]));
@@ -169,8 +169,8 @@ fn bigcode_questions_about_code_go_to_the_judge_for_code_and_rest_on_what_it_pri
 #[test]
 fn bigcode_a_run_that_printed_no_axes_fails_where_it_was_printed() {
     let returned = "both returned: a frame of (3, 3) and None";
-    let scene = coder(&format!("{FILLED}\n{TABLE}{returned}"));
-    let (measured, _) = drive(&scene, &settings(CODING), |question| {
+    let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
+    let (measured, _) = drive(&trace, &settings(CODING), |question| {
         Ok(match question.key.as_str() {
             "q004.3-answer-0" => answered("no", "None was returned in the place of the Axes."),
             key if key.contains("answer") => answered("yes", "The passage shows it."),
@@ -179,7 +179,7 @@ fn bigcode_a_run_that_printed_no_axes_fails_where_it_was_printed() {
     });
     let value = measured[0].outcome.as_ref().unwrap();
     assert_eq!((value.value.clone(), value.findings.len()), (Value::Label("no"), 1));
-    let tool = scene.tree.spans[scene.calls[0].at].id;
+    let tool = trace.tree.spans[trace.calls[0].at].id;
     assert_eq!(
         (value.findings[0].quote.as_str(), value.findings[0].cited.as_slice()),
         (returned, &[tool][..])

@@ -1,4 +1,4 @@
-//! Path metrics on small scenes: what is written where, and what nobody can tell.
+//! Path metrics on small traces: what is written where, and what nobody can tell.
 
 use super::*;
 use crate::measure::path::load::load;
@@ -33,8 +33,8 @@ fn settings(extra: &str) -> All {
     settings
 }
 
-fn run(scene: &Scene, settings: &All) -> Vec<Measurement> {
-    catalog::run(scene, settings).into_iter().filter(|m| m.metric.starts_with("path.")).collect()
+fn run(trace: &AgentTrace, settings: &All) -> Vec<Measurement> {
+    catalog::run(trace, settings).into_iter().filter(|m| m.metric.starts_with("path.")).collect()
 }
 
 fn of<'m>(all: &'m [Measurement], metric: &str) -> &'m Measurement {
@@ -48,7 +48,7 @@ fn score(all: &[Measurement], metric: &str) -> f64 {
     }
 }
 
-fn harmful(all: &[Measurement]) -> Plain {
+fn harmful(all: &[Measurement]) -> DetailValue {
     of(all, "path.harm_rate").details[0].value.clone()
 }
 
@@ -62,30 +62,30 @@ const PAY: (&str, &str) = ("issue_refund", r#"{"id": "A-17", "amount": 20.0}"#);
 
 #[test]
 fn a_run_along_a_golden_path_scores_one() {
-    let scene =
+    let trace =
         calls(Script::new(ASKED), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")]).answers("Done.").build();
-    let all = run(&scene, &settings(""));
+    let all = run(&trace, &settings(""));
     for metric in ["path.correctness", "path.pc_ktc", "path.prefix_criticality", "path.pc_hlr"] {
         assert_eq!(score(&all, metric), 1.0, "{metric}");
     }
-    assert_eq!((score(&all, "path.harm_rate"), harmful(&all)), (0.0, Plain::Count(0)));
-    assert_eq!(of(&all, "path.accepting").details[0].value, Plain::Text("paid".into()));
+    assert_eq!((score(&all, "path.harm_rate"), harmful(&all)), (0.0, DetailValue::Count(0)));
+    assert_eq!(of(&all, "path.accepting").details[0].value, DetailValue::Text("paid".into()));
     assert_eq!(score(&all, "path.efficiency"), 0.75);
     assert_eq!(of(&all, "path.accepting").outcome.as_ref().unwrap().value, Value::Label("accepting"));
-    assert!(all.iter().all(|m| m.at == scene.agents[0].at && m.outcome.as_ref().unwrap().passed));
+    assert!(all.iter().all(|m| m.at == trace.agents[0].at && m.outcome.as_ref().unwrap().passed));
     assert_eq!(all.len(), 7, "no harmful call, and no weights");
     assert_eq!(all[0].judge, "task/refund");
 }
 
 #[test]
 fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
-    let scene = calls(
+    let trace = calls(
         Script::new(ASKED),
         &[LOOK, PAY, CHECK, PAY, ("issue_refund", r#"{"id": "B-1", "amount": 5}"#), ("delete_order", "{}")],
     )
     .answers("Done.")
     .build();
-    let all = run(&scene, &settings("fail_on: [harmful_call, harm_rate, correctness]\n"));
+    let all = run(&trace, &settings("fail_on: [harmful_call, harm_rate, correctness]\n"));
     let harmful: Vec<&Measurement> = all.iter().filter(|m| m.metric == HARMFUL_CALL).collect();
     let seen: Vec<(Idx, &Value, bool)> = harmful
         .iter()
@@ -97,12 +97,12 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
     assert_eq!(
         seen,
         [
-            (scene.calls[1].at, &Value::Label("not_allowed_here"), false),
-            (scene.calls[4].at, &Value::Label("other_arguments"), false),
-            (scene.calls[5].at, &Value::Label("other_function"), false),
+            (trace.calls[1].at, &Value::Label("not_allowed_here"), false),
+            (trace.calls[4].at, &Value::Label("other_arguments"), false),
+            (trace.calls[5].at, &Value::Label("other_function"), false),
         ]
     );
-    assert_eq!(harmful[0].details[0].value, Plain::Text("seen".into()));
+    assert_eq!(harmful[0].details[0].value, DetailValue::Text("seen".into()));
     let finding = &harmful[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(
         finding.rationale,
@@ -111,9 +111,12 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
     assert_eq!(finding.quote, r#"{"id": "A-17", "amount": 20.0}"#);
     assert_eq!(
         of(&all, "path.accepting").details[1],
-        Detail { key: "path.repeated", value: Plain::Texts(vec!["issue_refund, again issue_refund".into()]) }
+        Detail {
+            key: "path.repeated",
+            value: DetailValue::Texts(vec!["issue_refund, again issue_refund".into()])
+        }
     );
-    let told = harmful_calls(&scene, &settings("").path);
+    let told = harmful_calls(&trace, &settings("").path);
     assert_eq!(told.len(), 3, "as for an open trace");
     let rate = of(&all, "path.harm_rate").outcome.as_ref().unwrap();
     assert_eq!((rate.value.clone(), rate.passed), (Value::Score(0.5), false));
@@ -126,59 +129,59 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
 #[test]
 fn a_failed_call_stays_unless_told_otherwise() {
     let failed = || calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).raises("timeout");
-    let scene = calls(failed(), &[CHECK, PAY]).answers("Done.").build();
-    let all = run(&scene, &settings(""));
+    let trace = calls(failed(), &[CHECK, PAY]).answers("Done.").build();
+    let all = run(&trace, &settings(""));
     assert_eq!((score(&all, "path.correctness"), score(&all, "path.efficiency")), (1.0, 0.75));
     let all = run(&calls(failed(), &[PAY]).answers("Done.").build(), &settings(""));
-    assert_eq!(harmful(&all), Plain::Count(1));
+    assert_eq!(harmful(&all), DetailValue::Count(1));
     let all = run(&calls(failed(), &[PAY]).answers("Done.").build(), &settings("failed_calls: advance\n"));
-    assert_eq!((harmful(&all), score(&all, "path.correctness")), (Plain::Count(0), 1.0));
+    assert_eq!((harmful(&all), score(&all, "path.correctness")), (DetailValue::Count(0), 1.0));
 }
 
 #[test]
 fn what_no_task_is_for_is_not_measured() {
     let other = calls(Script::new("Tell me a joke."), &[PAY]).answers("Ha.").build();
     assert!(run(&other, &settings("")).is_empty());
-    let scene = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
-    assert!(run(&scene, &All::default()).is_empty());
+    let trace = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
+    assert!(run(&trace, &All::default()).is_empty());
     let mut off = settings("");
     off.path.enabled = false;
-    assert!(run(&scene, &off).is_empty());
+    assert!(run(&trace, &off).is_empty());
 }
 
 #[test]
 fn what_was_not_recorded_is_unmeasured() {
     let script = || calls(Script::new(ASKED), &[LOOK, PAY]);
-    let mut scene = script().answers("Done.").build();
-    scene.calls[1].arguments = None;
-    scene.calls[1].parsed = None;
-    let all = run(&scene, &settings(""));
-    assert_eq!(of(&all, "path.correctness").outcome, Err(Reason::NoContent));
-    assert_eq!(of(&all, "path.harm_rate").outcome, Err(Reason::NoContent));
+    let mut trace = script().answers("Done.").build();
+    trace.calls[1].arguments = None;
+    trace.calls[1].parsed = None;
+    let all = run(&trace, &settings(""));
+    assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NoContent));
+    assert_eq!(of(&all, "path.harm_rate").outcome, Err(Unmeasured::NoContent));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL));
     // An unfinished run: what it lacks may still come, what it did is done.
     let all = run(&script().incomplete().build(), &settings(""));
-    assert_eq!(of(&all, "path.correctness").outcome, Err(Reason::NotApplicable));
+    assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.harm_rate"), 0.5);
-    assert_eq!(of(&all, HARMFUL_CALL).at, scene.calls[1].at);
+    assert_eq!(of(&all, HARMFUL_CALL).at, trace.calls[1].at);
     // A run that is shorter than every golden path has no efficiency.
     let all = run(&script().answers("Done.").build(), &settings(""));
-    assert_eq!(of(&all, "path.efficiency").outcome, Err(Reason::NotApplicable));
+    assert_eq!(of(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
     assert!(score(&all, "path.correctness") < 1.0);
 }
 
 #[test]
 fn weights_make_one_number_and_the_configuration_speaks_where_the_task_does_not() {
-    let scene = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
+    let trace = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
     let mut settings = settings("weights: { correctness: 1, harm_free: 1 }\n");
     settings.path.fail_on = vec![Gate::Weighted, Gate::Accepting];
     settings.path.thresholds.weighted = Some(0.6);
-    let all = run(&scene, &settings);
+    let all = run(&trace, &settings);
     // PC of one call of three is 1/3, and none was harmful.
     assert!((score(&all, "path.weighted") - 2.0 / 3.0).abs() < 1e-12);
     assert!(of(&all, "path.weighted").outcome.as_ref().unwrap().passed);
     settings.path.thresholds.weighted = Some(0.9);
-    assert!(!of(&run(&scene, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
+    assert!(!of(&run(&trace, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
     let accepting = of(&all, "path.accepting").outcome.as_ref().unwrap();
     assert!(!accepting.passed);
     assert!(accepting.findings[0].rationale.ends_with("what would have gone on: check"));
@@ -186,18 +189,18 @@ fn weights_make_one_number_and_the_configuration_speaks_where_the_task_does_not(
 
 #[test]
 fn a_trace_as_a_whole_has_one_path() {
-    let scene = Script::new(ASKED)
+    let trace = Script::new(ASKED)
         .calls("", &[("helper", "{}")])
         .enter("look at A-17")
         .calls("", &[LOOK])
         .returns("{}")
         .answers("seen")
         .leave();
-    let scene = calls(scene, &[CHECK, PAY]).answers("Done.").build();
-    let all = run(&scene, &settings("scope: trace\n"));
-    assert_eq!(harmful(&all), Plain::Count(1), "the call of the helper itself");
-    let all = run(&scene, &settings("scope: trace\nunknown_calls: ignore\n"));
+    let trace = calls(trace, &[CHECK, PAY]).answers("Done.").build();
+    let all = run(&trace, &settings("scope: trace\n"));
+    assert_eq!(harmful(&all), DetailValue::Count(1), "the call of the helper itself");
+    let all = run(&trace, &settings("scope: trace\nunknown_calls: ignore\n"));
     assert_eq!(score(&all, "path.correctness"), 1.0);
-    let all = run(&scene, &settings("unknown_calls: ignore\n"));
+    let all = run(&trace, &settings("unknown_calls: ignore\n"));
     assert!(score(&all, "path.correctness") < 1.0, "the agent's own calls begin with the check");
 }

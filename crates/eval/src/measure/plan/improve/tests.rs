@@ -43,7 +43,7 @@ fn combined() -> Value {
 }
 
 /// Runs the loop to its end; whatever the list does not answer is NO CHANGE.
-fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Reason>>) -> (Lineage, Vec<String>) {
+fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -> (Lineage, Vec<String>) {
     let mut improve = Improve::new(QUERY, read(plan), tools(), max_passes);
     let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
     while let Some(question) = improve.question() {
@@ -136,7 +136,8 @@ fn a_plan_that_keeps_growing_is_looked_at_again_three_times_a_step() {
 
 #[test]
 fn a_judge_that_does_not_answer_is_no_convergence() {
-    let (lineage, keys) = run(BEFORE, MAX_PASSES, vec![Err(Reason::Timeout), Err(Reason::JudgeError)]);
+    let (lineage, keys) =
+        run(BEFORE, MAX_PASSES, vec![Err(Unmeasured::Timeout), Err(Unmeasured::JudgeError)]);
     assert_eq!((keys.len(), lineage.unanswered, lineage.end), (2, 2, End::Unanswered));
 }
 

@@ -1,11 +1,11 @@
-//! Plans in small scenes: what is written where, by rules alone and with a judge's canned answers.
+//! Plans in small traces: what is written where, by rules alone and with a judge's canned answers.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Settings, Usage};
-use crate::recognise::{Scene, Text};
+use crate::recognise::{AgentTrace, Text};
 use serde_json::{Value as Json, json};
 
 const TASK: &str = "What are customers most unhappy about?";
@@ -20,11 +20,11 @@ const BEST: &str = r#"{
 "4": {"step": "LLM(\"Combine (2) and (3).\")", "depends_on": [2, 3]}
 }"#;
 
-fn scene(plan: &str) -> Scene {
-    let mut scene =
+fn trace(plan: &str) -> AgentTrace {
+    let mut trace =
         Script::new(TASK).tools(&["T2S"]).says(plan).plan(&["a", "b"]).answers("Waiting.").build();
-    scene.agents[0].plans[0].1.text = Text::from(plan);
-    scene
+    trace.agents[0].plans[0].1.text = Text::from(plan);
+    trace
 }
 
 fn settings(yaml: &str) -> Settings {
@@ -38,24 +38,24 @@ fn with_best() -> Settings {
     settings
 }
 
-fn step(metric: &dyn Metric, scene: &Scene, settings: &Settings, answers: &[Answer]) -> Step {
-    let (at, memo) = (scene.agents[0].plans[0].0, Memo::new());
-    metric.step(&View { scene, at, settings, memo: &memo, rules: &[] }, answers)
+fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> Step {
+    let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
+    metric.step(&Context { trace, at, settings, memo: &memo, rules: &[] }, answers)
 }
 
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
-    match step(&PlanRules, &scene(plan), settings, &[]) {
+    match step(&PlanRules, &trace(plan), settings, &[]) {
         Step::Done(measurements) => measurements,
         Step::Ask(_) => panic!("rules never ask"),
     }
 }
 
-fn value(all: &[Measurement], metric: &str) -> Result<(Value, bool), Reason> {
+fn value(all: &[Measurement], metric: &str) -> Result<(Value, bool), Unmeasured> {
     let found = all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("no {metric}"));
     found.outcome.as_ref().map(|m| (m.value.clone(), m.passed)).map_err(|r| *r)
 }
 
-fn answer(part: Part, opinions: Result<Vec<Json>, Reason>) -> Answer {
+fn answer(part: Part, opinions: Result<Vec<Json>, Unmeasured>) -> Answer {
     let opinion = |value| Opinion { value, weighted: None, judge: Arc::from("model/hash") };
     let opinions = opinions.map(|all| all.into_iter().map(opinion).collect());
     Answer { key: part.metric().to_owned(), opinions, usage: Usage::default() }
@@ -75,13 +75,13 @@ fn rules_measure_what_they_can_and_say_what_the_score_rests_on() {
     for metric in
         ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", RATING]
     {
-        assert_eq!(value(&all, metric), Err(Reason::NotApplicable), "{metric}");
+        assert_eq!(value(&all, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
     assert_eq!(value(&all, SCORE), Ok((Value::Score(100.0), true)));
     let score = all.iter().find(|m| m.metric == SCORE).unwrap();
     let texts = ["format", "dependencies", "redundancy"].map(str::to_owned).to_vec();
-    assert_eq!(score.details[0].value, Plain::Texts(texts));
-    assert_eq!(score.details[3], Detail { key: "plan.hops", value: Plain::Count(1) });
+    assert_eq!(score.details[0].value, DetailValue::Texts(texts));
+    assert_eq!(score.details[3], Detail { key: "plan.hops", value: DetailValue::Count(1) });
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
         let all = ruled(broken, &settings(""));
         assert_eq!(value(&all, SCORE), Ok((Value::Score(0.0), false)), "{broken}");
         assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
-        assert_eq!(step(&PlanJudged, &scene(broken), &settings(""), &[]), Step::Done(Vec::new()));
+        assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), Step::Done(Vec::new()));
     }
 }
 
@@ -115,14 +115,14 @@ fn a_plan_in_words_is_measured_by_what_words_have() {
     let bare = ruled("1. Search\n2. Answer", &settings(""));
     assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
     for metric in ["plan.format", "plan.dependencies", "plan.step_executability", SCORE, RATING] {
-        assert_eq!(value(&bare, metric), Err(Reason::NotApplicable), "{metric}");
+        assert_eq!(value(&bare, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
     let details = |all: &[Measurement]| {
         let score = all.iter().find(|m| m.metric == SCORE).unwrap();
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
-    let counted = |key, n| Detail { key, value: Plain::Count(n) };
-    let of = Detail { key: "plan.score.measured", value: Plain::Texts(vec!["redundancy".to_owned()]) };
+    let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
+    let of = Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(details(&bare), [of, counted("plan.steps", 2)], "their order is all that is said");
 
     let wired =
@@ -148,7 +148,7 @@ fn a_todo_list_beside_a_reference_is_measured_by_the_tools_that_it_names() {
     let all = ruled(todo, &settings);
     // Of the one step that names a tool the reference asks another tool as well.
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
-    assert_eq!(value(&all, RATING), Err(Reason::NotApplicable), "the reference is of calls");
+    assert_eq!(value(&all, RATING), Err(Unmeasured::NotApplicable), "the reference is of calls");
     settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
     assert_eq!(
         value(&ruled(todo, &settings), RATING),
@@ -159,18 +159,18 @@ fn a_todo_list_beside_a_reference_is_measured_by_the_tools_that_it_names() {
 
 #[test]
 fn a_judge_of_words_is_asked_what_words_can_answer() {
-    let mut scene = scene("1. Search\n2. Answer");
-    let Step::Ask(asked) = step(&PlanJudged, &scene, &settings(""), &[]) else { panic!("it asks") };
+    let mut trace = trace("1. Search\n2. Answer");
+    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else { panic!("it asks") };
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.query_adherence"]);
     let answers = [answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
-    let Step::Done(all) = step(&PlanJudged, &scene, &settings(""), &answers) else { panic!("it is done") };
-    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Reason::NotApplicable));
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else { panic!("it is done") };
+    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
     // A half of effectiveness, all of efficiency as far as it is known.
     assert_eq!(value(&all, SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
-    scene.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
-    let Step::Ask(asked) = step(&PlanJudged, &scene, &settings(""), &[]) else { panic!("it asks") };
+    trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
+    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else { panic!("it asks") };
     assert_eq!(asked.len(), 3);
     assert!(asked[0].prompt.user.contains("1. Ask T2S for the ids [tool: T2S]\n2. Answer\n"));
     assert!(asked[0].prompt.system.contains("Only steps that name a tool"));
@@ -191,7 +191,7 @@ fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
         [("mode: known", "ann@example.com"), ("{ mode: allow_list, allow: [customers] }", "unhappy")]
     {
         settings.asker = redact(yaml);
-        let Step::Ask(asked) = step(&PlanJudged, &scene(&secret), &settings, &[]) else { panic!("it asks") };
+        let Step::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else { panic!("it asks") };
         for question in &asked {
             let user = &question.prompt.user;
             assert!(!user.contains(gone), "{user}");
@@ -203,10 +203,10 @@ fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
 #[test]
 fn prompts_for_a_plan_of_a_real_run_read_as_they_should() {
     let mut out = String::new();
-    for scene in crate::measure::testing::captured("vercelai-e") {
-        let (at, memo) = (scene.agents[0].plans[0].0, Memo::new());
-        let view = View { scene: &scene, at, settings: &settings(""), memo: &memo, rules: &[] };
-        let Step::Ask(asked) = PlanJudged.step(&view, &[]) else { panic!("it asks") };
+    for trace in crate::measure::testing::captured("vercelai-e") {
+        let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
+        let context = Context { trace: &trace, at, settings: &settings(""), memo: &memo, rules: &[] };
+        let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("it asks") };
         for q in asked {
             out.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n",
@@ -219,17 +219,18 @@ fn prompts_for_a_plan_of_a_real_run_read_as_they_should() {
 
 #[test]
 fn spans_without_a_plan_are_not_measured() {
-    let scene = scene(PLAN);
+    let trace = trace(PLAN);
     let (memo, settings) = (Memo::new(), settings(""));
-    let view = View { scene: &scene, at: scene.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-    assert_eq!(PlanRules.step(&view, &[]), Step::Done(Vec::new()));
-    assert_eq!(PlanJudged.step(&view, &[]), Step::Done(Vec::new()));
+    let context =
+        Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+    assert_eq!(PlanRules.step(&context, &[]), Step::Done(Vec::new()));
+    assert_eq!(PlanJudged.step(&context, &[]), Step::Done(Vec::new()));
 }
 
 #[test]
 fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
-    let (scene, settings) = (scene(PLAN), with_best());
-    let Step::Ask(questions) = step(&PlanJudged, &scene, &settings, &[]) else { panic!("it asks") };
+    let (trace, settings) = (trace(PLAN), with_best());
+    let Step::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else { panic!("it asks") };
     let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
     assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
@@ -238,7 +239,7 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
         answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
         answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &scene, &settings, &answers) else { panic!("it is done") };
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
     assert_eq!(
         value(&all, "plan.tool_prompt_alignment"),
         Ok((Value::Score(0.5), false)),
@@ -254,16 +255,16 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
 
 #[test]
 fn a_judge_that_does_not_answer_is_told_and_gives_no_score() {
-    let (scene, settings) = (scene(PLAN), settings(""));
+    let (trace, settings) = (trace(PLAN), settings(""));
     let answers = [
-        answer(Part::ToolPromptAlignment, Err(Reason::Timeout)),
+        answer(Part::ToolPromptAlignment, Err(Unmeasured::Timeout)),
         answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &scene, &settings, &answers) else { panic!("it is done") };
-    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Reason::Timeout));
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
+    assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
     assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
-    assert_eq!(value(&all, "plan.query_adherence"), Err(Reason::JudgeError));
-    assert_eq!(value(&all, SCORE), Err(Reason::JudgeError));
+    assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::JudgeError));
+    assert_eq!(value(&all, SCORE), Err(Unmeasured::JudgeError));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! looks like it and is right.
 
 use super::*;
-use crate::measure::anchors::Defect;
+use crate::measure::defects::Defect;
 
 const PLAN: [&str; 3] = [
     "Use web_search to locate the almanac's page on the web.",
@@ -10,15 +10,15 @@ const PLAN: [&str; 3] = [
     "Give the difference.",
 ];
 
-fn defects(scene: &Scene) -> Vec<(Idx, Defect)> {
-    let llms = scene.readings.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
-    llms.filter_map(|at| on(scene, at).ok().map(|m| (at, m)))
+fn defects(trace: &AgentTrace) -> Vec<(Idx, Defect)> {
+    let llms = trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
+    llms.filter_map(|at| on(trace, at).ok().map(|m| (at, m)))
         .flat_map(|(at, m)| m.findings.into_iter().filter_map(move |f| Some((at, f.defect?))))
         .collect()
 }
 
-fn has(scene: &Scene, defect: Defect) -> bool {
-    defects(scene).iter().any(|(_, d)| *d == defect)
+fn has(trace: &AgentTrace, defect: Defect) -> bool {
+    defects(trace).iter().any(|(_, d)| *d == defect)
 }
 
 fn planned() -> Script {
@@ -31,13 +31,13 @@ fn planned() -> Script {
 
 #[test]
 fn an_answer_before_any_lookup_of_the_plan_is_found_and_says_which_step() {
-    let scene = planned().answers("According to the almanac it is 836 metres.").build();
+    let trace = planned().answers("According to the almanac it is 836 metres.").build();
     for defect in
         [Defect::PlanUnworked, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
     {
-        assert!(has(&scene, defect), "{defect:?} in {:?}", defects(&scene));
+        assert!(has(&trace, defect), "{defect:?} in {:?}", defects(&trace));
     }
-    let found = on(&scene, last_llm(&scene)).unwrap().findings;
+    let found = on(&trace, last_llm(&trace)).unwrap().findings;
     let step = found.iter().find(|f| f.defect == Some(Defect::PlanUnworked)).unwrap();
     assert_eq!(step.quote, PLAN[0]);
 }
@@ -57,8 +57,8 @@ fn a_plan_that_was_worked_an_admission_and_a_riddle_are_left_alone() {
         .answers("All 100 are vampires.")
         .build();
     let cut_short = planned().answers("836 metres.").incomplete().build();
-    for scene in [worked, admitted, riddle, cut_short] {
-        assert!(!has(&scene, Defect::PlanUnworked), "{:?}", defects(&scene));
+    for trace in [worked, admitted, riddle, cut_short] {
+        assert!(!has(&trace, Defect::PlanUnworked), "{:?}", defects(&trace));
     }
 }
 
@@ -82,7 +82,7 @@ const ASK: &str =
 
 #[test]
 fn a_call_that_is_announced_and_only_printed_is_found_once_as_a_choice_of_tool() {
-    let scene = Script::new(TASK)
+    let trace = Script::new(TASK)
         .system("Your team: search_agent, who searches.")
         .says(ASK)
         .user("Observation:\nFind the page of the almanac")
@@ -90,7 +90,7 @@ fn a_call_that_is_announced_and_only_printed_is_found_once_as_a_choice_of_tool()
         .user("Observation:\nFind the page of the almanac")
         .answers("I give up.")
         .build();
-    let found = defects(&scene);
+    let found = defects(&trace);
     let count = |d: Defect| found.iter().filter(|(_, f)| *f == d).count();
     assert_eq!((count(Defect::AnnouncedCallMissing), count(Defect::ToolLeftUnused)), (2, 1), "{found:?}");
 }
@@ -106,14 +106,14 @@ fn a_call_that_follows_its_announcement_is_no_finding() {
         .answers("836 m")
         .build();
     let unknown = Script::new(TASK).says(ASK).answers("836 m").build();
-    for scene in [in_code, asked, unknown] {
-        assert!(!has(&scene, Defect::AnnouncedCallMissing), "{:?}", defects(&scene));
+    for trace in [in_code, asked, unknown] {
+        assert!(!has(&trace, Defect::AnnouncedCallMissing), "{:?}", defects(&trace));
     }
 }
 
 const SHELF: &str = r#"{"count":2,"items":[{"item_id":"90010001","price":12.5,"color":"red","available":true},{"item_id":"90010002","price":9.0,"color":"blue","available":true}]}"#;
 
-fn asked(task: &str, result: &str, answer: &str) -> Scene {
+fn asked(task: &str, result: &str, answer: &str) -> AgentTrace {
     Script::new(task)
         .calls("", &[("search", r#"{"type":"lamp","available_only":true}"#)])
         .returns(result)
@@ -131,8 +131,8 @@ fn answers_that_say_the_opposite_of_the_result_are_found() {
         ("Does lamp 90010001 have color=red?", one, "No, it does not."),
         ("Does lamp 90010001 have color=green?", one, "Yes, it does."),
     ] {
-        let scene = asked(task, result, answer);
-        assert!(has(&scene, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&scene));
+        let trace = asked(task, result, answer);
+        assert!(has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
     let invented = asked("Which lamp is blue?", SHELF, "It is item 90019999.");
     assert!(has(&invented, Defect::UnsupportedFact));
@@ -149,8 +149,8 @@ fn answers_that_agree_or_can_be_read_so_are_left_alone() {
         ("Does lamp 90010001 have color=red?", one, "Yes, it does."),
         ("Is the lamp nice?", one, "No, it is not."),
     ] {
-        let scene = asked(task, result, answer);
-        assert!(!has(&scene, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&scene));
+        let trace = asked(task, result, answer);
+        assert!(!has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
 }
 
@@ -177,11 +177,11 @@ fn approaches_given_up_again_and_again_are_on_record_and_fail_nothing() {
         let first = Script::new("Fix the parser.").says("```py\nprint(0)\n```");
         (0..n).fold(first, |s, _| s.user("Observation: nothing").says(again)).build()
     };
-    let scene = run(3);
-    let found = defects(&scene);
+    let trace = run(3);
+    let found = defects(&trace);
     assert_eq!(found.iter().filter(|(_, d)| *d == Defect::ApproachGivenUp).count(), 1, "{found:?}");
     let at = found.iter().find(|(_, d)| *d == Defect::ApproachGivenUp).unwrap().0;
-    assert!(on(&scene, at).unwrap().passed);
+    assert!(on(&trace, at).unwrap().passed);
     assert!(!has(&run(2), Defect::ApproachGivenUp));
 }
 

@@ -9,7 +9,7 @@ use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
 use crate::measure::agent::request;
 use crate::measure::agent::request::{Ask, Request};
-use crate::measure::anchors::{Defect, clip_end};
+use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};
 
@@ -160,7 +160,7 @@ fn numbers_of(
     let key = |f: &&&Fact| mostly || (request.asks(Ask::Number) && Some(f.sentence) == headline);
     let list = sentences(prose);
     for fact in bad.iter().filter(key) {
-        out.unsupported.extend(fact.number.readings());
+        out.unsupported.extend(fact.number.views());
         if out.findings.len() >= MAX_NAMED {
             continue;
         }

@@ -10,7 +10,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::digest::{digest, mixed};
+use super::stable_hash::{mixed, stable_hash};
 use crate::measure::{Prompt, Shows};
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -102,7 +102,7 @@ impl Sheet {
     /// Derived from the content, and in none of it.
     fn mark(&self) -> String {
         let texts = || self.blocks.iter().flat_map(|b| [b.label.as_str(), b.text.as_str()]);
-        let mut seed = digest(texts().map(str::as_bytes));
+        let mut seed = stable_hash(texts().map(str::as_bytes));
         loop {
             let mark = format!("{seed:016x}")[..MARK].to_owned();
             // Ends: a content of n bytes holds at most n marks, and the seeds go through all.

@@ -1,9 +1,9 @@
-//! [`Scene`]: a whole trace in the one vocabulary, with its agents and their calls.
+//! [`AgentTrace`]: a whole trace in the one vocabulary, with its agents and their calls.
 
 use std::sync::Arc;
 
 use super::message::{Text, ToolDefinition};
-use super::reading::{Content, Plan, Reading};
+use super::span_view::{Content, Plan, SpanView};
 use verdict_otlp::trace::{Idx, Tree};
 
 /// A tool call of the run: the request, its span, or both.
@@ -13,7 +13,7 @@ pub struct Call {
     pub llm: Option<Idx>,
     /// The span that carried it out; `None` for a virtual step (client-side or server-side tools).
     pub tool: Option<Idx>,
-    /// Index into [`Scene::agents`] of the agent that made it.
+    /// Index into [`AgentTrace::agents`] of the agent that made it.
     pub agent: Option<usize>,
     /// The tool's name.
     pub name: Text,
@@ -44,7 +44,7 @@ pub struct Agent {
     pub at: Idx,
     /// Its name, where known.
     pub name: Option<Text>,
-    /// The agent that called it (index into [`Scene::agents`]).
+    /// The agent that called it (index into [`AgentTrace::agents`]).
     pub parent: Option<usize>,
     /// What it was asked to do.
     pub task: Option<Text>,
@@ -59,7 +59,7 @@ pub struct Agent {
     pub answer_content: Content,
     /// Its own LLM spans (wrappers and sub-agents' left out), in order.
     pub llms: Vec<Idx>,
-    /// Its own calls (indexes into [`Scene::calls`]), in order.
+    /// Its own calls (indexes into [`AgentTrace::calls`]), in order.
     pub calls: Vec<usize>,
     /// Its plans in order, with the span that wrote each.
     pub plans: Vec<(Idx, Plan)>,
@@ -69,11 +69,11 @@ pub struct Agent {
 
 /// A whole trace in the one vocabulary. Pure data; `readings[i]` belongs to `tree.spans[i]`.
 #[derive(Debug, Default)]
-pub struct Scene {
+pub struct AgentTrace {
     /// The spans and their links.
     pub tree: Tree,
     /// One reading a span.
-    pub readings: Vec<Reading>,
+    pub views: Vec<SpanView>,
     /// Agents, outermost first.
     pub agents: Vec<Agent>,
     /// For each span the agent it belongs to (an agent span belongs to itself).

@@ -1,6 +1,6 @@
 //! The turns of a run: which model call came before which, and what was handed back between them.
 //!
-//! In: a scene. Out: [`Turns`], and the texts of a prompt that are newer than the model's own last
+//! In: a trace. Out: [`Turns`], and the texts of a prompt that are newer than the model's own last
 //! words. Code that a model writes is often carried out without a span: what came of it is to be
 //! seen only in the next prompt.
 
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 
 use super::memo::Memo;
-use crate::recognise::{Part, Reading, Role, Scene, Text};
+use crate::recognise::{AgentTrace, Part, Role, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
 /// Neighbours among the model calls of one agent.
@@ -20,11 +20,11 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Those of the scene, worked out once.
-    pub fn of(scene: &Scene, memo: &Memo) -> Rc<Turns> {
-        memo.scene(|| {
+    /// Those of the trace, worked out once.
+    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
+        memo.trace(|| {
             let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
-            for agent in &scene.agents {
+            for agent in &trace.agents {
                 for pair in agent.llms.windows(2) {
                     if let [first, second] = pair {
                         turns.before.insert(*second, *first);
@@ -49,9 +49,9 @@ impl Turns {
 
 /// What a prompt holds that is newer than the model's own last words: results and observations.
 /// Nothing where the model has not spoken in it.
-pub fn handed_back(reading: &Reading) -> impl Iterator<Item = &Text> {
-    let spoke = reading.input.iter().rposition(|m| m.role == Role::Assistant);
-    let newer = spoke.and_then(|at| reading.input.get(at + 1..)).unwrap_or_default();
+pub fn handed_back(view: &SpanView) -> impl Iterator<Item = &Text> {
+    let spoke = view.input.iter().rposition(|m| m.role == Role::Assistant);
+    let newer = spoke.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
     newer.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
         Part::Text(text) => Some(text),
         Part::Result { content, .. } => Some(content),

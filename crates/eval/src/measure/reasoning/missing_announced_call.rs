@@ -7,10 +7,10 @@
 
 use super::answer::{masked, sentences};
 use crate::measure::agent::attempts::is_finishing;
-use crate::measure::anchors::Defect;
-use crate::measure::turns::{Turns, handed_back, writes_code};
+use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Part, Reading, Role, Scene};
+use crate::recognise::{Agent, AgentTrace, Content, Part, Role, SpanView};
 use verdict_otlp::trace::Idx;
 
 // The speaker's own intention to call somebody or something.
@@ -26,16 +26,16 @@ const MAX_AGENTS: usize = 512;
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
-pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
-    let turns = Turns::of(scene, memo);
+pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let turns = Turns::of(trace, memo);
     let mut out = Vec::new();
-    for (i, agent) in scene.agents.iter().enumerate().take(MAX_AGENTS) {
+    for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
         let mut before = 0;
         for &at in agent.llms.iter().take(MAX_TURNS) {
-            let Some(reading) = scene.readings.get(at) else { continue };
-            if let Some((name, sentence)) = broken_promise(scene, &turns, i, agent, at, reading) {
-                let next = turns.after(at).and_then(|next| scene.readings.get(next));
-                let told = findings(reading, next, &name, &sentence, before);
+            let Some(view) = trace.views.get(at) else { continue };
+            if let Some((name, sentence)) = broken_promise(trace, &turns, i, agent, at, view) {
+                let next = turns.after(at).and_then(|next| trace.views.get(next));
+                let told = findings(view, next, &name, &sentence, before);
                 out.extend(told.into_iter().map(|finding| (at, finding)));
                 before += 1;
             }
@@ -43,25 +43,25 @@ pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
     }
     for (at, finding) in &mut out {
         // What the finding rests on: the turn itself, and the one that shows what came of it.
-        let after = turns.after(*at).and_then(|next| scene.tree.spans.get(next));
+        let after = turns.after(*at).and_then(|next| trace.tree.spans.get(next));
         finding.cited.extend(after.map(|s| s.id));
     }
     out
 }
 
 fn broken_promise(
-    scene: &Scene,
+    trace: &AgentTrace,
     turns: &Turns,
     i: usize,
     agent: &Agent,
     at: Idx,
-    reading: &Reading,
+    view: &SpanView,
 ) -> Option<(String, String)> {
-    let present = reading.output_content == Content::Present && reading.input_content == Content::Present;
-    if !present || scene.incomplete || reading.requests().next().is_some() || !reading.plans.is_empty() {
+    let present = view.output_content == Content::Present && view.input_content == Content::Present;
+    if !present || trace.incomplete || view.requests().next().is_some() || !view.plans.is_empty() {
         return None;
     }
-    let text = reading.output_text();
+    let text = view.output_text();
     let next = turns.after(at);
     if !writes_code(&text) && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
@@ -73,7 +73,7 @@ fn broken_promise(
         if !INTENT.is_match(sentence) {
             continue;
         }
-        let meant = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(scene, reading, agent, n));
+        let meant = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(trace, view, agent, n));
         if let Some(meant) = meant {
             promised = Some((meant.to_owned(), text.get(start..end)?.trim().to_owned()));
             break;
@@ -83,20 +83,20 @@ fn broken_promise(
     let called_in_code = text
         .match_indices(&meant)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
-    (!called_in_code && !was_called(scene, i, at, next)).then_some((meant, sentence))
+    (!called_in_code && !was_called(trace, i, at, next)).then_some((meant, sentence))
 }
 
 /// A tool or helper that the agent was shown, or that its prompt speaks of.
-fn is_known(scene: &Scene, reading: &Reading, agent: &Agent, name: &str) -> bool {
+fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> bool {
     !is_finishing(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
-            || scene.agents.iter().any(|a| a.name.as_deref() == Some(name))
-            || instructed(reading).any(|t| t.contains(name)))
+            || trace.agents.iter().any(|a| a.name.as_deref() == Some(name))
+            || instructed(view).any(|t| t.contains(name)))
 }
 
 /// The instructions in a model call's prompt.
-pub(super) fn instructed(reading: &Reading) -> impl Iterator<Item = &str> {
-    let system = reading.input.iter().filter(|m| m.role == Role::System);
+pub(super) fn instructed(view: &SpanView) -> impl Iterator<Item = &str> {
+    let system = view.input.iter().filter(|m| m.role == Role::System);
     system.flat_map(|m| &m.parts).filter_map(|p| match p {
         Part::Text(text) => Some(&**text),
         _ => None,
@@ -104,18 +104,18 @@ pub(super) fn instructed(reading: &Reading) -> impl Iterator<Item = &str> {
 }
 
 /// Anything at all was called, by this agent or one beneath it, before its next turn.
-fn was_called(scene: &Scene, i: usize, at: Idx, next: Option<Idx>) -> bool {
-    let start = |at: Idx| scene.tree.spans.get(at).map_or(0, |s| s.start);
+fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool {
+    let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
     let within = |time: u64| time >= from && time < to;
     let finishes = |name: &str| is_finishing(name);
-    scene.calls.iter().any(|c| within(c.start) && !finishes(&c.name))
-        || scene.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
+    trace.calls.iter().any(|c| within(c.start) && !finishes(&c.name))
+        || trace.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
 }
 
 fn findings(
-    reading: &Reading,
-    next: Option<&Reading>,
+    view: &SpanView,
+    next: Option<&SpanView>,
     name: &str,
     sentence: &str,
     before: usize,
@@ -130,7 +130,7 @@ fn findings(
     let mut out = vec![Defect::AnnouncedCallMissing.found(rationale, sentence)];
     // The first time, what was done in its place is a choice of its own.
     let shown = next.and_then(|r| handed_back(r).next()).filter(|_| before == 0);
-    if let Some(shown) = shown.filter(|_| writes_code(&reading.output_text())) {
+    if let Some(shown) = shown.filter(|_| writes_code(&view.output_text())) {
         let rationale = format!(
             "the request to {name} was written into code that only shows it; {name} itself was expected to be \
              called"

@@ -1,6 +1,6 @@
 //! Metrics that ask, driven to their end: questions out, answers in, round by round.
 //!
-//! In: a scene and what the rules found in it. Out: [`Ask`]s for whoever carries them to judges,
+//! In: a trace and what the rules found in it. Out: [`Ask`]s for whoever carries them to judges,
 //! and, when they are answered or there is no more time, [`Measurement`]s. No metric waits for
 //! another. Pure: `pipeline` brings time and network.
 
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::ask::filter::{Doubt, Gate};
 use super::ask::topic::topic;
 use super::question::{Answer, Question, services};
-use super::{Measurement, Memo, Metric, Need, Reason, Settings, Step, View, anchors, catalog};
-use crate::recognise::{Scene, Text};
+use super::{Context, Measurement, Memo, Metric, Need, Settings, Step, Unmeasured, catalog, defects};
+use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
 
 /// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes all of
@@ -62,11 +62,11 @@ pub struct Rounds {
     early: bool,
 }
 
-/// What a round looks at. The scene is not changed between rounds.
+/// What a round looks at. The trace is not changed between rounds.
 #[derive(Clone, Copy)]
 pub struct Sight<'a> {
     /// The whole trace (or what is there of it).
-    pub scene: &'a Scene,
+    pub trace: &'a AgentTrace,
     /// Thresholds, switches, judges.
     pub settings: &'a Settings,
     /// What the rules measured, by span.
@@ -86,7 +86,7 @@ impl Rounds {
         // What the rules found so far may change with what comes yet, and with it the questions.
         let sight = Sight { rules: &[], ..sight };
         let mut rounds = Rounds::over(catalog::asking(sight.settings), sight, Doubt::early(), |need, at| {
-            let tree = &sight.scene.tree;
+            let tree = &sight.trace.tree;
             need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
         });
         rounds.early = true;
@@ -99,21 +99,21 @@ impl Rounds {
         doubt: Doubt,
         ready: impl Fn(Need, Idx) -> bool,
     ) -> Rounds {
-        let judged = catalog::judged(sight.scene);
+        let judged = catalog::judged(sight.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
         for (index, metric) in metrics.iter().enumerate() {
-            for (at, reading) in sight.scene.readings.iter().enumerate() {
+            for (at, view) in sight.trace.views.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
-                    && !reading.wrapper
+                    && !view.wrapper
                     && ready(metric.need(), at)
-                    && sight.settings.enabled(metric.name(), sight.scene, at);
+                    && sight.settings.enabled(metric.name(), sight.trace, at);
                 if !applies {
                     continue;
                 }
                 match sight.settings.asker.gate(metric.name(), sight, at, doubt) {
                     Gate::Ask => todo.push_back((index, at)),
-                    Gate::Leave(reason) => done.push(anchors::unmeasured(at, metric.name(), reason)),
+                    Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, metric.name(), reason)),
                     Gate::Skip => {}
                 }
             }
@@ -125,7 +125,7 @@ impl Rounds {
             open: HashMap::new(),
             tickets: 0,
             done,
-            services: services(sight.scene),
+            services: services(sight.trace),
             early: false,
         }
     }
@@ -156,10 +156,10 @@ impl Rounds {
         let Some(metric) = self.metrics.get(open.metric) else { return };
         // Answers come in any order; which way they came must not show.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let Sight { scene, settings, rules } = sight;
+        let Sight { trace, settings, rules } = sight;
         let rules = if self.early { &[] } else { rules };
-        let view = View { scene, at: open.at, settings, memo: &Memo::new(), rules };
-        match metric.step(&view, &open.answers) {
+        let context = Context { trace, at: open.at, settings, memo: &Memo::new(), rules };
+        match metric.step(&context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(metric.name());
@@ -169,36 +169,36 @@ impl Rounds {
                 self.ready.extend(questions.into_iter().map(|mut question| {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
-                    let services = question.prompt.shows().services(scene, &self.services);
+                    let services = question.prompt.shows().services(trace, &self.services);
                     Ask { ticket, at, metric, question, judges, services }
                 }));
                 self.open.insert(ticket, open);
             }
             Step::Ask(_) => {
-                self.done.push(anchors::unmeasured(open.at, metric.name(), Reason::JudgeError));
+                self.done.push(defects::unmeasured(open.at, metric.name(), Unmeasured::JudgeError));
             }
         }
     }
 
     /// What was measured. What has no answer yet is unmeasured for the reason `why`.
-    pub fn finish(mut self, sight: Sight<'_>, why: Reason) -> Vec<Measurement> {
+    pub fn finish(mut self, sight: Sight<'_>, why: Unmeasured) -> Vec<Measurement> {
         let metrics = &self.metrics;
         let begun = self.open.into_values().map(|open| (open.metric, open.at));
         let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.name(), at)));
-        self.done.extend(late.map(|(metric, at)| anchors::unmeasured(at, metric, why)));
+        self.done.extend(late.map(|(metric, at)| defects::unmeasured(at, metric, why)));
         // Whether a metric that has not begun exists on its span, only its first step can tell.
         for (metric, at) in self.todo {
             let Some(metric) = self.metrics.get(metric) else { continue };
             // Of those that are asked about by topic it is known, and a step would render a prompt.
             if topic(metric.name()).is_some() {
-                self.done.push(anchors::unmeasured(at, metric.name(), why));
+                self.done.push(defects::unmeasured(at, metric.name(), why));
                 continue;
             }
-            let Sight { scene, settings, rules } = sight;
-            let view = View { scene, at, settings, memo: &Memo::new(), rules };
-            match metric.step(&view, &[]) {
+            let Sight { trace, settings, rules } = sight;
+            let context = Context { trace, at, settings, memo: &Memo::new(), rules };
+            match metric.step(&context, &[]) {
                 Step::Done(measurements) => self.done.extend(measurements),
-                Step::Ask(_) => self.done.push(anchors::unmeasured(at, metric.name(), why)),
+                Step::Ask(_) => self.done.push(defects::unmeasured(at, metric.name(), why)),
             }
         }
         self.done.sort_by_key(|m| m.at);

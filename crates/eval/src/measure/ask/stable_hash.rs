@@ -4,7 +4,7 @@
 //! Not cryptographic. A fence does not rest on it: what stands in the content is never taken.
 
 /// FNV-1a over 64 bits, then mixed, so that close inputs end far apart.
-pub fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+pub fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let mut hash = OFFSET;
@@ -38,13 +38,13 @@ mod tests {
     #[test]
     fn a_text_always_gives_the_same_number() {
         // Written down: another number would change every prompt and every sample.
-        assert_eq!(digest([&b"otel-verdict"[..]]), 0x30b3_9ad2_a821_71f7);
-        assert_ne!(digest([&b"ab"[..], b"c"]), digest([&b"a"[..], b"bc"]));
+        assert_eq!(stable_hash([&b"otel-verdict"[..]]), 0x30b3_9ad2_a821_71f7);
+        assert_ne!(stable_hash([&b"ab"[..], b"c"]), stable_hash([&b"a"[..], b"bc"]));
     }
 
     #[test]
     fn shares_are_spread_evenly() {
-        let below = (0u64..10_000).filter(|i| share(digest([&i.to_be_bytes()[..]])) < 0.3).count();
+        let below = (0u64..10_000).filter(|i| share(stable_hash([&i.to_be_bytes()[..]])) < 0.3).count();
         assert!((2_800..3_200).contains(&below), "{below}");
     }
 }

@@ -1,6 +1,6 @@
 //! Where the quote of each finding stands.
 //!
-//! In: the rules' measurements of a scene. Out: the same, each finding naming the span that its
+//! In: the rules' measurements of a trace. Out: the same, each finding naming the span that its
 //! quote is from where that is another than its own. Looked for in what the finding points to, and
 //! in the places where an agent's task, plan and answer, and what came back to a model, are
 //! written. Texts are read as `recognise` gives them; what stands in JSON or code may be written
@@ -9,9 +9,9 @@
 
 use memchr::memmem::Finder;
 
-use super::turns::Turns;
+use super::conversation::Turns;
 use super::{Finding, Measurement, Memo};
-use crate::recognise::{Part, Reading, Scene, ToolRequest};
+use crate::recognise::{AgentTrace, Part, SpanView, ToolRequest};
 use verdict_otlp::trace::{ById, Idx, SpanId};
 
 /// Spans that one quote is looked for in: a finding may cite a hundred.
@@ -21,17 +21,17 @@ const MAX_LINES: usize = 8;
 /// A shorter line is found anywhere.
 const LEAST_LINE: usize = 8;
 
-/// The spans of a scene by their ids.
+/// The spans of a trace by their ids.
 struct Spans(ById<SpanId, Idx>);
 
 /// Names the place of every quote.
-pub fn locate(scene: &Scene, memo: &Memo, measurements: &mut [Measurement]) {
+pub fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {
-            let places = places(scene, memo, m.at, finding);
-            if let Some((at, quote)) = place(scene, &places, &finding.quote) {
-                finding.seen_in = scene.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
+            let places = places(trace, memo, m.at, finding);
+            if let Some((at, quote)) = place(trace, &places, &finding.quote) {
+                finding.seen_in = trace.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
                 finding.quote = quote;
             }
         }
@@ -40,14 +40,14 @@ pub fn locate(scene: &Scene, memo: &Memo, measurements: &mut [Measurement]) {
 
 /// The first of `places` that holds the quote, or a line of it: its own, else one that wrote it,
 /// else one that was shown it. Every later prompt repeats what was written before.
-fn place(scene: &Scene, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
+fn place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
     let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= LEAST_LINE).collect();
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {
         let needle = Needle::of(piece);
-        let wrote = |at: &&Idx| scene.readings.get(**at).is_some_and(|r| needle.is_of(r));
-        let shown = |at: &&Idx| scene.readings.get(**at).is_some_and(|r| needle.was_shown(r));
+        let wrote = |at: &&Idx| trace.views.get(**at).is_some_and(|r| needle.is_of(r));
+        let shown = |at: &&Idx| trace.views.get(**at).is_some_and(|r| needle.was_shown(r));
         let own = places.iter().take(1).find(|at| wrote(at) || shown(at));
         let place = own.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
         place.map(|at| (*at, piece.to_owned()))
@@ -55,16 +55,16 @@ fn place(scene: &Scene, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
 }
 
 /// Where the quote may be from, the likeliest first.
-fn places(scene: &Scene, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
-    let spans = memo.scene(|| Spans(scene.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
-    let turns = Turns::of(scene, memo);
+fn places(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
+    let spans = memo.trace(|| Spans(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
+    let turns = Turns::of(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
-    let agent = scene.owner.get(at).copied().flatten().and_then(|a| scene.agents.get(a));
+    let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
     let written = agent.into_iter().flat_map(|a| {
         let plans = a.plans.iter().map(|(at, _)| *at);
         [Some(a.at), a.answer_at, a.llms.first().copied()].into_iter().flatten().chain(plans)
     });
-    let near = [turns.before(at), turns.after(at), scene.tree.parent(at), scene.tree.root()];
+    let near = [turns.before(at), turns.after(at), trace.tree.parent(at), trace.tree.root()];
     let mut out: Vec<Idx> = Vec::new();
     for place in
         [at].into_iter().chain(finding.origin).chain(cited).chain(written).chain(near.into_iter().flatten())
@@ -120,7 +120,7 @@ impl<'q> Needle<'q> {
     }
 
     /// In what a span said, did or came to.
-    fn is_of(&self, r: &Reading) -> bool {
+    fn is_of(&self, r: &SpanView) -> bool {
         let words = [&r.result, &r.name, &r.agent, &r.model].into_iter().flatten();
         let errors = r.errors.iter().chain(&r.inherited_errors).flat_map(|e| [&e.kind, &e.message]).flatten();
         r.output.iter().flat_map(|m| &m.parts).any(|p| self.in_part(p))
@@ -131,7 +131,7 @@ impl<'q> Needle<'q> {
     }
 
     /// In what a span was given. The newest message stands last.
-    fn was_shown(&self, r: &Reading) -> bool {
+    fn was_shown(&self, r: &SpanView) -> bool {
         r.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.in_part(p))
     }
 }
@@ -139,42 +139,42 @@ impl<'q> Needle<'q> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::anchors::{Defect, Findings};
+    use crate::measure::defects::{Defect, Findings};
     use crate::measure::testing::Script;
-    use crate::measure::{Settings, View};
+    use crate::measure::{Context, Settings};
 
-    fn located(scene: &Scene, at: Idx, quote: &str) -> (Option<Idx>, String) {
+    fn located(trace: &AgentTrace, at: Idx, quote: &str) -> (Option<Idx>, String) {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let view = View { scene, at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
         let mut findings = Findings::new();
         findings.push(Defect::StepSkipped.found("expected", quote));
-        let mut all = vec![findings.scored(&view, "plan_efficiency")];
-        locate(scene, &memo, &mut all);
+        let mut all = vec![findings.scored(&context, "plan_efficiency")];
+        locate(trace, &memo, &mut all);
         let finding = all.remove(0).outcome.unwrap().findings.remove(0);
-        let seen = finding.seen_in.and_then(|id| scene.tree.spans.iter().position(|s| s.id == id));
+        let seen = finding.seen_in.and_then(|id| trace.tree.spans.iter().position(|s| s.id == id));
         (seen, finding.quote)
     }
 
     #[test]
     fn a_quote_is_told_where_it_stands() {
-        let scene = Script::new("task")
+        let trace = Script::new("task")
             .says("1. Look it up\n2. Answer")
             .plan(&["Look it up", "Answer"])
             .calls("", &[("look", "{\"q\":\"caf\\u00e9\\nbar\"}")])
             .returns("nothing")
             .answers("42")
             .build();
-        let (agent, plan) = (scene.agents[0].at, scene.agents[0].plans[0].0);
-        assert_eq!(located(&scene, agent, "Look it up"), (Some(plan), "Look it up".to_owned()));
-        assert_eq!(located(&scene, plan, "Look it up").0, None);
-        let call = scene.calls[0].llm.unwrap();
-        assert_eq!(located(&scene, call, "caf\u{e9}\nbar"), (None, "caf\u{e9}\nbar".to_owned()));
+        let (agent, plan) = (trace.agents[0].at, trace.agents[0].plans[0].0);
+        assert_eq!(located(&trace, agent, "Look it up"), (Some(plan), "Look it up".to_owned()));
+        assert_eq!(located(&trace, plan, "Look it up").0, None);
+        let call = trace.calls[0].llm.unwrap();
+        assert_eq!(located(&trace, call, "caf\u{e9}\nbar"), (None, "caf\u{e9}\nbar".to_owned()));
     }
 
     #[test]
     fn of_a_joined_quote_the_longest_line_that_stands_somewhere_is_kept() {
-        let scene = Script::new("find the height").answers("42 metres").build();
-        let (_, quote) = located(&scene, scene.agents[0].at, "find the height\nof a mountain elsewhere");
+        let trace = Script::new("find the height").answers("42 metres").build();
+        let (_, quote) = located(&trace, trace.agents[0].at, "find the height\nof a mountain elsewhere");
         assert_eq!(quote, "find the height");
     }
 }

@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::answer::{MAX_ANSWER, masked};
-use super::{adrift, claims};
+use super::{claims, no_progress};
 use crate::measure::Memo;
-use crate::recognise::Scene;
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
 regex!(
     ANY,
-    &[claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, adrift::ANOTHER_WAY_WORDS]
+    &[claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, no_progress::ANOTHER_WAY_WORDS]
         .map(|words| format!("(?:{words})"))
         .join("|")
 );
@@ -21,19 +21,19 @@ regex!(
 pub struct Signs(Vec<Cell<Option<bool>>>);
 
 impl Signs {
-    /// Of this scene.
-    pub fn of(scene: &Scene, memo: &Memo) -> Rc<Signs> {
-        memo.scene(|| Signs(vec![Cell::new(None); scene.readings.len()]))
+    /// Of this trace.
+    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Signs> {
+        memo.trace(|| Signs(vec![Cell::new(None); trace.views.len()]))
     }
 
     /// False where the output of the span at `at` claims no work and speaks of no other way to go about
     /// it.
-    pub fn any(&self, scene: &Scene, at: Idx) -> bool {
-        let (Some(known), Some(reading)) = (self.0.get(at), scene.readings.get(at)) else { return true };
+    pub fn any(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let (Some(known), Some(view)) = (self.0.get(at), trace.views.get(at)) else { return true };
         if let Some(any) = known.get() {
             return any;
         }
-        let text = reading.output_text();
+        let text = view.output_text();
         // Of a longer one the beginning is judged by itself, where other marks may be left open.
         let any = text.len() > MAX_ANSWER || ANY.is_match(&masked(&text));
         known.set(Some(any));

@@ -1,4 +1,4 @@
-//! [`Reading`]: one span in the one vocabulary.
+//! [`SpanView`]: one span in the one vocabulary.
 
 use std::borrow::Cow;
 
@@ -84,7 +84,7 @@ pub struct Evaluation {
 
 /// One span in the one vocabulary.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct SpanView {
     /// What it is.
     pub kind: Kind,
     /// An LLM span that only wraps another one for the same call, or an agent's mere creation:
@@ -141,7 +141,7 @@ pub struct Reading {
     pub duration_ms: Option<f64>,
 }
 
-impl Reading {
+impl SpanView {
     /// All text of the output's plain parts, joined by newlines.
     pub fn output_text(&self) -> Cow<'_, str> {
         plain(&self.output)

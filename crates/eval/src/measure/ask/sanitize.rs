@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use regex::Captures;
 
-use crate::measure::anchors::clip;
+use crate::measure::defects::clip;
 
 /// A character this many times in a row is told: rulers and padding stay, floods do not.
 const MOST_SAME: usize = 200;
@@ -35,7 +35,7 @@ regex!(
 );
 
 /// See the module.
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn sanitize(text: &str) -> Cow<'_, str> {
     let mut out = visible(text);
     if let Cow::Owned(told) = without_floods(&out) {
         out = Cow::Owned(told);
@@ -60,7 +60,7 @@ pub const MOST_NAME: usize = 80;
 
 /// One line of a stranger's, as part of a line of ours: a name.
 pub fn name(text: &str) -> String {
-    let flat: String = harmless(clip(text, 4 * MOST_NAME))
+    let flat: String = sanitize(clip(text, 4 * MOST_NAME))
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
         .filter(|c| !matches!(c, '[' | ']' | '<' | '>' | '`' | '"'))
@@ -177,18 +177,18 @@ mod tests {
             "Ünïcode, 漢字, עברית, emoji 🎉 and a | table |\n|---|---|\n",
             "",
         ] {
-            assert!(matches!(harmless(text), Cow::Borrowed(same) if same == text), "{text}");
+            assert!(matches!(sanitize(text), Cow::Borrowed(same) if same == text), "{text}");
         }
     }
 
     #[test]
     fn floods_are_told() {
         let text = format!("x{}y\n{}", "a".repeat(100_000), "again\n".repeat(5_000));
-        let out = harmless(&text);
+        let out = sanitize(&text);
         assert!(out.len() < 200, "{}", out.len());
         assert!(out.contains("[the same 99980 times more]y\n"));
         assert!(out.contains("again\n[the line above 4997 times more]"));
-        assert_eq!(harmless(&"-".repeat(MOST_SAME)), "-".repeat(MOST_SAME));
+        assert_eq!(sanitize(&"-".repeat(MOST_SAME)), "-".repeat(MOST_SAME));
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_harmless_stays_so(text in "[<|>a-c/\\[\\]INSTdata \n\u{200b}]{0,60}") {
-            let once = harmless(&text).into_owned();
+            let once = sanitize(&text).into_owned();
             prop_assert!(!once.contains("<|") && !once.contains("|>") && !once.contains("[INST]"));
             prop_assert!(!once.contains("<data") && !once.contains("</data"));
             // Nothing is lost but blanks and what cannot be seen.

@@ -12,11 +12,11 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::adrift::is_patch;
+use super::no_progress::is_patch;
 use crate::measure::agent::attempts::is_finishing;
-use crate::measure::anchors::Defect;
+use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Part, Reading, Scene, Text};
+use crate::recognise::{Agent, AgentTrace, Content, Part, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
 /// Letters and digits that a line must have to be told from others: a brace stands in every file.
@@ -31,19 +31,19 @@ const MAX_TURNS: usize = 200;
 const MAX_SEARCHED: usize = 64 << 20;
 
 /// Findings by agent, with the model span that each is written on.
-pub fn find(scene: &Scene, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
-    let agents = scene.agents.iter().enumerate();
-    agents.filter_map(|(i, agent)| made_up(scene, memo, agent).map(|(at, f)| (i, at, f))).collect()
+pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| made_up(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
 }
 
-fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+fn made_up(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref().filter(|answer| is_patch(answer))?;
     let old = old_lines(answer);
     if old.len() < LEAST_LINES {
         return None;
     }
-    let turns: Vec<(Idx, &Reading)> =
-        agent.llms.iter().take(MAX_TURNS).filter_map(|&at| Some((at, scene.readings.get(at)?))).collect();
+    let turns: Vec<(Idx, &SpanView)> =
+        agent.llms.iter().take(MAX_TURNS).filter_map(|&at| Some((at, trace.views.get(at)?))).collect();
     if !turns.iter().all(|(_, r)| all_shown(r)) {
         return None;
     }
@@ -52,10 +52,10 @@ fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> 
     let mut open = old;
     let mut known = 0;
     let mut invented: Vec<(Idx, &str)> = Vec::new();
-    for (at, reading) in turns {
-        let fresh = walk.shown_now(reading);
-        let said = squeeze(&said(reading));
-        let handed = squeeze(&handed(reading));
+    for (at, view) in turns {
+        let fresh = walk.shown_now(view);
+        let said = squeeze(&said(view));
+        let handed = squeeze(&handed(view));
         searched += open.len() * (said.len() + handed.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
         if searched > MAX_SEARCHED {
             return None;
@@ -90,9 +90,9 @@ fn made_up(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> 
 }
 
 /// Nothing is missing of what went in and came out.
-fn all_shown(reading: &Reading) -> bool {
-    let media = || reading.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
-    reading.input_content == Content::Present && reading.output_content == Content::Present && !media()
+fn all_shown(view: &SpanView) -> bool {
+    let media = || view.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
+    view.input_content == Content::Present && view.output_content == Content::Present && !media()
 }
 
 /// Context and removed lines of a patch, each once, with their letters and digits.
@@ -127,9 +127,9 @@ struct Walk<'m> {
 
 impl Walk<'_> {
     /// The texts that are new in this prompt, squeezed.
-    fn shown_now(&mut self, reading: &Reading) -> Vec<&str> {
+    fn shown_now(&mut self, view: &SpanView) -> Vec<&str> {
         let from = self.shown.len();
-        for text in reading.input.iter().flat_map(|m| &m.parts).filter_map(text_of) {
+        for text in view.input.iter().flat_map(|m| &m.parts).filter_map(text_of) {
             if self.read.insert((text.as_ptr() as usize, text.len())) {
                 self.shown.push(self.memo.of(text, |t| Squeezed(squeeze(t))));
             }
@@ -147,17 +147,17 @@ fn text_of(part: &Part) -> Option<&Text> {
 }
 
 /// What a model call said, and handed over as its answer.
-fn said(reading: &Reading) -> String {
-    reading.output_text().into_owned() + "\n" + &arguments(reading, true)
+fn said(view: &SpanView) -> String {
+    view.output_text().into_owned() + "\n" + &arguments(view, true)
 }
 
 /// What it handed to other tools.
-fn handed(reading: &Reading) -> String {
-    arguments(reading, false)
+fn handed(view: &SpanView) -> String {
+    arguments(view, false)
 }
 
-fn arguments(reading: &Reading, finishing: bool) -> String {
-    let requests = reading.requests().filter(|r| is_finishing(&r.name) == finishing);
+fn arguments(view: &SpanView, finishing: bool) -> String {
+    let requests = view.requests().filter(|r| is_finishing(&r.name) == finishing);
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
 }
 
@@ -196,12 +196,12 @@ mod tests {
     fn a_patch_to_what_nobody_read_is_made_up() {
         let run =
             fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).raises("no such file").answers(PATCH);
-        let scene = run.build();
-        let found = find(&scene, &Memo::new());
+        let trace = run.build();
+        let found = find(&trace, &Memo::new());
         let [(0, at, finding)] = &found[..] else { panic!("one finding: {found:?}") };
         assert_eq!(
             (Some(*at), finding.quote.as_str()),
-            (scene.agents[0].answer_at, "def area(width, height):")
+            (trace.agents[0].answer_at, "def area(width, height):")
         );
         assert!(finding.rationale.contains("4 of 4"), "{}", finding.rationale);
     }

@@ -7,16 +7,16 @@
 //!
 //! An honest "I could not find it" is neither, nor is a riddle that needs no lookup.
 
-use super::announced::instructed;
 use super::answer::{final_answer, masked, sentences};
+use super::missing_announced_call::instructed;
 use super::review::{answered_by, pasted, results_told};
 use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
 use crate::measure::agent::cast;
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::conversation::{handed_back, writes_code};
+use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
-use crate::measure::turns::{handed_back, writes_code};
 use crate::measure::{Finding, Memo, avoidance};
-use crate::recognise::{Agent, Content, Plan, Reading, Scene};
+use crate::recognise::{Agent, AgentTrace, Content, Plan, SpanView};
 use verdict_otlp::trace::Idx;
 
 // A step with one of these must find something out in the world; to verify or compare may be
@@ -48,52 +48,52 @@ pub fn looks_up(step: &str) -> bool {
 }
 
 /// Findings by the model span that gave each agent's answer.
-pub fn find(scene: &Scene, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
-    if scene.incomplete {
+    if trace.incomplete {
         return out;
     }
-    for (i, agent) in scene.agents.iter().enumerate().take(MAX_AGENTS) {
-        let Some(at) = answered_by(scene, memo, agent) else { continue };
-        let Some(reading) = scene.readings.get(at) else { continue };
-        let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(reading));
+    for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
+        let Some(at) = answered_by(trace, memo, agent) else { continue };
+        let Some(view) = trace.views.get(at) else { continue };
+        let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(view));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
-        if !all_visible(scene, agent) || avoidance::avoids(&answer) {
+        if !all_visible(trace, agent) || avoidance::avoids(&answer) {
             continue;
         }
-        let seat = Seat { scene, memo, attempts, i, agent, at, reading, answer: &answer };
+        let seat = Seat { trace, memo, attempts, i, agent, at, view, answer: &answer };
         out.extend(seat.judge().into_iter().map(|finding| (at, finding)));
     }
     out
 }
 
-fn all_visible(scene: &Scene, agent: &Agent) -> bool {
+fn all_visible(trace: &AgentTrace, agent: &Agent) -> bool {
     let shown = |at: &Idx| {
-        let reading = scene.readings.get(*at);
-        reading.is_some_and(|r| r.output_content == Content::Present && r.input_content == Content::Present)
+        let view = trace.views.get(*at);
+        view.is_some_and(|r| r.output_content == Content::Present && r.input_content == Content::Present)
     };
     !agent.llms.is_empty() && agent.llms.iter().all(shown)
 }
 
 /// One agent at the moment of its answer.
 struct Seat<'a> {
-    scene: &'a Scene,
+    trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a Attempts,
     i: usize,
     agent: &'a Agent,
     at: Idx,
-    reading: &'a Reading,
+    view: &'a SpanView,
     answer: &'a str,
 }
 
 impl Seat<'_> {
     fn judge(&self) -> Vec<Finding> {
-        let calls: Vec<usize> = cast::calls_beneath(self.scene, self.memo, self.i)
+        let calls: Vec<usize> = cast::calls_beneath(self.trace, self.memo, self.i)
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.inward))
             .collect();
-        let helpers = cast::has_helpers(self.scene, self.memo, self.i);
+        let helpers = cast::has_helpers(self.trace, self.memo, self.i);
         match calls.is_empty() && !helpers {
             true => self.without_work(),
             false => self.against_all(),
@@ -102,7 +102,7 @@ impl Seat<'_> {
 
     /// Nothing was called, and the plan has things looked up.
     fn without_work(&self) -> Vec<Finding> {
-        let idle = !brought_in(self.scene, self.agent) && !self.code_reaches() && !self.code_worked();
+        let idle = !brought_in(self.trace, self.agent) && !self.code_reaches() && !self.code_worked();
         let Some(plan) = self.plan().filter(|_| idle && self.equipped()) else { return Vec::new() };
         let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| LOOKUP.is_match(s)).collect();
         let Some(step) = steps.first() else { return Vec::new() };
@@ -146,8 +146,8 @@ impl Seat<'_> {
 
     /// Everything that came back says that nothing was found, and the answer asserts all the same.
     fn against_all(&self) -> Vec<Finding> {
-        let start = self.scene.tree.spans.get(self.at).map_or(0, |s| s.start);
-        let helpers = self.scene.agents.iter().filter(|a| a.parent == Some(self.i));
+        let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
+        let helpers = self.trace.agents.iter().filter(|a| a.parent == Some(self.i));
         let mut nothing = None;
         for helper in helpers {
             let Some(said) = helper.answer.as_deref() else { return Vec::new() };
@@ -155,7 +155,7 @@ impl Seat<'_> {
             nothing = Some((words.to_owned(), helper.at));
         }
         for &c in &self.agent.calls {
-            let (Some(attempt), Some(call)) = (self.attempts.at(c), self.scene.calls.get(c)) else {
+            let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
                 continue;
             };
             if attempt.inward || call.start > start {
@@ -175,7 +175,7 @@ impl Seat<'_> {
             return Vec::new();
         }
         let back = head(words.trim(), 120);
-        let cite = |finding: Finding| match self.scene.tree.spans.get(source) {
+        let cite = |finding: Finding| match self.trace.tree.spans.get(source) {
             Some(span) => finding.citing(span.id),
             None => finding,
         };
@@ -206,24 +206,24 @@ impl Seat<'_> {
     /// It had something to work with.
     fn equipped(&self) -> bool {
         self.agent.tools.iter().any(|t| !is_finishing(&t.name))
-            || instructed(self.reading).any(|t| t.contains("tools"))
+            || instructed(self.view).any(|t| t.contains("tools"))
     }
 
     /// The agent's model calls up to the answer.
-    fn turns(&self) -> impl Iterator<Item = &Reading> {
+    fn turns(&self) -> impl Iterator<Item = &SpanView> {
         let own = self.agent.llms.iter().take_while(|at| **at <= self.at);
-        own.filter_map(|at| self.scene.readings.get(*at))
+        own.filter_map(|at| self.trace.views.get(*at))
     }
 
     /// Code of the agent reaches for data by itself.
     fn code_reaches(&self) -> bool {
         let reaches = |text: &str| writes_code(text) && REACHES.is_match(text);
-        self.turns().any(|reading| reaches(&reading.output_text()))
+        self.turns().any(|view| reaches(&view.output_text()))
     }
 
     /// Code of the agent brought something that it had not written itself.
     fn code_worked(&self) -> bool {
-        let turns: Vec<&Reading> = self.turns().collect();
+        let turns: Vec<&SpanView> = self.turns().collect();
         turns.windows(2).any(|pair| match pair {
             [one, next] => Some(one.output_text()).filter(|text| writes_code(text)).is_some_and(|code| {
                 let seen: Vec<&str> = handed_back(next).map(|t| &**t).collect();
@@ -235,7 +235,7 @@ impl Seat<'_> {
 
     /// Words of the answering output that lean on a source, with their sentence.
     fn attributed(&self) -> Option<(String, String)> {
-        let text = self.reading.output_text();
+        let text = self.view.output_text();
         let prose = masked(&text);
         let found = LEANS.find(&prose)?;
         let list = sentences(&prose);
@@ -245,7 +245,7 @@ impl Seat<'_> {
 
     /// What the model said when it answered: its words, or the bare answer.
     fn said(&self) -> String {
-        let text = self.reading.output_text();
+        let text = self.view.output_text();
         let prose = masked(&text);
         let long = |&(a, b): &(usize, usize)| prose.get(a..b).is_some_and(|s| s.trim().len() >= 40);
         let last = sentences(&prose).into_iter().rev().find(long);
@@ -255,10 +255,10 @@ impl Seat<'_> {
 }
 
 /// The first model call had results of an earlier run, or a document, before it.
-fn brought_in(scene: &Scene, agent: &Agent) -> bool {
+fn brought_in(trace: &AgentTrace, agent: &Agent) -> bool {
     /// A task this long holds what is to be read.
     const LONG_TASK: usize = 4000;
-    let first = agent.llms.first().and_then(|at| scene.readings.get(*at));
+    let first = agent.llms.first().and_then(|at| trace.views.get(*at));
     let long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
     first.is_some_and(|r| results_told(&r.input) > 0 || long && pasted(&r.input))
 }

@@ -25,14 +25,14 @@ impl Metric for Thrice {
     fn need(&self) -> Need {
         Need::Parent
     }
-    fn step(&self, view: &View<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
         match keys[..] {
             [] => Step::Ask(vec![question("b"), question("a")]),
             ["a", "b"] => Step::Ask(vec![question("c")]),
             ["a", "b", "c"] => {
                 let measured = Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() };
-                Step::Done(vec![anchors::measured(view.at, self.name(), measured)])
+                Step::Done(vec![defects::measured(context.at, self.name(), measured)])
             }
             _ => panic!("answers in order, none missing: {keys:?}"),
         }
@@ -49,7 +49,7 @@ impl Metric for Endless {
     fn need(&self) -> Need {
         Need::Trace
     }
-    fn step(&self, _: &View<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, _: &Context<'_>, answers: &[Answer]) -> Step {
         Step::Ask(vec![question(&format!("{:03}", answers.len()))])
     }
 }
@@ -59,11 +59,11 @@ fn answer(ask: &Ask) -> Answer {
     Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
 }
 
-fn two_spans() -> Scene {
+fn two_spans() -> AgentTrace {
     let mut sample = Sample::new();
     let root = sample.span(None, llm(Vec::new(), "one"));
     sample.span(Some(root), llm(Vec::new(), "two"));
-    sample.scene()
+    sample.trace()
 }
 
 fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
@@ -72,8 +72,8 @@ fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
 
 #[test]
 fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
-    let (scene, settings) = (two_spans(), Settings::default());
-    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let (trace, settings) = (two_spans(), Settings::default());
+    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds, sight);
     assert_eq!(first.len(), 2);
@@ -83,26 +83,26 @@ fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
     let second = all_asked(&mut rounds, sight);
     assert_eq!(second.len(), 1);
     rounds.answer(second[0].ticket, answer(&second[0]), sight);
-    let done = rounds.finish(sight, Reason::Timeout);
+    let done = rounds.finish(sight, Unmeasured::Timeout);
     assert!(matches!(&done[..], [m] if m.outcome.as_ref().is_ok_and(|m| m.passed)));
 }
 
 #[test]
 fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
-    let (scene, settings) = (two_spans(), Settings::default());
-    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let (trace, settings) = (two_spans(), Settings::default());
+    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, _| true);
     let ask = rounds.next(sight).unwrap();
     rounds.answer(ask.ticket, answer(&ask), sight);
-    let done = rounds.finish(sight, Reason::Timeout);
+    let done = rounds.finish(sight, Unmeasured::Timeout);
     let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
-    assert_eq!(reasons, [(0, Err(Reason::Timeout)), (1, Err(Reason::Timeout))]);
+    assert_eq!(reasons, [(0, Err(Unmeasured::Timeout)), (1, Err(Unmeasured::Timeout))]);
 }
 
 #[test]
 fn a_metric_that_asks_without_end_is_stopped() {
-    let (scene, settings) = (two_spans(), Settings::default());
-    let sight = Sight { scene: &scene, settings: &settings, rules: &[] };
+    let (trace, settings) = (two_spans(), Settings::default());
+    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Rounds::over(vec![Box::new(Endless)], sight, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next(sight) {
@@ -110,6 +110,6 @@ fn a_metric_that_asks_without_end_is_stopped() {
         rounds.answer(ask.ticket, answer(&ask), sight);
     }
     assert_eq!(asked, MAX_ROUNDS);
-    let done = rounds.finish(sight, Reason::Timeout);
-    assert!(matches!(&done[..], [m] if m.outcome == Err(Reason::JudgeError)));
+    let done = rounds.finish(sight, Unmeasured::Timeout);
+    assert!(matches!(&done[..], [m] if m.outcome == Err(Unmeasured::JudgeError)));
 }

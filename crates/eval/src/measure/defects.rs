@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 
 use super::excerpt::head;
-use super::{Category, Finding, Measured, Measurement, Reason, Severity, Value, View};
+use super::{Category, Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use verdict_otlp::trace::{Idx, SpanId};
 
 /// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
@@ -357,21 +357,21 @@ impl Findings {
     }
 
     /// A measurement on 1-5: the worst score wins and is held against the metric's threshold.
-    pub fn scored(self, view: &View<'_>, metric: &'static str) -> Measurement {
+    pub fn scored(self, context: &Context<'_>, metric: &'static str) -> Measurement {
         let score = self.score();
-        let passed = score >= view.settings.threshold(metric, view.scene, view.at);
+        let passed = score >= context.settings.threshold(metric, context.trace, context.at);
         measured(
-            view.at,
+            context.at,
             metric,
             Measured { value: Value::Score(score), passed, findings: self.into_sorted() },
         )
     }
 
     /// A measurement that is a label; which labels fail is the metric's setting.
-    pub fn labelled(self, view: &View<'_>, metric: &'static str, label: &'static str) -> Measurement {
-        let passed = !view.settings.fails(metric, label);
+    pub fn labelled(self, context: &Context<'_>, metric: &'static str, label: &'static str) -> Measurement {
+        let passed = !context.settings.fails(metric, label);
         measured(
-            view.at,
+            context.at,
             metric,
             Measured { value: Value::Label(label), passed, findings: self.into_sorted() },
         )
@@ -391,7 +391,7 @@ pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measuremen
 }
 
 /// No measurement, and why.
-pub fn unmeasured(at: Idx, metric: &'static str, reason: Reason) -> Measurement {
+pub fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
     Measurement {
         at,
         metric,

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::{Measurement, Reason};
+use super::{Measurement, Unmeasured};
 
 /// Joins both. Neither list has two measurements of one metric on one span.
-pub fn settle(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
+pub fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
     let mut by_key: HashMap<(usize, &'static str), Measurement> =
         judged.into_iter().map(|m| ((m.at, m.metric), m)).collect();
     let mut out: Vec<Measurement> = rules
@@ -35,7 +35,7 @@ fn one_of(rule: Measurement, judge: Measurement) -> Measurement {
         (_, Ok(_)) => judge,
         (Ok(_), Err(_)) => rule,
         // That a judge failed says more than that the rules had nothing to say.
-        (Err(_), Err(Reason::NotApplicable | Reason::NoContent)) => rule,
+        (Err(_), Err(Unmeasured::NotApplicable | Unmeasured::NoContent)) => rule,
         (Err(_), Err(_)) => judge,
     }
 }
@@ -43,7 +43,7 @@ fn one_of(rule: Measurement, judge: Measurement) -> Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::anchors::{Defect, measured, unmeasured};
+    use crate::measure::defects::{Defect, measured, unmeasured};
     use crate::measure::{Measured, Value};
 
     fn ruled(at: usize, findings: Vec<crate::measure::Finding>) -> Measurement {
@@ -66,17 +66,19 @@ mod tests {
         let fact = ruled(0, vec![Defect::MissingParameter.found("no city", "{}")]);
         let hunch = ruled(1, vec![Defect::IrrelevantResult.found("off topic", "cats")]);
         let clean = ruled(2, Vec::new());
-        let all =
-            settle(vec![fact.clone(), hunch, clean], vec![judged(0, 5.0), judged(1, 5.0), judged(2, 2.0)]);
+        let all = merge_judgements(
+            vec![fact.clone(), hunch, clean],
+            vec![judged(0, 5.0), judged(1, 5.0), judged(2, 2.0)],
+        );
         assert_eq!(all, [fact, judged(1, 5.0), judged(2, 2.0)]);
     }
 
     #[test]
     fn where_the_judge_fails_the_rules_stand_and_its_failure_shows_only_where_they_are_silent() {
-        let rules = vec![ruled(0, Vec::new()), unmeasured(1, "tool_completeness", Reason::NoContent)];
-        let mut failed = [0, 1].map(|at| unmeasured(at, "tool_completeness", Reason::Timeout));
+        let rules = vec![ruled(0, Vec::new()), unmeasured(1, "tool_completeness", Unmeasured::NoContent)];
+        let mut failed = [0, 1].map(|at| unmeasured(at, "tool_completeness", Unmeasured::Timeout));
         failed.iter_mut().for_each(|m| m.judge = "model/hash".into());
-        let all = settle(rules.clone(), failed.to_vec());
+        let all = merge_judgements(rules.clone(), failed.to_vec());
         assert_eq!(all, [rules[0].clone(), failed[1].clone()]);
     }
 
@@ -84,7 +86,7 @@ mod tests {
     fn what_only_a_judge_measures_comes_after_the_rules_of_its_span() {
         let mut gpa = judged(0, 5.0);
         gpa.metric = "gpa.tool_calling";
-        let all = settle(vec![ruled(0, Vec::new()), ruled(1, Vec::new())], vec![gpa.clone()]);
+        let all = merge_judgements(vec![ruled(0, Vec::new()), ruled(1, Vec::new())], vec![gpa.clone()]);
         assert_eq!(all, [ruled(0, Vec::new()), gpa, ruled(1, Vec::new())]);
     }
 }

@@ -6,13 +6,13 @@
 //! contains; and a patch handed over that nobody applied or tested.
 
 use super::answer::masked;
+use super::prefilter::Signs;
 use super::review::answered_by;
-use super::signs::Signs;
-use crate::measure::anchors::{Defect, clip};
+use crate::measure::conversation::writes_code;
+use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::{around, head};
-use crate::measure::turns::writes_code;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, Content, Part, Reading, Scene};
+use crate::recognise::{Agent, AgentTrace, Content, Part, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// An approach that is given up for another.
@@ -35,31 +35,31 @@ const MAX_SEARCHED: usize = 32 << 20;
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
-pub fn find(scene: &Scene, memo: &Memo) -> Vec<(Idx, Finding)> {
+pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
-    for agent in &scene.agents {
-        let turns: Vec<(Idx, &Reading)> = agent
+    for agent in &trace.agents {
+        let turns: Vec<(Idx, &SpanView)> = agent
             .llms
             .iter()
             .take(MAX_TURNS)
-            .filter_map(|&at| Some((at, scene.readings.get(at)?)))
+            .filter_map(|&at| Some((at, trace.views.get(at)?)))
             .filter(|(_, r)| r.output_content == Content::Present && r.plans.is_empty())
             .collect();
-        out.extend(circles(scene, memo, &turns));
+        out.extend(circles(trace, memo, &turns));
         out.extend(guessed(&turns));
-        let spoken = |(at, _): &(Idx, Finding)| scene.readings.get(*at).is_some_and(|r| r.kind == Kind::Llm);
-        out.extend(untried(scene, memo, agent).filter(spoken));
+        let spoken = |(at, _): &(Idx, Finding)| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+        out.extend(untried(trace, memo, agent).filter(spoken));
     }
     out
 }
 
-fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
-    let signs = Signs::of(scene, memo);
-    let mut said = turns.iter().skip(1).filter_map(|(at, reading)| {
-        if !signs.any(scene, *at) {
+fn circles(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
+    let signs = Signs::of(trace, memo);
+    let mut said = turns.iter().skip(1).filter_map(|(at, view)| {
+        if !signs.any(trace, *at) {
             return None;
         }
-        let text = reading.output_text();
+        let text = view.output_text();
         // Masking brings words together that code stood between.
         if !ANOTHER_WAY.is_match(&text) {
             return None;
@@ -78,26 +78,26 @@ fn circles(scene: &Scene, memo: &Memo, turns: &[(Idx, &Reading)]) -> Option<(Idx
          thought through again, was expected",
         others.len() + 1
     );
-    let ids = others.iter().filter_map(|&at| scene.tree.spans.get(at)).map(|s| s.id);
+    let ids = others.iter().filter_map(|&at| trace.tree.spans.get(at)).map(|s| s.id);
     Some((at, ids.take(8).fold(Defect::ApproachGivenUp.found(rationale, &quote), Finding::citing)))
 }
 
 /// The first path of the agent's code that nothing it was shown contains.
-fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
+fn guessed(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
     let mut searched = 0;
-    turns.iter().find_map(|(at, reading)| {
-        let text = reading.output_text();
-        if !writes_code(&text) || PATCH.is_match(&text) || reading.input_content != Content::Present {
+    turns.iter().find_map(|(at, view)| {
+        let text = view.output_text();
+        if !writes_code(&text) || PATCH.is_match(&text) || view.input_content != Content::Present {
             return None;
         }
         let found = PATH.captures_iter(&text).take(8).filter_map(|c| c.get(1));
         let named: Vec<(std::ops::Range<usize>, String)> =
             found.map(|path| (path.range(), path.as_str().replace('\\', ""))).collect();
-        searched += named.len() * bytes(reading);
+        searched += named.len() * bytes(view);
         if searched > MAX_SEARCHED {
             return None;
         }
-        let (place, unknown) = named.iter().find(|(_, path)| !was_shown(reading, path))?;
+        let (place, unknown) = named.iter().find(|(_, path)| !was_shown(view, path))?;
         let rationale = format!(
             "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
              expected first",
@@ -108,8 +108,8 @@ fn guessed(turns: &[(Idx, &Reading)]) -> Option<(Idx, Finding)> {
     })
 }
 
-fn bytes(reading: &Reading) -> usize {
-    let parts = reading.input.iter().flat_map(|m| &m.parts);
+fn bytes(view: &SpanView) -> usize {
+    let parts = view.input.iter().flat_map(|m| &m.parts);
     parts
         .map(|p| match p {
             Part::Text(t) => t.len(),
@@ -121,9 +121,9 @@ fn bytes(reading: &Reading) -> usize {
 
 /// The path as it is written stands somewhere in the prompt. Its end alone does not do: what
 /// comes before it is then the guess.
-fn was_shown(reading: &Reading, path: &str) -> bool {
+fn was_shown(view: &SpanView, path: &str) -> bool {
     let holds = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
-    reading.input.iter().flat_map(|m| &m.parts).any(|p| match p {
+    view.input.iter().flat_map(|m| &m.parts).any(|p| match p {
         Part::Text(t) => holds(t),
         Part::Result { content, .. } => holds(content),
         Part::Call(call) => call.arguments.as_deref().is_some_and(holds),
@@ -138,16 +138,16 @@ pub fn is_patch(text: &str) -> bool {
 
 /// A patch handed over as the answer that nothing in the run applied or tested; on the span that
 /// gave the answer, be it a model's or that of the tool which took it.
-pub fn untried(scene: &Scene, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+pub fn untried(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref()?;
     let hunk = PATCH.find(answer)?;
-    let at = agent.answer_at.or_else(|| answered_by(scene, memo, agent))?;
-    let wrote = agent.llms.iter().filter_map(|at| scene.readings.get(*at)).map(Reading::output_text);
-    let asked = agent.calls.iter().filter_map(|c| scene.calls.get(*c));
+    let at = agent.answer_at.or_else(|| answered_by(trace, memo, agent))?;
+    let wrote = agent.llms.iter().filter_map(|at| trace.views.get(*at)).map(SpanView::output_text);
+    let asked = agent.calls.iter().filter_map(|c| trace.calls.get(*c));
     let ran = asked.filter(|c| c.at != at).any(|c| {
         TRIED.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| TRIED.is_match(clip(a, 4096)))
     });
-    if scene.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
+    if trace.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
         return None;
     }
     let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
