@@ -15,6 +15,7 @@ mod durable;
 mod end_to_end;
 mod explanations;
 mod frameworks;
+mod layers;
 mod leaving;
 mod local_model;
 mod fuzz;

@@ -1,0 +1,335 @@
+//! Imports point down: the files of each crate form a directed acyclic graph.
+//!
+//! Every path in the sources (`use` trees, paths in code, paths in macro arguments) is resolved through
+//! the module tree and its re-exports to the file that defines the item. An arrow leads from a file to
+//! each file that defines something it uses. Declaring a module and re-exporting an item are no arrows.
+//! Test modules are left out.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, UseTree, Visibility};
+
+/// Longer chains of re-exports do not occur; the limit ends circles among them.
+const MAX_HOPS: usize = 12;
+
+type Names = Vec<String>;
+
+/// A name that a `use` brings into a module.
+#[derive(Debug)]
+struct Import {
+    path: Names,
+    /// `None` for a glob.
+    name: Option<String>,
+    public: bool,
+}
+
+#[derive(Default, Debug)]
+struct Module {
+    file: PathBuf,
+    children: BTreeMap<String, usize>,
+    parent: Option<usize>,
+    defined: HashSet<String>,
+    imports: Vec<Import>,
+    /// Paths in code.
+    paths: BTreeSet<Names>,
+}
+
+/// The module tree of one crate.
+#[derive(Default)]
+struct Sources {
+    modules: Vec<Module>,
+}
+
+impl Sources {
+    fn read(lib: &Path) -> Sources {
+        let mut sources = Sources::default();
+        sources.file(lib, lib.parent().unwrap(), None);
+        sources
+    }
+
+    /// Reads a file as a module; `folder` holds its children.
+    fn file(&mut self, file: &Path, folder: &Path, parent: Option<usize>) -> usize {
+        let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        self.module(file, folder, parent, &parsed.items)
+    }
+
+    fn module(&mut self, file: &Path, folder: &Path, parent: Option<usize>, items: &[Item]) -> usize {
+        let this = self.modules.len();
+        self.modules.push(Module { file: file.to_owned(), parent, ..Module::default() });
+        for item in items.iter().filter(|item| !is_test(attributes(item))) {
+            match item {
+                Item::Mod(inner) => {
+                    let name = inner.ident.to_string();
+                    let child = match &inner.content {
+                        Some((_, items)) => self.module(file, &folder.join(&name), Some(this), items),
+                        None => {
+                            let flat = folder.join(format!("{name}.rs"));
+                            let nested = folder.join(&name).join("mod.rs");
+                            let path = if flat.exists() { flat } else { nested };
+                            self.file(&path, &folder.join(&name), Some(this))
+                        }
+                    };
+                    self.modules[this].children.insert(name, child);
+                }
+                Item::Use(item) => {
+                    let public = !matches!(item.vis, Visibility::Inherited);
+                    leaves(&item.tree, &mut Vec::new(), public, &mut self.modules[this].imports);
+                }
+                other => {
+                    self.modules[this].defined.extend(name_of(other));
+                    let mut found = Paths::default();
+                    found.visit_item(other);
+                    self.modules[this].paths.append(&mut found.0);
+                }
+            }
+        }
+        this
+    }
+
+    /// The module that defines the item at the end of `path`, as seen from module `from`.
+    fn definition(&self, from: usize, path: &[String], hops: usize) -> Option<usize> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            _ if hops == 0 => None,
+            "crate" => self.below(0, rest, hops),
+            "self" => self.below(from, rest, hops),
+            "super" => self.definition(self.modules[from].parent?, &with_self(rest), hops),
+            _ => self.below(from, path, hops),
+        }
+    }
+
+    fn below(&self, module: usize, path: &[String], hops: usize) -> Option<usize> {
+        let (first, rest) = path.split_first()?;
+        let here = &self.modules[module];
+        if first == "super" {
+            return self.below(here.parent?, rest, hops);
+        }
+        if here.defined.contains(first) {
+            return Some(module);
+        }
+        if let (Some(&child), false) = (here.children.get(first), rest.is_empty()) {
+            return self.below(child, rest, hops);
+        }
+        let named = here.imports.iter().find(|import| import.name.as_ref() == Some(first));
+        if let Some(import) = named {
+            let whole: Names = import.path.iter().chain(rest).cloned().collect();
+            return self.definition(module, &whole, hops - 1);
+        }
+        let globs = here.imports.iter().filter(|import| import.name.is_none());
+        globs.map(|import| import.path.iter().chain(path).cloned().collect::<Names>()).find_map(|whole| {
+            match whole.first().map(String::as_str) {
+                Some("crate" | "self" | "super") => self.definition(module, &whole, hops.saturating_sub(1)),
+                _ => None,
+            }
+        })
+    }
+
+    /// From each file to the files that define what it uses, with the names.
+    fn arrows(&self) -> BTreeMap<&Path, BTreeMap<&Path, BTreeSet<String>>> {
+        let mut arrows: BTreeMap<&Path, BTreeMap<&Path, BTreeSet<String>>> = BTreeMap::new();
+        for (at, module) in self.modules.iter().enumerate() {
+            let private = module.imports.iter().filter(|import| !import.public && import.name.is_some());
+            for path in private.map(|import| &import.path).chain(&module.paths) {
+                let Some(target) = self.definition(at, path, MAX_HOPS) else { continue };
+                let file = &self.modules[target].file;
+                if *file != module.file {
+                    arrows.entry(&module.file).or_default().entry(file).or_default().insert(path.join("::"));
+                }
+            }
+        }
+        arrows
+    }
+}
+
+fn with_self(rest: &[String]) -> Names {
+    std::iter::once("self".to_owned()).chain(rest.iter().cloned()).collect()
+}
+
+/// Paths of at least one segment, wherever they stand in code.
+#[derive(Default)]
+struct Paths(BTreeSet<Names>);
+
+impl<'a> Visit<'a> for Paths {
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        self.0.insert(path.segments.iter().map(|s| s.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, found: &'a syn::Macro) {
+        visit::visit_macro(self, found);
+        self.tokens(found.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, _: &'a Attribute) {}
+}
+
+impl Paths {
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut path: Names = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Punct(p) if p.as_char() == ':' && !path.is_empty() => colons += 1,
+                TokenTree::Ident(ident) if colons == 2 => {
+                    path.push(ident.to_string());
+                    colons = 0;
+                }
+                other => {
+                    self.0.insert(std::mem::take(&mut path));
+                    colons = 0;
+                    match other {
+                        TokenTree::Ident(ident) => path.push(ident.to_string()),
+                        TokenTree::Group(group) => self.tokens(group.stream()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        self.0.insert(path);
+    }
+}
+
+fn leaves(tree: &UseTree, before: &mut Names, public: bool, out: &mut Vec<Import>) {
+    let path = |last: &syn::Ident| -> Names { before.iter().cloned().chain([last.to_string()]).collect() };
+    match tree {
+        UseTree::Path(inner) => {
+            before.push(inner.ident.to_string());
+            leaves(&inner.tree, before, public, out);
+            before.pop();
+        }
+        UseTree::Name(name) if name.ident == "self" => {
+            out.push(Import { path: before.clone(), name: before.last().cloned(), public });
+        }
+        UseTree::Name(name) => {
+            out.push(Import { path: path(&name.ident), name: Some(name.ident.to_string()), public });
+        }
+        UseTree::Rename(renamed) => {
+            let path = if renamed.ident == "self" { before.clone() } else { path(&renamed.ident) };
+            out.push(Import { path, name: Some(renamed.rename.to_string()), public });
+        }
+        UseTree::Glob(_) => out.push(Import { path: before.clone(), name: None, public }),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, public, out)),
+    }
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(i) => &i.attrs,
+        Item::Enum(i) => &i.attrs,
+        Item::Fn(i) => &i.attrs,
+        Item::Impl(i) => &i.attrs,
+        Item::Macro(i) => &i.attrs,
+        Item::Mod(i) => &i.attrs,
+        Item::Static(i) => &i.attrs,
+        Item::Struct(i) => &i.attrs,
+        Item::Trait(i) => &i.attrs,
+        Item::Type(i) => &i.attrs,
+        Item::Use(i) => &i.attrs,
+        _ => &[],
+    }
+}
+
+/// `#[cfg(test)]`, and what tests of other crates are given by a feature.
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().filter(|a| a.path().is_ident("cfg")).any(|a| match &a.meta {
+        syn::Meta::List(list) => {
+            let tokens = list.tokens.to_string();
+            tokens == "test" || tokens.starts_with("any (test") || tokens.contains("feature = \"testing\"")
+        }
+        _ => false,
+    })
+}
+
+fn name_of(item: &Item) -> Option<String> {
+    Some(match item {
+        Item::Const(i) => i.ident.to_string(),
+        Item::Enum(i) => i.ident.to_string(),
+        Item::Fn(i) => i.sig.ident.to_string(),
+        Item::Macro(i) => return i.ident.as_ref().map(ToString::to_string).or_else(|| declared(i)),
+        Item::Static(i) => i.ident.to_string(),
+        Item::Struct(i) => i.ident.to_string(),
+        Item::Trait(i) => i.ident.to_string(),
+        Item::Type(i) => i.ident.to_string(),
+        Item::Union(i) => i.ident.to_string(),
+        _ => return None,
+    })
+}
+
+/// The name that `regex!(NAME, ..)` declares.
+fn declared(item: &syn::ItemMacro) -> Option<String> {
+    match item.mac.tokens.clone().into_iter().next()? {
+        TokenTree::Ident(name) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// Groups of files that can be reached from one another.
+fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>) -> Vec<Vec<&'a Path>> {
+    let reach = |from: &'a Path| {
+        let mut seen: BTreeSet<&Path> = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(file) = open.pop() {
+            let next = arrows.get(file).into_iter().flat_map(BTreeMap::keys);
+            open.extend(next.copied().filter(|file| seen.insert(file)));
+        }
+        seen
+    };
+    let all: BTreeMap<&Path, BTreeSet<&Path>> = arrows.keys().map(|&file| (file, reach(file))).collect();
+    let mut out: Vec<Vec<&Path>> = Vec::new();
+    for (&file, reached) in &all {
+        if !reached.contains(file) || out.iter().any(|circle| circle.contains(&file)) {
+            continue;
+        }
+        let back = |other: &&&Path| all.get(**other).is_some_and(|reached| reached.contains(file));
+        out.push(reached.iter().filter(back).copied().collect());
+    }
+    out
+}
+
+#[test]
+#[ignore = "circles that remain are being removed; run with --ignored to list them"]
+fn files_of_each_crate_form_a_directed_acyclic_graph() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let crates =
+        std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let mut report = String::new();
+    let mut files = 0;
+    for folder in crates.chain([root.join("src")]) {
+        let sources = Sources::read(&folder.join("lib.rs"));
+        let arrows = sources.arrows();
+        files += arrows.len();
+        for circle in circles(&arrows) {
+            report.push_str(&format!("\ncircle of {} files:\n", circle.len()));
+            for &from in &circle {
+                for (&to, names) in arrows[from].iter().filter(|(to, _)| circle.contains(to)) {
+                    let short = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    report.push_str(&format!("  {} -> {}: {}\n", short(from), short(to), names.join(", ")));
+                }
+            }
+        }
+    }
+    assert!(files > 200, "only {files} files were read");
+    assert!(report.is_empty(), "imports run in circles:\n{report}");
+}
+
+#[test]
+fn a_circle_between_two_files_is_found_through_re_exports_and_macro_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::Thing;\n");
+    write("a.rs", "pub struct First;\nfn f() { println!(\"{}\", crate::Thing::new()); }\n");
+    write("b.rs", "use super::c::*;\npub struct Thing;\nfn g(_: First) {}\n");
+    write("c.rs", "pub use super::a::First;\n#[cfg(test)]\nmod tests { use crate::Thing; }\n");
+    let sources = Sources::read(&folder.path().join("lib.rs"));
+    let arrows = sources.arrows();
+    let found = circles(&arrows);
+    let names = |circle: &[&Path]| -> Vec<String> {
+        circle.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    };
+    assert_eq!(found.iter().map(|circle| names(circle)).collect::<Vec<_>>(), [["a.rs", "b.rs"]]);
+}
