@@ -6,10 +6,9 @@ use crate::measure::{Category, Severity, Value};
 use crate::recognise::Role;
 
 fn label(measurements: &[Measurement]) -> Option<(&'static str, bool)> {
-    match measurements.first()?.outcome.as_ref().ok()? {
-        m if let Value::Label(label) = m.value => Some((label, m.passed)),
-        _ => None,
-    }
+    let m = measurements.first()?.outcome.as_ref().ok()?;
+    let Value::Label(label) = m.value else { return None };
+    Some((label, m.passed))
 }
 
 fn finding(measurements: &[Measurement]) -> &Finding {
