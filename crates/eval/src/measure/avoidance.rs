@@ -100,7 +100,7 @@ fn all_failed(context: &Context<'_>) -> Option<Idx> {
     let mut last = None;
     for &i in &agent.calls {
         let (Some(attempt), Some(call)) = (attempts.at(i), context.trace.calls.get(i)) else { continue };
-        if attempt.inward || call.start > start {
+        if attempt.is_control || call.start > start {
             continue;
         }
         if !attempt.failed() {

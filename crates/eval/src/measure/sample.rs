@@ -122,6 +122,7 @@ impl Sample {
             views: self.views,
             owner,
             calls: self.calls,
+            control_tools: super::testing::default_control_tools(),
             ..AgentTrace::default()
         }
     }

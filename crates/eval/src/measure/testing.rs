@@ -5,11 +5,11 @@
 //! agent, as real frameworks do.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::recognise::{
-    Agent, AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Overrides, Part, Plan, Recogniser,
-    Role, SpanView, Text, ToolDefinition, ToolRequest,
+    Agent, AgentTrace, Call, Content, ControlTools, ErrorSign, ErrorSource, Message, Overrides, Part, Plan,
+    Recogniser, Role, SpanView, Text, ToolDefinition, ToolRequest,
 };
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
@@ -40,6 +40,17 @@ pub fn scenes_of(body: &[u8]) -> Vec<AgentTrace> {
 /// A run of a real framework, as the demo embeds it.
 pub fn captured(name: &str) -> Vec<AgentTrace> {
     scenes_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
+}
+
+/// The tools that control a run, as `recognise` knows them under this configuration.
+pub fn control_tools(overrides: &Overrides) -> Arc<ControlTools> {
+    Recogniser::new(overrides).unwrap().trace(Tree::default(), &[], false).control_tools
+}
+
+/// Those of the built-in conventions.
+pub fn default_control_tools() -> Arc<ControlTools> {
+    static TOOLS: LazyLock<Arc<ControlTools>> = LazyLock::new(|| control_tools(&Overrides::default()));
+    TOOLS.clone()
 }
 
 /// A run in the making.
@@ -317,6 +328,7 @@ impl Script {
             agents: self.agents,
             owner: self.owner,
             calls: self.calls,
+            control_tools: default_control_tools(),
             incomplete: self.incomplete,
         }
     }

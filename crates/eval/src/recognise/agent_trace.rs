@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::control_tools::ControlTools;
 use super::message::{Text, ToolDefinition};
 use super::span_view::{Content, Plan, SpanView};
 use verdict_otlp::trace::{Idx, Tree};
@@ -80,6 +81,8 @@ pub struct AgentTrace {
     pub owner: Vec<Option<usize>>,
     /// Every tool call, in order.
     pub calls: Vec<Call>,
+    /// The tools that only control the run, as configured.
+    pub control_tools: Arc<ControlTools>,
     /// The root has not come, or the trace was closed early: what is missing may still be running.
     pub incomplete: bool,
 }

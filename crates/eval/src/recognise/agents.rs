@@ -117,9 +117,8 @@ pub(crate) fn describe(
             mine.push(at);
         }
     }
-    let is_final = |name: &str| table.final_answer_tools.iter().any(|t| t.eq_ignore_ascii_case(name));
     let mut handed: Vec<Option<&Call>> = vec![None; agents.len()];
-    for call in calls.iter().filter(|c| is_final(&c.name)) {
+    for call in calls.iter().filter(|c| table.control_tools.is_final_answer(&c.name)) {
         if let Some(slot) = call.agent.and_then(|a| handed.get_mut(a)) {
             *slot = Some(call);
         }

@@ -70,7 +70,7 @@ fn assemble(
                 .map(Arc::new);
         }
     }
-    AgentTrace { tree, views, agents, owner, calls, incomplete }
+    AgentTrace { tree, views, agents, owner, calls, control_tools: table.control_tools.clone(), incomplete }
 }
 
 /// Service and scope of the envelope last met: neighbours mostly share one.

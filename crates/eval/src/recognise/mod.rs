@@ -13,6 +13,7 @@
 mod agents;
 mod build;
 mod calls;
+mod control_tools;
 mod conversation;
 mod errors;
 mod evaluations;
@@ -38,6 +39,7 @@ mod tool;
 mod wrappers;
 
 pub use agent_trace::{Agent, AgentTrace, Call};
+pub use control_tools::ControlTools;
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 pub use plans::lines as plan_steps;

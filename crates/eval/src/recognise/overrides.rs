@@ -39,14 +39,16 @@ pub struct Overrides {
     pub absent: Vec<String>,
     /// Values, or their beginnings, that stand in place of content that was taken out.
     pub redacted: Vec<String>,
-    /// Tools whose arguments are the agent's plan.
+    /// Tools whose arguments are the agent's plan. No rule counts them as work.
     pub planning_tools: Vec<String>,
     /// Beginnings of a line after which a plan is written in a model's output.
     pub plan_markers: Vec<PlanMarker>,
     /// Words of a framework's own in a prompt that asks for a plan: what comes out is the plan.
     pub plan_prompts: Vec<String>,
-    /// Tools whose argument is the agent's final answer.
+    /// Tools whose argument is the agent's final answer. No rule counts them as work.
     pub final_answer_tools: Vec<String>,
+    /// Tools by which a model only notes a thought. No rule counts them as work.
+    pub thinking_tools: Vec<String>,
     /// Exception types that end a run on purpose: cancellations and interrupts, not failures.
     pub not_failures: Vec<String>,
 }

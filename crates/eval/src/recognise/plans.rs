@@ -90,7 +90,7 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
     let asked = asked_for(table, view);
     for part in view.output.iter().flat_map(|m| &m.parts) {
         match part {
-            Part::Call(call) if table.planning_tools.iter().any(|t| t.eq_ignore_ascii_case(&call.name)) => {
+            Part::Call(call) if table.control_tools.is_planning(&call.name) => {
                 found.extend(call.arguments.as_ref().and_then(|a| plan(a, false, texts)));
             }
             Part::Text(text) if is_structured(text) => found.extend(plan(unfenced(text), false, texts)),

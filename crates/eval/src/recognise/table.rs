@@ -3,9 +3,11 @@
 //! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`Table`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
+use super::control_tools::ControlTools;
 use super::overrides::{EventRule, Field, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
 use super::tool;
 use verdict_otlp::trace::Kind;
@@ -166,12 +168,11 @@ pub(crate) struct Table {
     /// By convention, since `{}` is a value in one and nothing in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
-    pub(crate) planning_tools: Vec<String>,
+    pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any marker at all: most texts hold none.
     plan_finder: Option<AhoCorasick>,
     pub(crate) plan_prompts: Vec<String>,
-    pub(crate) final_answer_tools: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
     /// Not of the tables, but known as long as they are.
@@ -272,12 +273,14 @@ impl Table {
         }
         self.absent.push(from.absent.clone());
         self.redacted.extend(from.redacted.iter().cloned());
-        self.planning_tools.extend(from.planning_tools.iter().cloned());
+        let tools = Arc::make_mut(&mut self.control_tools);
+        tools.final_answer.extend(from.final_answer_tools.iter().cloned());
+        tools.planning.extend(from.planning_tools.iter().cloned());
+        tools.thinking.extend(from.thinking_tools.iter().cloned());
         self.plan_markers.extend(
             from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
         );
         self.plan_prompts.extend(from.plan_prompts.iter().cloned());
-        self.final_answer_tools.extend(from.final_answer_tools.iter().cloned());
         self.not_failures.extend(from.not_failures.iter().cloned());
     }
 

@@ -21,32 +21,6 @@ use verdict_otlp::trace::Idx;
 /// How often a call may be made in vain before the next is a fault, when the error says that
 /// waiting may help (rate limit, outage, timeout): once more.
 const TRANSIENT_TRIES: usize = 2;
-/// Tools that end a run with its answer.
-const FINAL: [&str; 10] = [
-    "final_answer",
-    "finalanswer",
-    "final_result",
-    "submit",
-    "submit_answer",
-    "submit_final_answer",
-    "finish",
-    "answer",
-    "attempt_completion",
-    "task_complete",
-];
-/// Tools by which a model only talks to itself or keeps its plan.
-const INWARD: [&str; 10] = [
-    "think",
-    "thinking",
-    "sequentialthinking",
-    "write_todos",
-    "todowrite",
-    "update_plan",
-    "create_plan",
-    "exitplanmode",
-    "scratchpad",
-    "create_reasoning_plan",
-];
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,10 +45,8 @@ pub struct Attempt {
     pub key: Option<Rc<str>>,
     /// How it ended.
     pub outcome: Outcome,
-    /// It ends the run, or is the model talking to itself: no step into the world.
-    pub inward: bool,
-    /// It carries the final answer.
-    pub finishing: bool,
+    /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call finds out and changes nothing.
+    pub is_control: bool,
 }
 
 impl Attempt {
@@ -153,13 +125,7 @@ fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<Stri
         let key = format!("{name} {arguments}");
         keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone()
     });
-    let finishing = FINAL.contains(&name.as_str());
-    Attempt {
-        key,
-        outcome: outcome(trace, memo, call),
-        inward: finishing || INWARD.contains(&name.as_str()),
-        finishing,
-    }
+    Attempt { key, outcome: outcome(trace, memo, call), is_control: trace.control_tools.is_control(&name) }
 }
 
 fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> Outcome {
@@ -246,7 +212,7 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
     let mut successes = 0;
     for &i in calls {
         let (Some(attempt), Some(call)) = (attempts.get(i), trace.calls.get(i)) else { continue };
-        let Some(key) = attempt.key.as_deref().filter(|_| !attempt.inward) else { continue };
+        let Some(key) = attempt.key.as_deref().filter(|_| !attempt.is_control) else { continue };
         if !attempt.failed() {
             if attempt.outcome == Outcome::Succeeded {
                 successes += 1;
@@ -271,11 +237,6 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
             out.push(Repeat { call: i, first: row.first, nth: row.failures });
         }
     }
-}
-
-/// Whether a tool of this name ends a run with its answer.
-pub fn is_finishing(name: &str) -> bool {
-    FINAL.contains(&name.trim().to_ascii_lowercase().as_str())
 }
 
 /// The model span that asked for call `i`: the one that recognition linked, else the agent's last
@@ -307,7 +268,8 @@ pub fn quoted(call: &Call) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
+    use crate::measure::reasoning::answer::final_answer;
+    use crate::measure::testing::{Script, control_tools};
 
     const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
@@ -327,6 +289,24 @@ mod tests {
             .build();
         assert_eq!(repeats(&trace), vec![2, 3]);
         assert_eq!(author(&trace, 1), trace.calls[1].llm);
+    }
+
+    #[test]
+    fn rules_use_the_final_answer_tools_of_the_configuration() {
+        let deliver = || {
+            Script::new("task")
+                .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
+                .returns(BAD)
+                .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
+                .returns(BAD)
+                .build()
+        };
+        let mut trace = deliver();
+        let last = |trace: &AgentTrace| final_answer(&trace.control_tools, &trace.views[trace.calls[1].llm?]);
+        assert_eq!((repeats(&trace), last(&trace)), (vec![2], None));
+        let overrides = serde_json::from_str(r#"{ "final_answer_tools": ["deliver_report"] }"#).unwrap();
+        trace.control_tools = control_tools(&overrides);
+        assert_eq!((repeats(&trace), last(&trace).as_deref()), (vec![], Some("It is 836 m.")));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
 use crate::measure::agent::cast;
 use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
@@ -80,7 +80,7 @@ fn followed<'a>(
     let (at, plan) = agent.plans.last()?;
     let start = context.trace.tree.spans.get(*at).map_or(0, |s| s.start);
     let mut calls = cast::calls_beneath(context.trace, context.memo, i);
-    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
+    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
     Some(Execution::of(plan, &tools, &context.trace.calls, &calls)).filter(|e| e.telling().next().is_some())
@@ -101,7 +101,8 @@ fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'
     let called = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
     let mut out: Vec<&str> = Vec::new();
     for name in offered.chain(called) {
-        if out.len() < MAX_TOOLS && !out.contains(&name) && !is_finishing(name) {
+        if out.len() < MAX_TOOLS && !out.contains(&name) && !context.trace.control_tools.is_final_answer(name)
+        {
             out.push(name);
         }
     }

@@ -93,7 +93,7 @@ fn measure(context: &Context<'_>, agent: &Agent) -> Measurement {
         .calls
         .iter()
         .copied()
-        .filter(|i| attempts.at(*i).is_some_and(|a| !a.inward))
+        .filter(|i| attempts.at(*i).is_some_and(|a| !a.is_control))
         .take(MAX_CALLS)
         .collect();
     if steps.is_empty() {

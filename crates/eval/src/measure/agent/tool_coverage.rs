@@ -7,7 +7,7 @@
 
 use aho_corasick::AhoCorasick;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, is_finishing};
+use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
 use crate::measure::agent::cast;
 use crate::measure::agent::plan_efficiency::left_out;
 use crate::measure::agent::request::{Ask, Request};
@@ -51,7 +51,7 @@ impl Metric for ToolCoverage {
 fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let attempts = Attempts::get(context.trace, context.memo);
     let mut calls = cast::calls_beneath(context.trace, context.memo, i);
-    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.inward));
+    calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let helpers = cast::has_helpers(context.trace, context.memo, i);
     if agent.tools.is_empty() && calls.is_empty() && !helpers {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
@@ -138,7 +138,7 @@ impl Cover<'_> {
                 .tools
                 .iter()
                 .map(|t| t.name.trim())
-                .filter(|n| !is_finishing(n) && names_tool(step, n))
+                .filter(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n))
                 .peekable();
             if named.peek().is_some() && !named.clone().any(|n| self.called(n)) {
                 let rationale = format!(

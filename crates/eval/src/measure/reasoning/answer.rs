@@ -6,19 +6,18 @@
 
 use std::borrow::Cow;
 
-use crate::measure::agent::attempts::is_finishing;
 use crate::measure::defects::clip;
-use crate::recognise::{SpanView, ToolRequest};
+use crate::recognise::{ControlTools, SpanView, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
 pub const MAX_ANSWER: usize = 32 * 1024;
 
 /// The final answer that `view` carries, if its output is one: text without a further call, or
-/// what it hands to a finishing tool (as a call, or within code).
-pub fn final_answer(view: &SpanView) -> Option<String> {
+/// what it hands to a final-answer tool (as a call, or within code).
+pub fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<String> {
     let mut handed = String::new();
     for request in view.requests() {
-        if !is_finishing(&request.name) {
+        if !tools.is_final_answer(&request.name) {
             return None;
         }
         handed.push_str(&strings_of(request));
@@ -148,6 +147,7 @@ fn abbreviates(text: &str, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::default_control_tools;
     use crate::recognise::{Message, Part, Role, Text};
 
     fn output(text: &str, calls: &[(&str, &str)]) -> SpanView {
@@ -158,27 +158,31 @@ mod tests {
         SpanView { output: vec![Message { role: Role::Assistant, parts }], ..SpanView::default() }
     }
 
-    #[test]
-    fn plain_text_without_calls_is_an_answer() {
-        assert_eq!(final_answer(&output("836 metres.", &[])).as_deref(), Some("836 metres."));
-        assert_eq!(final_answer(&output("Thought: x\nFinal Answer: 836", &[])).as_deref(), Some("836"));
+    fn answer_of(view: &SpanView) -> Option<String> {
+        final_answer(&default_control_tools(), view)
     }
 
     #[test]
-    fn what_is_handed_to_a_finishing_tool_is_an_answer() {
+    fn plain_text_without_calls_is_an_answer() {
+        assert_eq!(answer_of(&output("836 metres.", &[])).as_deref(), Some("836 metres."));
+        assert_eq!(answer_of(&output("Thought: x\nFinal Answer: 836", &[])).as_deref(), Some("836"));
+    }
+
+    #[test]
+    fn arguments_of_a_final_answer_tool_are_an_answer() {
         let by_call = output("", &[("final_answer", r#"{"answer": "about 800 m"}"#)]);
-        assert_eq!(final_answer(&by_call).as_deref(), Some("about 800 m"));
+        assert_eq!(answer_of(&by_call).as_deref(), Some("about 800 m"));
         let by_code = output("Thought: done.\n<code>\nfinal_answer(\"It is 836 m.\")\n</code>", &[]);
-        assert_eq!(final_answer(&by_code).as_deref(), Some("It is 836 m."));
+        assert_eq!(answer_of(&by_code).as_deref(), Some("It is 836 m."));
     }
 
     #[test]
     fn actions_are_no_answers() {
-        assert!(final_answer(&output("I will search.", &[("search", "{}")])).is_none());
-        assert!(final_answer(&output("Thought: run\n<code>\nprint(5642)\n</code>", &[])).is_none());
-        assert!(final_answer(&output("Thought: run\nAction: search[x]", &[])).is_none());
-        assert!(final_answer(&output("<code>final_answer(result)</code>", &[])).is_none());
-        assert!(final_answer(&output("  ", &[])).is_none());
+        assert!(answer_of(&output("I will search.", &[("search", "{}")])).is_none());
+        assert!(answer_of(&output("Thought: run\n<code>\nprint(5642)\n</code>", &[])).is_none());
+        assert!(answer_of(&output("Thought: run\nAction: search[x]", &[])).is_none());
+        assert!(answer_of(&output("<code>final_answer(result)</code>", &[])).is_none());
+        assert!(answer_of(&output("  ", &[])).is_none());
     }
 
     #[test]

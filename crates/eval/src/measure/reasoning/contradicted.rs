@@ -54,7 +54,9 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
         let Some(view) = trace.views.get(at).filter(|r| r.output_content == Content::Present) else {
             continue;
         };
-        let Some(answer) = final_answer(view).or_else(|| agent.answer.as_deref().map(str::to_owned)) else {
+        let Some(answer) =
+            final_answer(&trace.control_tools, view).or_else(|| agent.answer.as_deref().map(str::to_owned))
+        else {
             continue;
         };
         if answer.len() > MAX_ANSWER {
@@ -94,7 +96,7 @@ fn last_result<'a>(
 ) -> Option<&'a Call> {
     let end = trace.tree.spans.get(at).map_or(0, |s| s.start);
     let gave = |c: &&usize| {
-        attempts.at(**c).is_some_and(|a| !a.inward && a.outcome == Outcome::Succeeded)
+        attempts.at(**c).is_some_and(|a| !a.is_control && a.outcome == Outcome::Succeeded)
             && trace.calls.get(**c).is_some_and(|call| call.start <= end)
     };
     let mut good = agent.calls.iter().filter(gave);

@@ -85,7 +85,7 @@ impl<'a> History<'a> {
     /// The calls made until `now`.
     pub fn made(&mut self, now: u64) -> Made {
         while let Some(call) = self.trace.calls.get(self.next_call).filter(|c| c.start <= now) {
-            if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.inward) {
+            if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.is_control) {
                 self.made.calls += 1;
                 self.made.succeeded += usize::from(attempt.outcome == Outcome::Succeeded);
                 self.made.unseen += usize::from(call.result.is_none() && !call.failed);
@@ -125,7 +125,7 @@ impl<'a> History<'a> {
     fn read_call(&mut self, i: usize) {
         let Some(call) = self.trace.calls.get(i) else { return };
         let Some(result) = &call.result else { return };
-        if self.attempts.at(i).is_none_or(|a| a.inward) {
+        if self.attempts.at(i).is_none_or(|a| a.is_control) {
             return;
         }
         // An echo proves nothing: `print("6012")`, a note written and returned.

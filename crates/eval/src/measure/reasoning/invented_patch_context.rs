@@ -13,10 +13,9 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::no_progress::is_patch;
-use crate::measure::agent::attempts::is_finishing;
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, Part, SpanView, Text};
+use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
 /// Letters and digits that a line must have to be told from others: a brace stands in every file.
@@ -52,10 +51,11 @@ fn made_up(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Findi
     let mut open = old;
     let mut known = 0;
     let mut invented: Vec<(Idx, &str)> = Vec::new();
+    let tools = &trace.control_tools;
     for (at, view) in turns {
         let fresh = walk.shown_now(view);
-        let said = squeeze(&said(view));
-        let handed = squeeze(&handed(view));
+        let said = squeeze(&said(tools, view));
+        let handed = squeeze(&arguments(tools, view, false));
         searched += open.len() * (said.len() + handed.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
         if searched > MAX_SEARCHED {
             return None;
@@ -147,17 +147,13 @@ fn text_of(part: &Part) -> Option<&Text> {
 }
 
 /// What a model call said, and handed over as its answer.
-fn said(view: &SpanView) -> String {
-    view.output_text().into_owned() + "\n" + &arguments(view, true)
+fn said(tools: &ControlTools, view: &SpanView) -> String {
+    view.output_text().into_owned() + "\n" + &arguments(tools, view, true)
 }
 
-/// What it handed to other tools.
-fn handed(view: &SpanView) -> String {
-    arguments(view, false)
-}
-
-fn arguments(view: &SpanView, finishing: bool) -> String {
-    let requests = view.requests().filter(|r| is_finishing(&r.name) == finishing);
+/// The arguments of its calls: of those that hand over the answer, or of all others.
+fn arguments(tools: &ControlTools, view: &SpanView, of_answer: bool) -> String {
+    let requests = view.requests().filter(|r| tools.is_final_answer(&r.name) == of_answer);
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
 }
 

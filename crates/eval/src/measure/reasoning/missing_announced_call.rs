@@ -6,7 +6,6 @@
 //! count (they hold code) or that end the run; a plan may well speak of what comes later.
 
 use super::answer::{masked, sentences};
-use crate::measure::agent::attempts::is_finishing;
 use crate::measure::conversation::{Turns, handed_back, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
@@ -88,7 +87,7 @@ fn broken_promise(
 
 /// A tool or helper that the agent was shown, or that its prompt speaks of.
 fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> bool {
-    !is_finishing(name)
+    !trace.control_tools.is_final_answer(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
             || trace.agents.iter().any(|a| a.name.as_deref() == Some(name))
             || instructed(view).any(|t| t.contains(name)))
@@ -108,8 +107,7 @@ fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool 
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
     let within = |time: u64| time >= from && time < to;
-    let finishes = |name: &str| is_finishing(name);
-    trace.calls.iter().any(|c| within(c.start) && !finishes(&c.name))
+    trace.calls.iter().any(|c| within(c.start) && !trace.control_tools.is_final_answer(&c.name))
         || trace.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
 }
 

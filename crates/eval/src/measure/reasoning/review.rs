@@ -160,7 +160,7 @@ impl<'a> Reviewer<'a> {
     /// Failed calls made again unchanged, on the model span that asked for them.
     fn repeats(&mut self) {
         for call in 0..self.trace.calls.len() {
-            let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.inward);
+            let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.is_control);
             if let (true, Some(llm)) = (compared, author(self.trace, call)) {
                 self.review.of_llm.entry(llm).or_default().examined = true;
             }
@@ -211,7 +211,7 @@ impl<'a> Reviewer<'a> {
     fn span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
         let made = self.history.made(end);
-        let answer = finishes.and_then(|agent| Some((agent, final_answer(view)?)));
+        let answer = finishes.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
         let mut said = view.output_text();
         let mut may_claim = Signs::of(self.trace, self.memo).any(self.trace, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
@@ -299,7 +299,7 @@ impl<'a> Reviewer<'a> {
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end);
         let calls = agent.calls.iter().rev().filter_map(|i| {
             let call = self.trace.calls.get(*i)?;
-            let world = self.attempts.at(*i).is_some_and(|a| !a.inward);
+            let world = self.attempts.at(*i).is_some_and(|a| !a.is_control);
             (world && call.start <= end && call.at != at).then_some(call.at)
         });
         let ids = calls.filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
@@ -474,6 +474,7 @@ fn final_span(trace: &AgentTrace, agent: &Agent) -> Option<Idx> {
     }
     let last = *agent.llms.last()?;
     let view = trace.views.get(last)?;
-    let answers = view.output_content == Content::Present && final_answer(view).is_some();
+    let answers =
+        view.output_content == Content::Present && final_answer(&trace.control_tools, view).is_some();
     answers.then_some(last)
 }

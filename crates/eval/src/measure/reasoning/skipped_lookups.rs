@@ -10,7 +10,7 @@
 use super::answer::{final_answer, masked, sentences};
 use super::missing_announced_call::instructed;
 use super::review::{answered_by, pasted, results_told};
-use crate::measure::agent::attempts::{Attempts, Outcome, is_finishing};
+use crate::measure::agent::attempts::{Attempts, Outcome};
 use crate::measure::agent::cast;
 use crate::measure::conversation::{handed_back, writes_code};
 use crate::measure::defects::{Defect, clip};
@@ -56,7 +56,8 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
     for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
         let Some(at) = answered_by(trace, memo, agent) else { continue };
         let Some(view) = trace.views.get(at) else { continue };
-        let answer = agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(view));
+        let answer =
+            agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(&trace.control_tools, view));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
         if !all_visible(trace, agent) || avoidance::avoids(&answer) {
             continue;
@@ -91,7 +92,7 @@ impl Seat<'_> {
     fn judge(&self) -> Vec<Finding> {
         let calls: Vec<usize> = cast::calls_beneath(self.trace, self.memo, self.i)
             .into_iter()
-            .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.inward))
+            .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
             .collect();
         let helpers = cast::has_helpers(self.trace, self.memo, self.i);
         match calls.is_empty() && !helpers {
@@ -132,7 +133,11 @@ impl Seat<'_> {
             ));
         }
         let tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
-        let named: Vec<&str> = tools.into_iter().filter(|t| !is_finishing(t)).take(MAX_TOLD).collect();
+        let named: Vec<&str> = tools
+            .into_iter()
+            .filter(|t| !self.trace.control_tools.is_final_answer(t))
+            .take(MAX_TOLD)
+            .collect();
         let offered = match named.is_empty() {
             true => "the tools of its instructions".to_owned(),
             false => named.join(", "),
@@ -158,7 +163,7 @@ impl Seat<'_> {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
                 continue;
             };
-            if attempt.inward || call.start > start {
+            if attempt.is_control || call.start > start {
                 continue;
             }
             match (&attempt.outcome, call.result.as_deref().and_then(avoidance::admits)) {
@@ -205,7 +210,7 @@ impl Seat<'_> {
 
     /// It had something to work with.
     fn equipped(&self) -> bool {
-        self.agent.tools.iter().any(|t| !is_finishing(&t.name))
+        self.agent.tools.iter().any(|t| !self.trace.control_tools.is_final_answer(&t.name))
             || instructed(self.view).any(|t| t.contains("tools"))
     }
 
