@@ -8,8 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::judge::Bench;
-use super::plan::{Output, files};
-use super::{ConfigFiles, Failure, put};
+use super::plan::files;
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stdout;
 use verdict_eval::measure::plan::compare;
 use verdict_eval::measure::plan::compare::{Compared, NAMES};
 
@@ -71,7 +74,7 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
         }
         Output::Table => table(&compared),
     };
-    put(text.as_bytes())
+    write_stdout(text.as_bytes())
 }
 
 fn table(compared: &Compared) -> String {

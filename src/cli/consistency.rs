@@ -9,9 +9,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::score::Output;
 use super::score::table::{Table, figure, maybe};
-use super::{ConfigFiles, Failure, eval, input, put};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stdout;
+use crate::cli::{eval, input};
 use crate::score::consistency;
 use crate::score::consistency::{Consistency, Place, Rating};
 
@@ -65,8 +68,8 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
         return Err(Failure::Run("no judge measured anything in the input".to_owned()));
     }
     match args.output {
-        Output::Table => put(table(&figures, args.runs).as_bytes()),
-        Output::Json => put(format!("{:#}\n", json(&figures, args.runs)).as_bytes()),
+        Output::Table => write_stdout(table(&figures, args.runs).as_bytes()),
+        Output::Json => write_stdout(format!("{:#}\n", json(&figures, args.runs)).as_bytes()),
     }
 }
 

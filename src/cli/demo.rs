@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, put, run, tell};
+use crate::cli::failure::Failure;
+use crate::cli::run;
+use crate::cli::terminal::{write_stderr, write_stdout};
 use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
 use crate::export::console;
@@ -119,7 +121,7 @@ async fn show() -> Result<(), Failure> {
     let config = config(sink.endpoint.clone())?;
     let service = Service::start(&config).await.map_err(|e| Failure::Run(e.to_string()))?;
     let Some(grpc) = service.grpc else { return Err(Failure::Run("nothing listens for gRPC".to_owned())) };
-    tell(&format!("processor on {grpc}, sink on {}", sink.endpoint));
+    write_stderr(&format!("processor on {grpc}, sink on {}", sink.endpoint));
 
     let client = OtlpGrpc {
         endpoint: grpc.to_string(),
@@ -151,7 +153,7 @@ async fn show() -> Result<(), Failure> {
         )));
     }
     print(&received, &config)?;
-    tell(&format!(
+    write_stderr(&format!(
         "{arrived} spans went over OTLP/gRPC twice; what you read are their verdict.* attributes.\n\
          Next: otel-verdict run --config config/quickstart.yaml"
     ));
@@ -202,7 +204,7 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
         out.push_str(&console::render(&pieces, &kind_of, &style));
         out.push('\n');
     }
-    put(out.as_bytes())
+    write_stdout(out.as_bytes())
 }
 
 /// Whatever is sent here is kept, as a back end would.

@@ -13,7 +13,10 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::input::{self, Origin};
-use super::{ConfigFiles, Failure, report, tell};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::report;
+use crate::cli::terminal::write_stderr;
 use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console;
@@ -121,12 +124,12 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
         }
     })?;
     if let Some(error) = broken.or_else(|| printer.out.flush().err()) {
-        return Err(super::output(&error));
+        return Err(crate::cli::terminal::stdout_failure(&error));
     }
     if seen == 0 {
         return Err(Failure::Usage("the input holds no spans".to_owned()));
     }
-    if met { Err(Failure::Met) } else { Ok(()) }
+    if met { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
 /// Reads all of `origins` as one recording and judges it; `each` hears of one trace at a time.
@@ -184,7 +187,7 @@ fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failu
     for origin in origins {
         let mut refused = None;
         let known = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
-            Ok(rejected) if rejected.count > 0 => tell(&format!("{}: {rejected}", recorded.origin)),
+            Ok(rejected) if rejected.count > 0 => write_stderr(&format!("{}: {rejected}", recorded.origin)),
             Ok(_) => {}
             Err(why) => refused = refused.take().or(Some(format!("{}: {why}", recorded.origin))),
         })?;
@@ -196,7 +199,9 @@ fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failu
     }
     progress.done();
     if strange > 0 {
-        tell(&format!("{strange} files in folders hold JSON, but no telemetry, and were passed over"));
+        write_stderr(&format!(
+            "{strange} files in folders hold JSON, but no telemetry, and were passed over"
+        ));
     }
     Ok(())
 }

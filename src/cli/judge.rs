@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 
-use super::Failure;
+use crate::cli::failure::Failure;
 use crate::config::Config;
 use crate::telemetry::Telemetry;
 use verdict_eval::measure::ask::Asker;

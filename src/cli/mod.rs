@@ -1,13 +1,16 @@
-//! The command line: one file a command, and what they share.
+//! The command line: one file or folder per command; `config_files`, `failure`, `terminal` and `input` are shared.
 //!
 //! In: arguments. Out: an exit code; results on standard output, everything else on standard
-//! error. Exit codes are the same everywhere: 0 done, 1 it did not go well (or `--fail-on` was
+//! error. Exit codes are the same everywhere: 0 done, 1 failed (or `--fail-on` was
 //! met), 2 wrong usage, wrong configuration or unreadable input.
 
 mod compare;
+mod config_files;
 mod consistency;
 mod demo;
 mod eval;
+mod failure;
+mod format;
 mod input;
 mod judge;
 mod plan;
@@ -17,21 +20,16 @@ mod report;
 mod run;
 mod score;
 mod settings;
+mod terminal;
 mod watch;
 
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::config::Config;
-use verdict_config::Invalid;
-
-/// Did not go well.
-const FAILED: u8 = 1;
-/// Wrong usage, configuration or input. Also what clap exits with.
-const WRONG: u8 = 2;
+use config_files::ConfigFiles;
+use failure::Failure;
+use terminal::{write_stderr, write_stdout};
 
 /// Verdicts on AI agents inside the OpenTelemetry pipeline.
 ///
@@ -54,7 +52,7 @@ struct Cli {
 const SHARED: &str = "\
 Exit codes:
   0  done
-  1  it did not go well, or what --fail-on names was met
+  1  failed, or the condition of --fail-on was met
   2  wrong usage, wrong configuration, or unreadable input
 
 Environment:
@@ -125,60 +123,14 @@ Examples:
   otel-verdict completions zsh > ~/.zfunc/_otel-verdict
   otel-verdict completions fish > ~/.config/fish/completions/otel-verdict.fish";
 
-/// Which configuration holds; the same for every command.
-#[derive(Args, Clone, Debug, Default)]
-struct ConfigFiles {
-    /// Configuration file (YAML); may be given several times
-    ///
-    /// Later files override earlier ones key by key: maps merge, lists and scalars replace.
-    /// Without any, the defaults hold. `config/reference.yaml` shows every key.
-    #[arg(short = 'c', long = "config", value_name = "FILE")]
-    files: Vec<PathBuf>,
-}
-
-impl ConfigFiles {
-    fn load(&self) -> Result<Config, Failure> {
-        crate::config::load(&self.files).map_err(Failure::Config)
-    }
-}
-
-/// Why a command ends with something other than 0.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("the configuration cannot be used:\n{0}")]
-    Config(Invalid),
-    #[error("{0}")]
-    Input(#[from] input::Unreadable),
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Run(String),
-    /// What `--fail-on` names; the output has said it already.
-    #[error("")]
-    Met,
-    /// Whoever read our output has had enough: no failure.
-    #[error("")]
-    Hungup,
-}
-
-impl Failure {
-    fn code(&self) -> u8 {
-        match self {
-            Failure::Config(_) | Failure::Input(_) | Failure::Usage(_) => WRONG,
-            Failure::Run(_) | Failure::Met => FAILED,
-            Failure::Hungup => 0,
-        }
-    }
-}
-
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::Met | Failure::Hungup) {
-                tell(&format!("error: {failure}"));
+            if !matches!(failure, Failure::ThresholdMet | Failure::ClosedPipe) {
+                write_stderr(&format!("error: {failure}"));
             }
             ExitCode::from(failure.code())
         }
@@ -201,28 +153,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "otel-verdict", &mut script);
-            put(&script)
+            write_stdout(&script)
         }
     }
-}
-
-/// Writes a command's result to standard output.
-fn put(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| output(&e))
-}
-
-/// What a fault of standard output means.
-fn output(error: &std::io::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::BrokenPipe => Failure::Hungup,
-        _ => Failure::Run(format!("standard output: {error}")),
-    }
-}
-
-/// Tells people something; a closed standard error is no reason to stop.
-fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 #[cfg(test)]

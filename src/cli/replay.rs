@@ -7,7 +7,9 @@ use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 use super::input::{self, Recorded};
-use super::{Failure, run, tell};
+use crate::cli::failure::Failure;
+use crate::cli::run;
+use crate::cli::terminal::write_stderr;
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{Direct, NotTaken};
 use verdict_client::Tls;
@@ -100,7 +102,7 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
         input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
     }
     let Tally { requests, refused, rejected } = sender.tally;
-    tell(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));
+    write_stderr(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));
     if refused > 0 || rejected > 0 {
         return Err(Failure::Run("the endpoint did not take everything".to_owned()));
     }
@@ -162,7 +164,7 @@ impl Sender {
                 Ok((0, message)) if message.is_empty() => return,
                 Ok((rejected, message)) => {
                     self.tally.rejected += rejected;
-                    tell(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
+                    write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
                     return;
                 }
                 Err(NotTaken { again: Some(after), .. }) if attempt < AGAIN => {
@@ -171,7 +173,7 @@ impl Sender {
                 }
                 Err(error) => {
                     self.tally.refused += 1;
-                    tell(&format!("{}: {error}", recorded.origin));
+                    write_stderr(&format!("{}: {error}", recorded.origin));
                     return;
                 }
             }

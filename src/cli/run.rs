@@ -6,7 +6,8 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watch::Watch;
-use super::{ConfigFiles, Failure};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
 use crate::config::Config;
 use crate::logging as log;
 use crate::pipeline::service::Service;

@@ -2,7 +2,9 @@
 
 use clap::Args;
 
-use super::{ConfigFiles, Failure, put, tell};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::terminal::{write_stderr, write_stdout};
 use crate::config::Config;
 
 pub(super) const VALIDATE: &str = "\
@@ -47,7 +49,7 @@ pub(super) struct PrintConfig {
 
 pub(super) fn validate(files: &ConfigFiles) -> Result<(), Failure> {
     crate::config::check(&files.files).map_err(Failure::Config)?;
-    tell("the configuration can be used");
+    write_stderr("the configuration can be used");
     Ok(())
 }
 
@@ -57,5 +59,5 @@ pub(super) fn print(args: &PrintConfig) -> Result<(), Failure> {
     } else {
         args.config.load()?.to_yaml().map_err(Failure::Run)?
     };
-    put(text.as_bytes())
+    write_stdout(text.as_bytes())
 }

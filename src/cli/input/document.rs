@@ -6,6 +6,9 @@
 
 use std::io::BufRead;
 
+/// A request of this size is a wrong file; receivers refuse less by default.
+pub(super) const MAX_DOCUMENT: usize = 256 << 20;
+
 /// One JSON object.
 pub(super) struct Document {
     /// Its text.
@@ -79,7 +82,7 @@ impl<'r> Documents<'r> {
             document.text.extend_from_slice(chunk.get(..used).unwrap_or(chunk));
             self.reader.consume(used);
             if document.text.len() > self.largest {
-                return Err(format!("line {}: {}", document.line, super::too_large()));
+                return Err(format!("line {}: {}", document.line, too_large()));
             }
             if end.is_some() {
                 return Ok(Some(document));
@@ -115,4 +118,8 @@ impl<'r> Documents<'r> {
             }
         }
     }
+}
+
+pub(super) fn too_large() -> String {
+    format!("one request of more than {} MiB", MAX_DOCUMENT >> 20)
 }

@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use document::{Documents, MAX_DOCUMENT, too_large};
+
 use crate::receive::Offer;
 use verdict_otlp::Signal;
 
-/// A request of this size is a wrong file; receivers refuse less by default.
-const MAX_DOCUMENT: usize = 256 << 20;
 /// Folders within folders; deeper is a loop of links.
 const MAX_FOLDERS: usize = 32;
 /// What a folder is searched for; files named by the user are read whatever they are called.
@@ -214,10 +214,6 @@ fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-fn too_large() -> String {
-    format!("one request of more than {} MiB", MAX_DOCUMENT >> 20)
-}
-
 fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
     let by_name = signal::of_name(file);
     let signal = match signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))? {
@@ -254,7 +250,7 @@ fn frames(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), St
 }
 
 fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
-    let mut documents = document::Documents::new(reader, MAX_DOCUMENT);
+    let mut documents = Documents::new(reader, MAX_DOCUMENT);
     while let Some(found) = documents.next()? {
         let origin = format!("{file}:{}", found.line);
         let signals = signal::of_json(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::{Failure, tell};
+use crate::cli::failure::Failure;
+use crate::cli::terminal::write_stderr;
 
 pub(super) const LONG: &str = "\
 Check task files and print everything that is wrong with them.
@@ -32,15 +33,15 @@ pub(in crate::cli) struct Check {
 }
 
 pub(super) fn check(args: &Check) -> Result<(), Failure> {
-    let loaded = super::tasks(&args.files)?;
+    let loaded = super::source::tasks(&args.files)?;
     for warning in &loaded.warnings {
-        tell(&format!("warning: {warning}"));
+        write_stderr(&format!("warning: {warning}"));
     }
     let automata = loaded.tasks.iter().map(|task| &task.automaton);
     let states: usize = automata.clone().map(|a| a.states().len()).sum();
     let golden = automata.map(|a| a.golden_paths()).fold(0, u64::saturating_add);
     let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    tell(&format!(
+    write_stderr(&format!(
         "{} can be used: {}, {}, {}",
         count(loaded.tasks.len() as u64, "task"),
         count(states as u64, "state"),

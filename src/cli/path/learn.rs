@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::{ConfigFiles, Failure, put, tell};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::terminal::{write_stderr, write_stdout};
 use verdict_eval::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
 use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
@@ -56,7 +58,7 @@ struct Runs {
 
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
-    super::traces(&args.paths, &args.config, &mut |evaluated| {
+    super::source::traces(&args.paths, &args.config, &mut |evaluated| {
         let judged = &evaluated.judged;
         match args.all || judged.note.passed == Some(true) {
             true => runs.take(&judged.trace, args.agent.as_deref()),
@@ -74,9 +76,9 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         let why = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
         return Err(Failure::Usage(why));
     };
-    tell(&format!("learnt from {} runs; {} traces did not pass", runs.calls.len(), runs.left_out));
-    learnt.notes.iter().for_each(|note| tell(&format!("to review: {note}")));
-    put(learnt.yaml.as_bytes())
+    write_stderr(&format!("learnt from {} runs; {} traces did not pass", runs.calls.len(), runs.left_out));
+    learnt.notes.iter().for_each(|note| write_stderr(&format!("to review: {note}")));
+    write_stdout(learnt.yaml.as_bytes())
 }
 
 impl Runs {

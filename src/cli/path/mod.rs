@@ -9,15 +9,11 @@ mod learn;
 mod picture;
 mod score;
 mod show;
-
-use std::path::{Path, PathBuf};
+mod source;
 
 use clap::Subcommand;
 
-use super::{ConfigFiles, Failure, eval, input};
-use crate::pipeline::offline::Evaluated;
-use verdict_config::{Source, read_bounded};
-use verdict_eval::measure::path::load::{Loaded, load};
+use crate::cli::failure::Failure;
 
 pub(super) const LONG: &str = "\
 Hold the calls of agents against the paths that their task allows.
@@ -64,27 +60,5 @@ pub(super) fn path(command: &PathCommand) -> Result<(), Failure> {
         PathCommand::Score(args) => score::score(args),
         PathCommand::Show(args) => show::show(args),
         PathCommand::Learn(args) => learn::learn(args),
-    }
-}
-
-/// Largest task file: thousands of tasks.
-pub(super) const MAX_TASKS_BYTES: u64 = 64 << 20;
-
-fn tasks(files: &[PathBuf]) -> Result<Loaded, Failure> {
-    let sources = files.iter().map(|file| source(file)).collect::<Result<Vec<_>, _>>()?;
-    load(&sources).map_err(|faults| Failure::Usage(format!("the tasks cannot be used:\n{faults}")))
-}
-
-/// Reads and judges recorded traces; `each` hears of one at a time.
-fn traces(paths: &[PathBuf], config: &ConfigFiles, each: &mut dyn FnMut(&Evaluated)) -> Result<(), Failure> {
-    let config = config.load()?;
-    eval::each(&config, &input::find(paths)?, |evaluated| each(&evaluated))
-}
-
-fn source(file: &Path) -> Result<Source, Failure> {
-    let name = file.display().to_string();
-    match read_bounded(file, MAX_TASKS_BYTES) {
-        Ok(text) => Ok(Source { name, text }),
-        Err(why) => Err(Failure::Usage(format!("{name}: {why}"))),
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Failure, put};
+use crate::cli::failure::Failure;
+use crate::cli::terminal::write_stdout;
 use verdict_config::read_bounded;
 use verdict_eval::measure::path::{Scores, Task, Token, Walk};
 
@@ -104,7 +105,7 @@ struct More {
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
-    let loaded = super::tasks(std::slice::from_ref(&args.tasks))?;
+    let loaded = super::source::tasks(std::slice::from_ref(&args.tasks))?;
     let name = args.sequences.display();
     let text = read(&args.sequences).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     let sequences: Sequences =
@@ -113,7 +114,7 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
         .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     let mut out = serde_json::to_vec(&results).map_err(|why| Failure::Run(why.to_string()))?;
     out.push(b'\n');
-    put(&out)
+    write_stdout(&out)
 }
 
 fn read(file: &Path) -> std::io::Result<String> {

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::super::{ConfigFiles, Failure, put, tell};
 use super::draw;
 use super::picture::Picture;
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::terminal::{write_stderr, write_stdout};
 use verdict_eval::measure::path::matching::calls_of;
 use verdict_eval::measure::path::trail::Trail;
 use verdict_eval::measure::path::{Move, Task, Token, Walk};
@@ -61,7 +63,7 @@ enum Format {
 }
 
 pub(super) fn show(args: &Show) -> Result<(), Failure> {
-    let loaded = super::tasks(std::slice::from_ref(&args.file))?;
+    let loaded = super::source::tasks(std::slice::from_ref(&args.file))?;
     let task = chosen(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
         (Some(symbols), _) => Some(of_symbols(task, symbols)),
@@ -73,7 +75,7 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
         Format::Svg => draw::svg::svg(&picture),
         Format::Dot => draw::dot::dot(&picture),
     };
-    put(text.as_bytes())
+    write_stdout(text.as_bytes())
 }
 
 fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure> {
@@ -102,7 +104,7 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Move)> {
 /// The run of the first agent that the task is for.
 fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
     let mut found = None;
-    super::traces(&args.trace, &args.config, &mut |evaluated| {
+    super::source::traces(&args.trace, &args.config, &mut |evaluated| {
         if found.is_none() {
             let trace = &evaluated.judged.trace;
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
@@ -111,7 +113,7 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
     let (steps, lost) =
         found.ok_or_else(|| Failure::Usage(format!("the task '{}' is for no agent there", task.name)))?;
     if lost {
-        tell("the arguments of a call were not recorded: the walk ends before it");
+        write_stderr("the arguments of a call were not recorded: the walk ends before it");
     }
     Ok(steps)
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::super::{ConfigFiles, Failure};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
 use crate::config::Config;
 use verdict_eval::measure::plan::read;
 use verdict_eval::measure::plan::schema::Plan;
@@ -59,4 +60,10 @@ pub(super) fn reference(path: &Path) -> Result<Plan, Failure> {
         Some(issue) => Err(Failure::Usage(format!("{}: {issue}", path.display()))),
         None => Ok(plan),
     }
+}
+
+/// The query that a plan answers: `--query`, else the one in its file.
+pub(in crate::cli) fn query(given: Option<&String>, beside: Option<String>) -> Result<String, Failure> {
+    let query = given.cloned().or(beside).filter(|q| !q.trim().is_empty());
+    query.ok_or_else(|| Failure::Usage("what is the plan to answer? Give it with --query".to_owned()))
 }

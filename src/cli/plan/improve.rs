@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::judge::Bench;
-use super::super::{Failure, put, tell};
-use super::Output;
 use super::files::{self, Given};
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::{write_stderr, write_stdout};
 use verdict_eval::measure::plan::improve::{Improve, MAX_PASSES};
 use verdict_eval::measure::plan::tools::Toolbox;
 use verdict_eval::measure::{Answer, Unmeasured};
@@ -54,7 +55,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {
         return Err(Failure::Usage(format!("{}: {issue}", args.file.display())));
     }
-    let query = super::query(args.query.as_ref(), beside)?;
+    let query = files::query(args.query.as_ref(), beside)?;
     let bench = Bench::new(&config, &args.judge)?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     // The loop works on what the judge may read, or every plan that comes back would differ from
@@ -62,7 +63,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     let clean = |text: &str| bench.clean(text);
     let shown = plan.map_texts(clean);
     if !shown.same_as(&plan) {
-        tell(
+        write_stderr(
             "note: verdict.redact took something out of the plan, which the better one does not have either",
         );
     }
@@ -73,7 +74,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     }
     let text = improve.plan().to_text();
     let lineage = improve.finish();
-    tell(&format!(
+    write_stderr(&format!(
         "{} distinct plans in {} passes; {:?}; {} questions not answered, {} answers that were no plan",
         lineage.revisions.len(),
         lineage.passes,
@@ -86,8 +87,8 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
         std::fs::write(path, &json).map_err(|e| Failure::Run(format!("{}: {e}", path.display())))?;
     }
     match args.output {
-        Output::Json => put(json.as_bytes()),
-        Output::Table => put(format!("{text}\n").as_bytes()),
+        Output::Json => write_stdout(json.as_bytes()),
+        Output::Table => write_stdout(format!("{text}\n").as_bytes()),
     }
 }
 

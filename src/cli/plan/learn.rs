@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::super::{Failure, put};
-use super::Output;
 use super::files::{self, Given};
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stdout;
 use verdict_eval::measure::plan::examine::Examined;
 use verdict_eval::measure::plan::improve::Lineage;
 use verdict_eval::measure::plan::learn;
@@ -74,7 +75,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         }
         Output::Table => table(&learnt),
     };
-    put(text.as_bytes())
+    write_stdout(text.as_bytes())
 }
 
 /// The last plans of one line, worst first.
@@ -134,5 +135,5 @@ pub(super) fn stats(args: &Stats) -> Result<(), Failure> {
     }
     let found = lineage::statistics(&lineages);
     let text = serde_json::to_string_pretty(&found).map_err(|e| Failure::Run(e.to_string()))?;
-    put(format!("{text}\n").as_bytes())
+    write_stdout(format!("{text}\n").as_bytes())
 }

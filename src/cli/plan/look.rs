@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::judge::Bench;
-use super::super::{Failure, tell};
 use super::files::{self, Given};
-use super::{Output, show};
+use super::show;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stderr;
 use crate::config::Config;
 use verdict_eval::measure::Unmeasured;
 use verdict_eval::measure::plan::examine::Examined;
@@ -79,13 +81,13 @@ pub(super) fn check(args: &Look) -> Result<(), Failure> {
     let (examined, _, config) = examined(args, None)?;
     show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.output, false)?;
     let wrong = examined.issues.iter().any(|i| Part::of(i.fault).is_some());
-    if wrong { Err(Failure::Met) } else { Ok(()) }
+    if wrong { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let (mut examined, query, config) = examined(&args.look, args.query.as_deref())?;
     if !args.judge.is_empty() && !examined.is_settled() {
-        ask(&mut examined, &super::query(None, query)?, &Bench::new(&config, &args.judge)?);
+        ask(&mut examined, &files::query(None, query)?, &Bench::new(&config, &args.judge)?);
     }
     show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.look.output, true)
 }
@@ -100,7 +102,7 @@ fn ask(examined: &mut Examined, query: &str, bench: &Bench) {
         });
         match said {
             Ok((judged, _)) => drop(examined.take(part, &judged)),
-            Err(why) => tell(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
+            Err(why) => write_stderr(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
         }
     }
 }

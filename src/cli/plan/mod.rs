@@ -10,9 +10,9 @@ mod learn;
 mod look;
 mod show;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::Failure;
+use crate::cli::failure::Failure;
 
 pub(super) const LONG: &str = "\
 Check, score and improve plans that are in files.
@@ -64,15 +64,6 @@ enum What {
     Stats(learn::Stats),
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Output {
-    /// For people
-    #[default]
-    Table,
-    /// One JSON object
-    Json,
-}
-
 pub(super) fn plan(args: &Plan) -> Result<(), Failure> {
     match &args.what {
         What::Check(args) => look::check(args),
@@ -81,10 +72,4 @@ pub(super) fn plan(args: &Plan) -> Result<(), Failure> {
         What::LearnWeights(args) => learn::learn(args),
         What::Stats(args) => learn::stats(args),
     }
-}
-
-/// What the plan is to answer: as given, else as its file says.
-fn query(given: Option<&String>, beside: Option<String>) -> Result<String, Failure> {
-    let query = given.cloned().or(beside).filter(|q| !q.trim().is_empty());
-    query.ok_or_else(|| Failure::Usage("what is the plan to answer? Give it with --query".to_owned()))
 }

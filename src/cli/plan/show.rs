@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{Failure, put};
-use super::Output;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stdout;
 use verdict_eval::measure::plan::examine::Examined;
 use verdict_eval::measure::plan::part::{Part, Weights};
 use verdict_eval::measure::plan::reference::Comparison;
@@ -20,7 +21,7 @@ pub(super) fn plan(
         Output::Json => format!("{:#}\n", object(examined, weights)),
         Output::Table => table(examined, weights, scored),
     };
-    put(text.as_bytes())
+    write_stdout(text.as_bytes())
 }
 
 fn object(examined: &Examined, weights: &Weights) -> Value {

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::super::{Failure, tell};
+use crate::cli::failure::Failure;
+use crate::cli::terminal::write_stderr;
 use crate::score::trail::Annotations;
 
 /// A folder's annotations by file name.
@@ -22,7 +23,7 @@ pub(super) fn read(folder: &Path) -> Result<Folder, Failure> {
         let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
         match Annotations::read(&bytes) {
             Some(annotations) => drop(out.insert(stem.to_owned(), annotations)),
-            None => tell(&format!("{}: no JSON object in it; left out", path.display())),
+            None => write_stderr(&format!("{}: no JSON object in it; left out", path.display())),
         }
     }
     Ok(out)

@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::super::{ConfigFiles, Failure, eval, input, put, tell};
+use super::files;
 use super::report::{self, Gathered};
 use super::table::{Table, figure, maybe};
 use super::tables::{self, interval};
-use super::{Output, files};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::{write_stderr, write_stdout};
+use crate::cli::{eval, input};
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::Interval;
 use crate::score::counts::Confusion;
@@ -75,7 +79,7 @@ impl Against {
             }
         })?;
         if let Some(first) = labels.keys().next() {
-            tell(&format!("{} labelled traces are not in the input, first {first}", labels.len()));
+            write_stderr(&format!("{} labelled traces are not in the input, first {first}", labels.len()));
         }
         if gathered.judged.is_empty() {
             return Err(Failure::Usage("no trace of the input has labels".to_owned()));
@@ -150,8 +154,8 @@ pub(super) fn labels(args: &Against) -> Result<(), Failure> {
     let text = tables(&result);
     args.report(gathered, text.clone(), vec![report::row("this run", &result.figures)])?;
     match args.output {
-        Output::Table => put(text.join("\n").as_bytes()),
-        Output::Json => put(format!("{:#}\n", json(&result)).as_bytes()),
+        Output::Table => write_stdout(text.join("\n").as_bytes()),
+        Output::Json => write_stdout(format!("{:#}\n", json(&result)).as_bytes()),
     }
 }
 

@@ -6,14 +6,15 @@
 mod files;
 mod labels;
 mod report;
+mod scored;
 pub(super) mod table;
 mod tables;
 mod thresholds;
 mod trail;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::Failure;
+use crate::cli::failure::Failure;
 
 pub(super) const LONG: &str = "\
 Hold the verdicts against what people found.
@@ -49,15 +50,6 @@ enum What {
     /// Fit each metric's threshold to labels
     #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
     Thresholds(labels::Against),
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Output {
-    /// For people
-    #[default]
-    Table,
-    /// One JSON object
-    Json,
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::Failure;
 use super::files;
-use super::trail::Scored;
+use super::scored::Scored;
+use crate::cli::failure::Failure;
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 use crate::score::metrics;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::scored::Scored;
 use super::table::{Table, figure, maybe};
-use super::trail::Scored;
 use crate::score::bootstrap::Interval;
 use crate::score::counts::{Confusion, Tally};
 use crate::score::trail::Benchmark;

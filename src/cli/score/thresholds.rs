@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::{Failure, put};
-use super::Output;
 use super::labels::{Against, confusion};
 use super::table::{Table, figure};
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::write_stdout;
 use crate::score::metrics;
 use crate::score::thresholds::{Cut, Fit};
 
@@ -38,8 +39,8 @@ pub(super) fn thresholds(args: &Against) -> Result<(), Failure> {
     let text = table(&fits);
     args.report(gathered, vec![text.clone()], Vec::new())?;
     match args.output {
-        Output::Table => put(text.as_bytes()),
-        Output::Json => put(format!("{:#}\n", json(&fits)).as_bytes()),
+        Output::Table => write_stdout(text.as_bytes()),
+        Output::Json => write_stdout(format!("{:#}\n", json(&fits)).as_bytes()),
     }
 }
 

@@ -9,13 +9,18 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::judge::Bench;
-use super::super::{ConfigFiles, Failure, eval, input, put, tell};
 use super::files::{self, Folder as Files};
-use super::{Output, report, tables};
+use super::scored::Scored;
+use super::{report, tables};
+use crate::cli::config_files::ConfigFiles;
+use crate::cli::failure::Failure;
+use crate::cli::format::Output;
+use crate::cli::terminal::{write_stderr, write_stdout};
+use crate::cli::{eval, input};
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::benchmark::Intervals;
-use crate::score::trail::ratings::{Correlated, Roots};
+use crate::score::trail::ratings::Roots;
 use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, mapper, ratings};
 use verdict_eval::measure::Measurement;
 
@@ -68,17 +73,6 @@ pub(super) struct Trail {
     config: ConfigFiles,
 }
 
-/// All that is told of a run.
-pub(super) struct Scored {
-    pub(super) figures: Benchmark,
-    pub(super) intervals: Intervals,
-    pub(super) ratings: [Correlated; 5],
-    /// By policy; `None` for somebody else's predictions, which carry no verdict.
-    pub(super) roots: Option<[(&'static str, Confusion); 2]>,
-    /// Others' figures, by name.
-    pub(super) beside: Vec<(String, Benchmark)>,
-}
-
 pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     let gold = files::read(&args.gold)?;
     if gold.is_empty() {
@@ -94,15 +88,18 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     }
     let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name)).count();
     if missing > 0 {
-        tell(&format!("{missing} of {} annotated traces have no prediction; counted as empty", gold.len()));
+        write_stderr(&format!(
+            "{missing} of {} annotated traces have no prediction; counted as empty",
+            gold.len()
+        ));
     }
     let scored = score(&gold, &run, &others);
     if let Some(path) = &args.report {
         report::write(path, &report::trail(run.gathered, &scored, tables::all(&scored)))?;
     }
     match args.output {
-        Output::Table => put(tables::all(&scored).join("\n").as_bytes()),
-        Output::Json => put(format!("{:#}\n", tables::json(&scored)).as_bytes()),
+        Output::Table => write_stdout(tables::all(&scored).join("\n").as_bytes()),
+        Output::Json => write_stdout(format!("{:#}\n", tables::json(&scored)).as_bytes()),
     }
 }
 
@@ -180,7 +177,7 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         }
     })?;
     if strange > 0 {
-        tell(&format!("{strange} traces have no annotations and are not scored"));
+        write_stderr(&format!("{strange} traces have no annotations and are not scored"));
     }
     Ok(run)
 }
