@@ -53,11 +53,11 @@ impl Ledger {
     }
 }
 
-/// What is told when everything that a receipt and its parts stand for has been resolved: dropping
-/// the last clone acknowledges the record, unless [`Acknowledge::leave`] was called before.
+/// Acknowledges a stored record when the receipts for all parts of it have been resolved: dropping the
+/// last clone does so, unless [`Acknowledge::retain`] was called before.
 pub trait Acknowledge: Send + Sync + std::fmt::Debug {
-    /// A part of it was not delivered: the record stays where it is stored.
-    fn leave(&self);
+    /// A part was not delivered: the record is retained.
+    fn retain(&self);
 }
 
 /// Stands for `items` spans on their way through one exporter.
@@ -66,25 +66,25 @@ pub trait Acknowledge: Send + Sync + std::fmt::Debug {
 pub struct Receipt {
     items: u64,
     ledger: Option<Arc<Ledger>>,
-    /// What the exporter owes the log for them, where there is one.
-    stake: Option<Arc<dyn Acknowledge>>,
+    /// Acknowledges the stored record that contains them.
+    ack: Option<Arc<dyn Acknowledge>>,
 }
 
 impl Receipt {
     /// A receipt for `items` spans, to be settled in `ledger`.
     pub fn new(items: u64, ledger: Arc<Ledger>) -> Receipt {
-        Receipt { items, ledger: Some(ledger), stake: None }
+        Receipt { items, ledger: Some(ledger), ack: None }
     }
 
-    /// With what the exporter owes the log for them.
-    pub fn with_stake(mut self, stake: Option<Arc<dyn Acknowledge>>) -> Receipt {
-        self.stake = stake;
+    /// With the acknowledgement of the stored record that contains them.
+    pub fn with_ack(mut self, ack: Option<Arc<dyn Acknowledge>>) -> Receipt {
+        self.ack = ack;
         self
     }
 
-    /// Whether they are in the log, and so may be left for the next start.
+    /// Whether they are in the journal, which can export them after the next start.
     pub fn is_stored(&self) -> bool {
-        self.stake.is_some()
+        self.ack.is_some()
     }
 
     /// How many items it stands for.
@@ -97,7 +97,7 @@ impl Receipt {
     pub fn split(&mut self, items: u64) -> Receipt {
         let items = items.min(self.items);
         self.items -= items;
-        Receipt { items, ledger: self.ledger.clone(), stake: self.stake.clone() }
+        Receipt { items, ledger: self.ledger.clone(), ack: self.ack.clone() }
     }
 
     /// Takes in another receipt of the same ledger: from here on they end alike.
@@ -112,9 +112,9 @@ impl Receipt {
             ledger.add(outcome, self.items);
         }
         if outcome == Outcome::Stored
-            && let Some(stake) = &self.stake
+            && let Some(ack) = &self.ack
         {
-            stake.leave();
+            ack.retain();
         }
     }
 }
@@ -125,9 +125,9 @@ impl Drop for Receipt {
             && self.items > 0
         {
             ledger.add(Outcome::Lost, self.items);
-            // What is in the log is not lost for good.
-            if let Some(stake) = &self.stake {
-                stake.leave();
+            // The journal still has them.
+            if let Some(ack) = &self.ack {
+                ack.retain();
             }
             tracing::error!(items = self.items, "spans were dropped without an outcome; this is a bug");
             #[cfg(test)]

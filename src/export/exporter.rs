@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::queue::{Job, NoRoom, Queue};
 use super::{Parcel, Watch, slot};
 use crate::outcome::{Acknowledge, Ledger, Outcome, Receipt};
-use verdict_journal::{Letters, Stake};
+use verdict_journal::{DeadLetters, ExporterAck};
 use verdict_otlp::Signal;
 use verdict_telemetry::LogThrottle;
 
-impl Acknowledge for Stake {
-    fn leave(&self) {
-        Stake::leave(self);
+impl Acknowledge for ExporterAck {
+    fn retain(&self) {
+        ExporterAck::retain(self);
     }
 }
 
@@ -62,16 +62,15 @@ impl Dropped {
     }
 }
 
-/// What became of a request that was to be a dead letter.
+/// The result of [`Exporter::write_dead_letter`].
 #[derive(Debug)]
-pub(super) enum Buried {
-    /// It is one.
-    Letter,
-    /// There are none, or not for such.
-    Without,
-    /// They may take no more, and why.
-    NoRoom(String),
-    /// The disk did not take it, and why.
+pub(super) enum DeadLetterOutcome {
+    Written,
+    /// Dead letters are not configured, or not written for this reason.
+    Disabled,
+    /// The cap is reached, or the request is too long.
+    Full(String),
+    /// The disk failed.
     Failed(String),
 }
 
@@ -88,7 +87,7 @@ pub struct Exporter {
     requests: AtomicU64,
     retries: AtomicU64,
     watch: OnceLock<Arc<dyn Watch>>,
-    letters: OnceLock<Arc<Letters>>,
+    dead_letters: OnceLock<Arc<DeadLetters>>,
     pub(super) quiet: LogThrottle,
 }
 
@@ -113,7 +112,7 @@ impl Exporter {
             requests: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             watch: OnceLock::new(),
-            letters: OnceLock::new(),
+            dead_letters: OnceLock::new(),
             quiet: LogThrottle::default(),
         })
     }
@@ -207,32 +206,40 @@ impl Exporter {
         self.unsupported[slot(signal)].load(Ordering::Relaxed)
     }
 
-    /// Where dead letters go from here on. The first one set stays.
-    pub(super) fn set_letters(&self, letters: Arc<Letters>) {
-        let _ = self.letters.set(letters);
+    /// Where dead letters are written from now on. Only the first call has an effect.
+    pub(super) fn set_dead_letters(&self, dead_letters: Arc<DeadLetters>) {
+        let _ = self.dead_letters.set(dead_letters);
     }
 
-    /// Writes a request that is about to be given up into the dead letters.
-    pub(super) async fn bury(&self, signal: Signal, request: Bytes, why: Dropped) -> Buried {
-        let Some(letters) = self.letters.get().map(Arc::clone) else { return Buried::Without };
+    /// Writes a request that will not be delivered to the dead letters.
+    pub(super) async fn write_dead_letter(
+        &self,
+        signal: Signal,
+        request: Bytes,
+        why: Dropped,
+    ) -> DeadLetterOutcome {
+        let Some(dead_letters) = self.dead_letters.get().map(Arc::clone) else {
+            return DeadLetterOutcome::Disabled;
+        };
         if !matches!(why, Dropped::Refused | Dropped::RetriesEnded) {
-            return Buried::Without;
+            return DeadLetterOutcome::Disabled;
         }
-        match tokio::task::spawn_blocking(move || letters.add(signal, &request)).await {
-            Ok(Ok(())) => Buried::Letter,
-            Ok(Err(error)) if error.is_passing() => Buried::Failed(error.to_string()),
-            Ok(Err(error)) => Buried::NoRoom(error.to_string()),
-            Err(error) => Buried::Failed(error.to_string()),
+        match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
+            Ok(Ok(())) => DeadLetterOutcome::Written,
+            Ok(Err(error)) if error.is_transient() => DeadLetterOutcome::Failed(error.to_string()),
+            Ok(Err(error)) => DeadLetterOutcome::Full(error.to_string()),
+            Err(error) => DeadLetterOutcome::Failed(error.to_string()),
         }
     }
 
-    /// Settles what was given up, by what [`Exporter::bury`] said of it.
-    pub(super) fn give_up(&self, receipt: Receipt, why: Dropped, reason: &str, buried: &Buried) {
+    /// Resolves the receipt of a request that will not be delivered, by the result of
+    /// [`Exporter::write_dead_letter`].
+    pub(super) fn give_up(&self, receipt: Receipt, why: Dropped, reason: &str, outcome: &DeadLetterOutcome) {
         let items = receipt.items();
         let (exporter, cause) = (self.id(), why.as_str());
-        match buried {
-            Buried::Without => self.drop_items(receipt, why, reason),
-            Buried::Letter => {
+        match outcome {
+            DeadLetterOutcome::Disabled => self.drop_items(receipt, why, reason),
+            DeadLetterOutcome::Written => {
                 receipt.resolve(Outcome::DeadLettered);
                 if let Some(held_back) = self.quiet.allow("dead_letter") {
                     tracing::error!(
@@ -241,12 +248,12 @@ impl Exporter {
                         why = cause,
                         reason,
                         held_back,
-                        "put into the dead-letter file"
+                        "written to a dead-letter file"
                     );
                 }
             }
-            // The log has it as long as a required exporter needs it: the next start sends it again.
-            Buried::Failed(error) if self.required && receipt.is_stored() => {
+            // The journal retains it while a required exporter has not delivered it: the next start sends it.
+            DeadLetterOutcome::Failed(error) if self.required && receipt.is_stored() => {
                 receipt.resolve(Outcome::Stored);
                 if let Some(held_back) = self.quiet.allow("no_dead_letter") {
                     tracing::error!(
@@ -256,13 +263,13 @@ impl Exporter {
                         reason,
                         error,
                         held_back,
-                        "no dead letter could be written; left in the journal for the next start"
+                        "cannot write a dead letter; the items stay in the journal for the next start"
                     );
                 }
             }
-            // At the cap it ends: left in the log, what a destination refuses would fill that as well,
-            // until senders were refused what other destinations take.
-            Buried::NoRoom(error) | Buried::Failed(error) => {
+            // At the cap it is dropped: left in the journal, the requests that one destination refuses
+            // would fill it, until requests for the other destinations were refused as well.
+            DeadLetterOutcome::Full(error) | DeadLetterOutcome::Failed(error) => {
                 self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}"));
             }
         }
@@ -282,10 +289,14 @@ impl Exporter {
     }
 
     /// Takes a parcel in at once, or gives it back because the queue is full.
-    /// `stake` is what the exporter owes the log for it, where there is one.
-    pub(super) fn offer(&self, parcel: Parcel, stake: Option<Arc<Stake>>) -> Result<(), (Parcel, Receipt)> {
+    /// `ack` acknowledges the record of the journal that it is part of.
+    pub(super) fn offer(
+        &self,
+        parcel: Parcel,
+        ack: Option<Arc<ExporterAck>>,
+    ) -> Result<(), (Parcel, Receipt)> {
         let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger))
-            .with_stake(stake.map(|stake| stake as Arc<dyn Acknowledge>));
+            .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>));
         if self.unsupported(parcel.signal) {
             self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
             return Ok(());

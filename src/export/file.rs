@@ -142,8 +142,8 @@ async fn settle(exporter: &Exporter, receipts: Vec<Receipt>, parcels: &[Parcel],
             },
             Err((reason, why)) => (*reason, why),
         };
-        let buried = exporter.bury(parcel.signal, joined(parcel), reason).await;
-        exporter.give_up(receipt, reason, why, &buried);
+        let outcome = exporter.write_dead_letter(parcel.signal, joined(parcel), reason).await;
+        exporter.give_up(receipt, reason, why, &outcome);
     }
 }
 

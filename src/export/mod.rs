@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use verdict_client::ClientError;
-use verdict_journal::{Letters, Ticket};
+use verdict_journal::{DeadLetters, Delivery};
 use verdict_otlp::Piece;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{Envelope, Kind, TraceId};
@@ -156,22 +156,22 @@ impl Exporters {
     ///
     /// Returns how many exporters take the signal; with 0 the parcel went nowhere.
     pub async fn send(&self, parcel: Parcel) -> usize {
-        self.send_kept(parcel, None).await
+        self.send_record(parcel, None).await
     }
 
-    /// As [`Exporters::send`], of a record of the log: to those exporters only that the ticket
-    /// names, which owe it to the log from here on.
-    pub async fn send_kept(&self, parcel: Parcel, ticket: Option<&Ticket>) -> usize {
+    /// As [`Exporters::send`], for a record of the journal: only to the exporters of the delivery, whose
+    /// acknowledgements release the record.
+    pub async fn send_record(&self, parcel: Parcel, delivery: Option<&Delivery>) -> usize {
         let mut takers = 0;
         let mut full = Vec::new();
         for exporter in self.all.iter().filter(|e| e.takes(parcel.signal)) {
             takers += 1;
-            let stake = ticket.map(|ticket| ticket.stake(exporter.id()));
-            // It has this record already.
-            if matches!(stake, Some(None)) {
+            let ack = delivery.map(|delivery| delivery.ack(exporter.id()));
+            // This exporter has delivered the record already.
+            if matches!(ack, Some(None)) {
                 continue;
             }
-            if let Err((parcel, receipt)) = exporter.offer(parcel.clone(), stake.flatten()) {
+            if let Err((parcel, receipt)) = exporter.offer(parcel.clone(), ack.flatten()) {
                 full.push((exporter, parcel, receipt));
             }
         }
@@ -216,9 +216,9 @@ impl Exporters {
         self.all.iter().filter(takes).map(|e| (e.shared_id(), e.required())).collect()
     }
 
-    /// Puts what exporters give up into dead letters from here on.
-    pub fn keep_dead_letters(&self, letters: &Arc<Letters>) {
-        self.all.iter().for_each(|exporter| exporter.set_letters(Arc::clone(letters)));
+    /// Sets where exporters write what they cannot deliver.
+    pub fn set_dead_letters(&self, dead_letters: &Arc<DeadLetters>) {
+        self.all.iter().for_each(|exporter| exporter.set_dead_letters(Arc::clone(dead_letters)));
     }
 
     /// The exporters, for whoever reports on them.

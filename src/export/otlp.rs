@@ -190,13 +190,13 @@ impl Otlp {
             };
             let pieces: Vec<Bytes> = batch.parts.iter().map(|part| part.piece.bytes.clone()).collect();
             pending.push(batch);
-            let mut buried = Vec::with_capacity(pieces.len());
+            let mut outcomes = Vec::with_capacity(pieces.len());
             for piece in pieces {
-                buried.push(self.exporter.bury(signal, piece, reason).await);
+                outcomes.push(self.exporter.write_dead_letter(signal, piece, reason).await);
             }
             let Some(batch) = pending.pop() else { return };
-            for (part, buried) in batch.parts.into_iter().zip(buried) {
-                self.exporter.give_up(part.receipt, reason, &why, &buried);
+            for (part, outcome) in batch.parts.into_iter().zip(outcomes) {
+                self.exporter.give_up(part.receipt, reason, &why, &outcome);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 
 pub(super) mod away;
 mod file;
-mod letters;
+mod dead_letters;
 mod retries;
 mod sink;
 mod tls;

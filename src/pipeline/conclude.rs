@@ -19,7 +19,7 @@ use verdict_eval::annotate::Annotated;
 use verdict_eval::evaluate::{Judged, Weighed};
 use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{self, Usage};
-use verdict_journal::{Sealed, Seq};
+use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::Piece;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
@@ -47,7 +47,7 @@ pub(super) struct Heard {
 /// A judged trace whose verdict is about to be kept. Its spans are written already: they are in the
 /// processor's cache when it has just been judged, and not when the journal has answered.
 pub(super) struct Leaving {
-    pub sealed: Sealed,
+    pub verdict: VerdictRecord,
     /// The spans as they go out; none where they went before.
     pub pieces: Vec<Piece>,
     /// When judging it began.
@@ -56,14 +56,14 @@ pub(super) struct Leaving {
 
 impl Leaving {
     pub fn verdict(&self) -> PriorVerdict {
-        self.sealed.remembered()
+        self.verdict.prior_verdict()
     }
 
     /// Bytes that it keeps in memory until it has been handed to the exporters.
     pub fn weight(&self) -> usize {
         let spans: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
-        let events: usize = self.sealed.events.iter().map(|(_, bytes)| bytes.len()).sum();
-        spans + self.sealed.appended.len() + events
+        let events: usize = self.verdict.events.iter().map(|(_, bytes)| bytes.len()).sum();
+        spans + self.verdict.appended.len() + events
     }
 }
 
@@ -119,8 +119,8 @@ pub(super) fn judge_to_keep(shared: &Shared, live: &Live, case: Case, of: Vec<Se
         let (pieces, existing) = if shared.shadow { Default::default() } else { join() };
         shared.meter.judged(&judged, existing);
         let (passed, revision) = (judged.note.passed, judged.note.revision);
-        let sealed = durable::sealed(tree.id, of.clone(), passed, revision, shared.shadow, marks);
-        Leaving { sealed, pieces, since }
+        let verdict = durable::verdict_record(tree.id, of.clone(), passed, revision, shared.shadow, marks);
+        Leaving { verdict, pieces, since }
     })
 }
 

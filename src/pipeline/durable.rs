@@ -1,7 +1,7 @@
 //! The pipeline with a journal: what is written before what, and how it is taken up again.
 //!
-//! In: requests to be kept, judged traces, and what a log held at start. Out: the same parcels as
-//! without a journal, each with a [`Ticket`] by which the log learns that it has arrived.
+//! In: requests to be stored, judged traces, and what the journal recovered at start. Out: the same parcels
+//! as without a journal, each with a [`Delivery`] whose acknowledgements release its records.
 //!
 //! Room in the shards' inboxes is taken first, then the request is written, then it is dealt: so a
 //! request is in the log and in memory, or in neither.
@@ -19,7 +19,9 @@ use crate::export::Parcel;
 use crate::receive::Refused;
 use verdict_config::Size;
 use verdict_eval::annotate::Marks;
-use verdict_journal::{Admitted, Claim, Journal, Record, Recovered, Sealed, Seq, Ticket};
+use verdict_journal::{
+    AppendedRequest, Delivery, Journal, Record, Recovered, RetainReason, Seq, VerdictRecord,
+};
 use verdict_otlp::Piece;
 use verdict_otlp::Signal;
 use verdict_otlp::logs;
@@ -43,17 +45,17 @@ impl Pipeline {
         groups: Vec<Group>,
         passed: Vec<Group>,
     ) -> Result<(), Refused> {
-        let traces = groups.iter().map(|group| Claim::Trace(group.trace));
+        let traces = groups.iter().map(|group| RetainReason::Trace(group.trace));
         let mut passing = Vec::new();
-        let mut claims = Vec::new();
+        let mut reasons = Vec::new();
         let judged = if self.shared.shadow && whole && passed.is_empty() {
-            claims.push(Claim::Pass);
-            claims.extend(traces);
+            reasons.push(RetainReason::PassThrough);
+            reasons.extend(traces);
             Some(body.clone())
         } else {
             let on_their_way = groups.iter().filter(|_| self.shared.shadow).chain(&passed);
             passing = write::requests(&items(on_their_way), MAX_REQUEST);
-            claims.extend(traces);
+            reasons.extend(traces);
             match (groups.is_empty(), passed.is_empty()) {
                 (true, _) => None,
                 (false, true) => Some(body.clone()),
@@ -62,28 +64,30 @@ impl Pipeline {
         };
         let spans = groups.iter().map(|group| group.spans.len() as u64).sum();
         let places = self.reserve(groups, |group| group.trace).await?;
-        let mut admitted: Vec<(Admitted, Piece)> = Vec::with_capacity(passing.len());
+        let mut admitted: Vec<(AppendedRequest, Piece)> = Vec::with_capacity(passing.len());
         let mut forward = Vec::new();
         for piece in passing {
-            let kept = journal.admit(Signal::Traces, vec![Claim::Pass], piece.bytes.clone()).await;
+            let kept = journal
+                .append_request(Signal::Traces, vec![RetainReason::PassThrough], piece.bytes.clone())
+                .await;
             admitted.push((kept.ok_or(NOT_KEPT)?, piece));
         }
         if let Some(judged) = judged {
-            let passes = claims.first() == Some(&Claim::Pass);
-            let kept = journal.admit(Signal::Traces, claims, judged).await.ok_or(NOT_KEPT)?;
-            let seq = kept.take();
+            let passes = reasons.first() == Some(&RetainReason::PassThrough);
+            let kept = journal.append_request(Signal::Traces, reasons, judged).await.ok_or(NOT_KEPT)?;
+            let seq = kept.accept();
             self.put(places, |groups| self.spans(groups, Some(seq)));
             if passes {
                 forward.push((seq, Piece { bytes: body, items: spans }));
             }
         }
-        forward.extend(admitted.into_iter().map(|(kept, piece)| (kept.take(), piece)));
+        forward.extend(admitted.into_iter().map(|(kept, piece)| (kept.accept(), piece)));
         self.pass_on(journal, Signal::Traces, forward).await;
         Ok(())
     }
 
-    /// Forwards kept requests; also where the sender waits for that no longer, since they are ours by
-    /// now, and what holds them is to be let go of.
+    /// Forwards stored requests, in a task of its own: if the sender disconnects they still have to be
+    /// exported and released.
     async fn pass_on(&self, journal: &Arc<Journal>, signal: Signal, kept: Vec<(Seq, Piece)>) {
         if kept.is_empty() {
             return;
@@ -109,14 +113,17 @@ impl Pipeline {
     ) -> Result<(), Refused> {
         let traces: BTreeSet<TraceId> = found.gen_ai.iter().map(|record| record.trace).collect();
         let forward = forward && found.records > 0;
-        let claims: Vec<Claim> =
-            forward.then_some(Claim::Pass).into_iter().chain(traces.into_iter().map(Claim::Trace)).collect();
-        if claims.is_empty() {
+        let reasons: Vec<RetainReason> = forward
+            .then_some(RetainReason::PassThrough)
+            .into_iter()
+            .chain(traces.into_iter().map(RetainReason::Trace))
+            .collect();
+        if reasons.is_empty() {
             return Ok(());
         }
         let places = self.reserve(found.gen_ai, |record| record.trace).await?;
-        let kept = journal.admit(Signal::Logs, claims, body.clone()).await.ok_or(NOT_KEPT)?;
-        let seq = kept.take();
+        let kept = journal.append_request(Signal::Logs, reasons, body.clone()).await.ok_or(NOT_KEPT)?;
+        let seq = kept.accept();
         self.put(places, |records| self.records(records, Some(seq)));
         if forward {
             let piece = Piece { bytes: body, items: found.records };
@@ -135,8 +142,11 @@ impl Pipeline {
         if piece.items == 0 {
             return Ok(());
         }
-        let kept = journal.admit(signal, vec![Claim::Pass], piece.bytes.clone()).await.ok_or(NOT_KEPT)?;
-        self.pass_on(journal, signal, vec![(kept.take(), piece)]).await;
+        let kept = journal
+            .append_request(signal, vec![RetainReason::PassThrough], piece.bytes.clone())
+            .await
+            .ok_or(NOT_KEPT)?;
+        self.pass_on(journal, signal, vec![(kept.accept(), piece)]).await;
         Ok(())
     }
 
@@ -165,8 +175,8 @@ impl Pipeline {
                     return;
                 }
                 match journal.read(seq).await {
-                    Some(Record::Verdict(sealed)) if is_verdict => {
-                        this.resend(&journal, seq, sealed, &acked).await
+                    Some(Record::Verdict(verdict)) if is_verdict => {
+                        this.resend(&journal, seq, verdict, &acked).await
                     }
                     Some(Record::Request { signal, body, .. }) => {
                         let parcel = Parcel::request(signal, body);
@@ -210,31 +220,31 @@ impl Pipeline {
     }
 
     /// Sends a judged trace again, with the verdict that it was given.
-    async fn resend(&self, journal: &Arc<Journal>, seq: Seq, sealed: Sealed, acked: &[String]) {
-        let mut spans = Spans::new(sealed.trace);
-        for &of in sealed.of.iter().filter(|_| sealed.with_spans) {
+    async fn resend(&self, journal: &Arc<Journal>, seq: Seq, verdict: VerdictRecord, acked: &[String]) {
+        let mut spans = Spans::new(verdict.trace);
+        for &of in verdict.requests.iter().filter(|_| verdict.with_spans) {
             if let Some(Record::Request { signal: Signal::Traces, body, .. }) = journal.read(of).await {
                 spans.add(self.groups(&body));
             }
         }
-        let tree = Tree::new(sealed.trace, spans.all());
-        if tree.len() != sealed.lengths.len() {
-            tracing::error!(trace = %sealed.trace, "a judged trace in the journal is not whole; it is judged anew");
-            journal.release(vec![(seq, Claim::Verdict)]);
-            for of in sealed.of {
-                self.reopen(journal, of, &BTreeSet::from([sealed.trace])).await;
+        let tree = Tree::new(verdict.trace, spans.all());
+        if tree.len() != verdict.lengths.len() {
+            tracing::error!(trace = %verdict.trace, "a judged trace in the journal is not whole; it is judged anew");
+            journal.release(vec![(seq, RetainReason::Verdict)]);
+            for of in verdict.requests {
+                self.reopen(journal, of, &BTreeSet::from([verdict.trace])).await;
             }
             return;
         }
-        let pieces = match sealed.with_spans {
+        let pieces = match verdict.with_spans {
             true => {
-                let lengths = sealed.lengths.iter().map(|&n| n as usize).collect();
-                let marks = Marks { appended: sealed.appended.clone(), lengths, events: Vec::new() };
+                let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
+                let marks = Marks { appended: verdict.appended.clone(), lengths, events: Vec::new() };
                 self.shared.live.get().engine.join(&tree, &marks).0
             }
             false => Vec::new(),
         };
-        send(&self.shared, journal, seq, sealed, pieces, acked).await;
+        send(&self.shared, journal, seq, verdict, pieces, acked).await;
     }
 }
 
@@ -265,9 +275,9 @@ impl Spans {
 /// Keeps verdicts, then sends the traces on.
 pub(super) async fn conclude(shared: &Shared, journal: &Arc<Journal>, leaving: Vec<Leaving>) {
     // Spans that were accepted flow on either way; what may not be kept is that these were their verdicts.
-    let (seqs, _) = journal.seal(leaving.iter().map(|leaving| &leaving.sealed)).await;
-    for (Leaving { sealed, pieces, since }, seq) in leaving.into_iter().zip(seqs) {
-        send(shared, journal, seq, sealed, pieces, &[]).await;
+    let (seqs, _) = journal.append_verdicts(leaving.iter().map(|leaving| &leaving.verdict)).await;
+    for (Leaving { verdict, pieces, since }, seq) in leaving.into_iter().zip(seqs) {
+        send(shared, journal, seq, verdict, pieces, &[]).await;
         shared.meter.exported(since.elapsed());
     }
 }
@@ -277,27 +287,28 @@ async fn send(
     shared: &Shared,
     journal: &Arc<Journal>,
     seq: Seq,
-    sealed: Sealed,
+    verdict: VerdictRecord,
     pieces: Vec<Piece>,
     acked: &[String],
 ) {
-    let Sealed { trace, of, with_spans, events, .. } = sealed;
-    let mut ends: Vec<(Seq, Claim)> = of.into_iter().map(|of| (of, Claim::Trace(trace))).collect();
-    ends.push((seq, Claim::Verdict));
+    let VerdictRecord { trace, requests, with_spans, events, .. } = verdict;
+    let mut releases: Vec<(Seq, RetainReason)> =
+        requests.into_iter().map(|request| (request, RetainReason::Trace(trace))).collect();
+    releases.push((seq, RetainReason::Verdict));
     let mut signals = Vec::new();
     signals.extend(with_spans.then_some(Signal::Traces));
     signals.extend((!events.is_empty()).then_some(Signal::Logs));
-    let ticket = Ticket::new(journal, seq, ends, shared.exporters.takers(&signals, acked));
+    let delivery = Delivery::new(journal, seq, releases, shared.exporters.takers(&signals, acked));
     if with_spans {
         let parcel = Parcel { signal: Signal::Traces, pieces, trace: Some(trace) };
-        shared.exporters.send_kept(parcel, Some(&ticket)).await;
+        shared.exporters.send_record(parcel, Some(&delivery)).await;
     }
     if !events.is_empty() {
         let pieces = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
         let parcel = Parcel { signal: Signal::Logs, pieces, trace: Some(trace) };
-        shared.exporters.send_kept(parcel, Some(&ticket)).await;
+        shared.exporters.send_record(parcel, Some(&delivery)).await;
     }
-    ticket.handed_out();
+    delivery.dispatched();
 }
 
 /// Forwards a kept request to those exporters that have it not.
@@ -309,25 +320,25 @@ async fn pass(
     piece: Piece,
     acked: &[String],
 ) {
-    let ends = vec![(seq, Claim::Pass)];
-    let ticket = Ticket::new(journal, seq, ends, shared.exporters.takers(&[signal], acked));
+    let releases = vec![(seq, RetainReason::PassThrough)];
+    let delivery = Delivery::new(journal, seq, releases, shared.exporters.takers(&[signal], acked));
     let parcel = Parcel { signal, pieces: vec![piece], trace: None };
-    shared.exporters.send_kept(parcel, Some(&ticket)).await;
-    ticket.handed_out();
+    shared.exporters.send_record(parcel, Some(&delivery)).await;
+    delivery.dispatched();
 }
 
 /// What a shard keeps of its verdict on a trace.
-pub(super) fn sealed(
+pub(super) fn verdict_record(
     trace: TraceId,
-    of: Vec<Seq>,
+    requests: Vec<Seq>,
     passed: Option<bool>,
     revision: u32,
     shadow: bool,
     marks: Marks,
-) -> Sealed {
-    Sealed {
+) -> VerdictRecord {
+    VerdictRecord {
         trace,
-        of,
+        requests,
         passed,
         revision,
         with_spans: !shadow,

@@ -21,7 +21,7 @@ use crate::receive;
 use crate::receive::{BindError, Intake};
 use crate::telemetry::Telemetry;
 use verdict_eval::recognise::Recogniser;
-use verdict_journal::{self as journal, Attempts, Journal, Letters, Recovered};
+use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::{JudgeError, Judges};
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
@@ -134,7 +134,7 @@ impl Service {
         telemetry.export.follow(&exporters);
         let opened = open_journal(config, &telemetry).await?;
         let (journal, recovered) = opened.map(|(j, attempts, r)| ((j, attempts), r)).unzip();
-        let letters = open_letters(config, &telemetry, &exporters)?;
+        let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
         let judges = judges(config, None, &telemetry)?;
         let pipeline = Pipeline::start(
             config,
@@ -161,8 +161,8 @@ impl Service {
         let probes =
             tokio::spawn(admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), background.clone()));
         let mut tasks = vec![probes];
-        if let Some(letters) = letters {
-            tasks.push(tokio::spawn(letters.keep_young(*config.storage.retention, background.clone())));
+        if let Some(dead_letters) = dead_letters {
+            tasks.push(tokio::spawn(dead_letters.expire_loop(*config.storage.retention, background.clone())));
         }
         readiness.serving();
         Ok(Service {
@@ -308,16 +308,16 @@ async fn open_journal(
 }
 
 /// The dead letters in the same folder, for what exporters give up; its lock is held by then.
-fn open_letters(
+fn open_dead_letters(
     config: &Config,
     telemetry: &Telemetry,
     exporters: &Exporters,
-) -> Result<Option<Arc<Letters>>, Error> {
+) -> Result<Option<Arc<DeadLetters>>, Error> {
     let Some(folder) = &config.storage.directory else { return Ok(None) };
     let gauge = telemetry.journal.dead_letter_bytes.clone();
-    let letters = Arc::new(Letters::open(folder, config.storage.max_bytes.0, gauge)?);
-    exporters.keep_dead_letters(&letters);
-    Ok(Some(letters))
+    let dead_letters = Arc::new(DeadLetters::open(folder, config.storage.max_bytes.0, gauge)?);
+    exporters.set_dead_letters(&dead_letters);
+    Ok(Some(dead_letters))
 }
 
 fn exporters(config: &Config, budget: &Budget) -> Result<Exporters, Error> {

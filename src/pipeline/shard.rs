@@ -21,7 +21,7 @@ use super::select;
 use super::underway::{Behind, Underway};
 use crate::assemble::Assembler;
 use crate::export::Exporters;
-use verdict_journal::{Attempts, Claim, Journal, Seq};
+use verdict_journal::{Attempts, Journal, RetainReason, Seq};
 use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::{Attached, Span, TraceId};
@@ -279,9 +279,9 @@ impl Shard {
         }
         let (open, underway) = (&self.assembler, &self.underway);
         let unused = self.kept.extract_if(|trace, _| !open.is_open(*trace) && !underway.is_of(*trace));
-        let claims =
-            unused.flat_map(|(trace, all)| all.into_iter().map(move |seq| (seq, Claim::Trace(trace))));
-        journal.release(claims.collect());
+        let releases =
+            unused.flat_map(|(trace, all)| all.into_iter().map(move |seq| (seq, RetainReason::Trace(trace))));
+        journal.release(releases.collect());
     }
 
     /// Concludes what has just closed, of all records that hold something of it so far.

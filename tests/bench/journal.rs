@@ -31,7 +31,7 @@ use otel_verdict::telemetry::Telemetry;
 use relay::Client;
 use tempfile::TempDir;
 use verdict_config::Size;
-use verdict_journal::{Claim, Durability, Journal, Storage};
+use verdict_journal::{Durability, Journal, RetainReason, Storage};
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
 
@@ -44,7 +44,7 @@ const SENDERS: usize = 64;
 /// Rounds of everything.
 const ROUNDS: u32 = 9;
 /// Traces that a request of the corpora speaks of.
-const CLAIMS: u64 = 16;
+const REASONS: u64 = 16;
 
 #[tokio::main]
 async fn main() {
@@ -207,11 +207,11 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(body) = requests.get(n) else { return };
-                    let trace = |t: u64| Claim::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
-                    let claims: Vec<Claim> = (0..CLAIMS).map(trace).collect();
-                    let kept = journal.admit(Signal::Traces, claims.clone(), body.clone()).await;
-                    let seq = kept.expect("there is room").take();
-                    journal.release(claims.into_iter().map(|claim| (seq, claim)).collect());
+                    let trace = |t: u64| RetainReason::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
+                    let reasons: Vec<RetainReason> = (0..REASONS).map(trace).collect();
+                    let kept = journal.append_request(Signal::Traces, reasons.clone(), body.clone()).await;
+                    let seq = kept.expect("there is room").accept();
+                    journal.release(reasons.into_iter().map(|reason| (seq, reason)).collect());
                 }
             })
         })

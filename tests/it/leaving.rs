@@ -111,8 +111,8 @@ async fn what_was_judged_before_a_stop_is_not_asked_about_again_and_late_spans_h
     let (journal, held) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
     let mut of: Vec<Vec<Seq>> = Vec::new();
     for &seq in held.verdicts.keys() {
-        let Some(Record::Verdict(sealed)) = journal.read(seq).await else { panic!("no verdict") };
-        of.push(sealed.of);
+        let Some(Record::Verdict(verdict)) = journal.read(seq).await else { panic!("no verdict") };
+        of.push(verdict.requests);
     }
     journal.close().await;
     drop(journal);

@@ -1,4 +1,4 @@
-//! What is held on disk: `storage`.
+//! The configuration section `storage`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct Storage {
     /// acknowledged, and what has not been exported is taken up again at the next start. One
     /// process a folder; it is made if need be, readable by its owner only.
     pub directory: Option<PathBuf>,
-    /// Default `interval`. When what was written is forced to the disk; a killed process loses
+    /// Default `interval`. When writes are fsynced; a killed process loses
     /// nothing with any of them.
     pub durability: Durability,
     /// Default 1s. With `durability: interval`, how often; so much can be lost with the machine.
@@ -39,10 +39,10 @@ pub struct Storage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Forced to the disk before the sender is acknowledged; one force for all that wait. Survives
+    /// Fsynced before the sender is acknowledged; one fsync for all that wait. Survives
     /// a power cut.
     Sync,
-    /// Forced to the disk every `interval`. Survives a crash of the process.
+    /// Fsynced every `interval`. Survives a crash of the process.
     #[default]
     Interval,
     /// Left to the operating system.
@@ -63,7 +63,7 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// What is wrong with the values, as (key below `storage`, message).
+    /// Invalid values, as (key below `storage`, message).
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         let mut fault = |key: &str, message: &str| found.push((key.to_owned(), message.to_owned()));
@@ -71,7 +71,7 @@ impl Storage {
             fault("directory", "name a folder");
         }
         if self.interval.is_zero() {
-            fault("interval", "must be above 0; durability: sync forces every write");
+            fault("interval", "must be above 0; durability: sync fsyncs every write");
         }
         if self.segment_bytes.0 < 64 << 10 {
             fault("segment_bytes", "must be at least 64KiB");

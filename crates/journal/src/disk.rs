@@ -1,7 +1,7 @@
-//! Segments as files of one folder, behind a trait so that tests can have a disk that fails.
+//! Segments as files of one directory, behind a trait so that tests can inject faults.
 //!
-//! In: bytes for a segment. Out: bytes of a segment. A segment's file is named by its number and
-//! begins with [`HEADER`] bytes; what follows are frames.
+//! In: bytes for a segment. Out: bytes of a segment. The file of a segment is named by its number; frames
+//! follow a header of [`HEADER`] bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 /// Magic, version, marker, checksum.
 pub(super) const HEADER: usize = 8 + 4 + 4 + 4;
-/// How every segment begins.
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
-/// Of the layout. A folder with another one is left alone, segment by segment.
+/// Of the layout. A segment with another version is not changed.
 const VERSION: u32 = 2;
-/// The first one had other checksums (CRC-32C), in its header too.
+/// Version 1 had CRC-32C checksums, in its header too.
 const FIRST: u32 = 1;
 
 /// The header of a segment whose frames begin with `marker`.
@@ -29,96 +28,93 @@ pub(super) fn header(marker: [u8; 4]) -> Vec<u8> {
     out
 }
 
-/// What a segment's header says.
+/// The header of a segment as read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Opening {
-    /// Frames begin with this.
+pub(super) enum SegmentHeader {
+    /// Intact, with the marker of its frames.
     Marker([u8; 4]),
-    /// Damaged; this is what stands where the first frame should begin.
+    /// Damaged, with the four bytes where the first frame should begin.
     Damaged(Option<[u8; 4]>),
-    /// Written by another version of the program.
+    /// Of another version of the layout.
     Other(u32),
 }
 
-/// Reads a segment's header.
-pub(super) fn opening(segment: &[u8]) -> Opening {
+pub(super) fn read_header(segment: &[u8]) -> SegmentHeader {
     let at = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
     let check = segment.get(..16).map(crc32fast::hash);
     let ours = segment.starts_with(&MAGIC);
-    let whole = ours && check.is_some() && at(16).map(u32::from_le_bytes) == check;
-    match (whole, at(8).map(u32::from_le_bytes), at(12)) {
-        (true, Some(VERSION), Some(marker)) => Opening::Marker(marker),
-        (true, Some(version), _) => Opening::Other(version),
-        (false, Some(FIRST), _) if ours => Opening::Other(FIRST),
-        _ => Opening::Damaged(at(HEADER)),
+    let intact = ours && check.is_some() && at(16).map(u32::from_le_bytes) == check;
+    match (intact, at(8).map(u32::from_le_bytes), at(12)) {
+        (true, Some(VERSION), Some(marker)) => SegmentHeader::Marker(marker),
+        (true, Some(version), _) => SegmentHeader::Other(version),
+        (false, Some(FIRST), _) if ours => SegmentHeader::Other(FIRST),
+        _ => SegmentHeader::Damaged(at(HEADER)),
     }
 }
 
-/// Something that can be forced to the disk.
-pub(super) trait Force: Send + Sync {
-    /// Returns once all that was written before is there.
-    fn force(&self) -> io::Result<()>;
+/// A file or directory to fsync, from whatever thread.
+pub(super) trait Fsync: Send + Sync {
+    /// Returns once the disk has everything that was written before.
+    fn fsync(&self) -> io::Result<()>;
 }
 
-impl Force for File {
-    fn force(&self) -> io::Result<()> {
+impl Fsync for File {
+    fn fsync(&self) -> io::Result<()> {
         self.sync_data()
     }
 }
 
-/// The folder: a new file is found after a power cut only if that was forced, too.
+/// The entries of the directory: without an fsync of it, a new file may be missing after a power cut.
 struct Entries(File);
 
-impl Force for Entries {
-    fn force(&self) -> io::Result<()> {
+impl Fsync for Entries {
+    fn fsync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 }
 
-/// Where segments are.
 pub(super) trait Disk: Send + 'static {
-    /// Numbers of those there are, in order.
+    /// The numbers of all segments, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
-    /// Makes an empty one, which is to take about `size` bytes.
+    /// Creates an empty segment, for about `size` bytes.
     fn create(&mut self, segment: u64, size: u64) -> io::Result<()>;
-    /// Appends the parts one after the other; on error any part may have been written.
+    /// Appends the parts in order; after an error any prefix of them may have been written.
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
-    /// Cuts to a length, and gives back what was set aside behind it.
-    fn cut(&mut self, segment: u64, len: u64) -> io::Result<()>;
-    /// What forces it to the disk, and that it is there, on whatever thread, while more is appended.
-    fn forcible(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Force>>>;
-    /// Reads a part.
+    /// Truncates to a length, and frees the preallocated space after it.
+    fn truncate(&mut self, segment: u64, len: u64) -> io::Result<()>;
+    /// What to fsync so that the disk has the segment and its directory entry. A segment's file is the
+    /// same object each time, by which the sync thread recognises a file whose fsync failed.
+    fn files_to_sync(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Fsync>>>;
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
-    /// Reads all of it.
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>>;
-    /// Deletes it.
+    /// Deletes it; a missing file is no error.
     fn remove(&mut self, segment: u64) -> io::Result<()>;
 }
 
-/// A folder that is ours alone.
+/// A directory that this process alone uses.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
-    /// A file was made since the folder was last given out to be forced.
+    /// A file was created since [`Disk::files_to_sync`] last included the directory.
     grown: bool,
-    /// Held as long as we run; the operating system gives it up when we die.
+    /// The operating system releases the lock when the process ends.
     _lock: File,
 }
 
-/// More open files than this are closed; a log has few segments that are read.
+/// With more open files than this all are closed; few segments are read at a time.
 const OPEN: usize = 64;
 
-impl Folder {
-    /// Makes the folder if need be, and locks it.
-    pub fn open(path: &Path) -> io::Result<Folder> {
+impl Directory {
+    /// Creates the directory if it is missing, and locks it.
+    pub fn open(path: &Path) -> io::Result<Directory> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = options().create(true).open(path.join("lock"))?;
         lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => io::Error::other("another process uses this folder"),
+            fs::TryLockError::WouldBlock => io::Error::other("another process uses this directory"),
             fs::TryLockError::Error(error) => error,
         })?;
-        Ok(Folder { path: path.to_owned(), open: HashMap::new(), grown: false, _lock: lock })
+        Ok(Directory { path: path.to_owned(), open: HashMap::new(), grown: false, _lock: lock })
     }
 
     fn name(&self, segment: u64) -> PathBuf {
@@ -127,7 +123,9 @@ impl Folder {
 
     fn file(&mut self, segment: u64) -> io::Result<&Arc<File>> {
         if self.open.len() > OPEN {
-            self.open.clear();
+            // The newest is appended to; see `Disk::files_to_sync`.
+            let newest = self.open.keys().max().copied();
+            self.open.retain(|segment, _| Some(*segment) == newest);
         }
         let name = self.name(segment);
         match self.open.entry(segment) {
@@ -139,26 +137,26 @@ impl Folder {
     }
 }
 
-/// Readable by its owner only: spans hold what users said.
+/// Readable by the owner only: spans contain what users wrote.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600);
     options
 }
 
-/// Has the disk set aside room that the file will grow into: blocks are found once, and not anew with
-/// every write. Where that cannot be had, writes find them as they go.
+/// Preallocates blocks, which is cheaper than an allocation with every write. Without support for it,
+/// writes allocate as before.
 fn reserve(file: &File, size: u64) {
     #[cfg(target_os = "linux")]
     if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, size).is_err() {
-        // A disk that was full before it had all of it has set aside what it had left.
+        // A disk without enough space has allocated what it had left.
         let _ = file.set_len(0);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (file, size);
 }
 
-impl Disk for Folder {
+impl Disk for Directory {
     fn list(&self) -> io::Result<Vec<u64>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -191,12 +189,12 @@ impl Disk for Folder {
         Ok(())
     }
 
-    fn cut(&mut self, segment: u64, len: u64) -> io::Result<()> {
+    fn truncate(&mut self, segment: u64, len: u64) -> io::Result<()> {
         self.file(segment)?.set_len(len)
     }
 
-    fn forcible(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Force>>> {
-        let mut all: Vec<Arc<dyn Force>> = vec![Arc::clone(self.file(segment)?) as _];
+    fn files_to_sync(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Fsync>>> {
+        let mut all: Vec<Arc<dyn Fsync>> = vec![Arc::clone(self.file(segment)?) as _];
         if self.grown {
             all.push(Arc::new(Entries(File::open(&self.path)?)));
             self.grown = false;
@@ -221,7 +219,7 @@ impl Disk for Folder {
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.open.remove(&segment);
         match fs::remove_file(self.name(segment)) {
-            // Somebody was quicker.
+            // Another process deleted it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }

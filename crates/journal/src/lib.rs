@@ -1,64 +1,67 @@
-//! What was acknowledged and has not left yet, on disk: a log that is appended to, and taken up
-//! again at the next start.
+//! The journal: a write-ahead log of what was acknowledged and has not been exported, read again at
+//! the next start.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
 //! | `config` | the section `storage` |
-//! | `record` | records and their frames, byte by byte |
-//! | `attempts` | which traces are being judged, and which ended the process before |
-//! | `batch` | frames made into one write |
-//! | `claims` | what holds a record |
-//! | `disk` | segments as files of a folder that is ours alone |
-//! | `log` | which records are held by what; appending, giving space back, and in `rewrite` what that takes |
-//! | `recover` | what a folder holds at start, whatever became of it |
-//! | `door` | who writes, and when |
-//! | `writer` | many requests, one write, and then the answers |
-//! | `force` | the thread that forces to the disk what was written, once for all that wait |
-//! | `ticket` | how the log learns that an exporter has what it was given |
-//! | `letters` | dead letters |
+//! | `attempts` | which traces are being evaluated, so that one that ends the process is quarantined |
+//! | `record` | encoding and decoding of records and their frames |
+//! | `write_buffer` | many frames as the slices of one vectored write |
+//! | `retain` | the reasons for which one record is retained |
+//! | `disk` | segments as files of a directory that one process owns |
+//! | `log` | appending, which records are retained, reclaiming space; `log/rewrite` copies old records |
+//! | `recover` | reading a directory at start, however the last process ended |
+//! | `writer` | group commit: many commands, one write, then the replies |
+//! | `writer_handle` | which thread executes the writer; its hand-over, threads and memory orderings |
+//! | `sync` | the primitives of `writer_handle` |
+//! | `syncer` | the thread that fsyncs, one fsync for all callers that wait |
+//! | `delivery` | exporters' acknowledgements of a record |
+//! | `dead_letters` | requests that a destination refused for good |
 //!
 //! # Layout
 //!
 //! ```text
-//! <directory>/lock                       held while a process uses the folder
+//! <directory>/lock                       locked while a process uses the directory
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
-//! <directory>/judging-<n>, suspects       see `attempts`
-//! <directory>/dead-letter-*.pb           length and request, again and again
+//! <directory>/judging-<n>, suspects      see `attempts`
+//! <directory>/dead-letter-*.pb           length and request, repeated
 //!
 //! segment = magic "otvjrnl\n", version u32, marker u32, CRC-32 of these; frames
 //! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,
 //!           CRC-32 of length to here; payload
 //! ```
 //!
-//! All numbers are little endian. The marker is random for each segment, so that what a sender wrote
-//! cannot pass for a frame when a damaged place is passed over. Room for the last segment is set aside
-//! on the disk before it is written to, and given back at the end or, after a crash, at the next start.
-//! Records:
+//! All numbers are little endian. The marker is random for each segment, so that bytes which a sender
+//! chose cannot pass for a frame when recovery searches for the next frame after a damaged one. The space
+//! of a new segment is preallocated; the unused part is returned by `close` or, after a crash, at the
+//! next start. Records:
 //!
-//! | record | holds | says |
+//! | record | retained by | states |
 //! |---|---|---|
-//! | request | itself, once for every trace in it and once if it passes through | a request was acknowledged |
-//! | verdict | itself | a trace closed: attributes and events, and which requests it came in |
-//! | acked | nothing | an exporter has what a verdict, or a passing request, gave it |
-//! | done | nothing | claims on records that hold no more, one by one or all that a record had left |
-//! | closed | nothing | at the head of a segment: traces that have closed before it, and how |
+//! | request | each trace in it, and once more if it is passed through | a request was acknowledged |
+//! | verdict | the verdict itself | a trace closed: its attributes and events, and the requests that it came in |
+//! | acked | - | an exporter has delivered a verdict or a passed-through request |
+//! | released | - | reasons for which records are no longer retained, singly or all that were left |
+//! | closed | - | at the head of a segment: traces that closed before it, and their verdicts |
 //!
 //! # Invariants
 //!
-//! - A sender is acknowledged after its record has been written, and with `durability: sync`
-//!   forced to the disk. A request that could not be written is refused and leaves nothing behind.
-//! - A verdict is written before it is first exported, so that a repeat does not disagree.
-//! - A claim that is done is never held again: a rewritten copy has the claims that were left when
-//!   it was written, and later copies stand for earlier ones.
-//! - Whatever says "done" outlives what it speaks of: segments go oldest first. And with `sync` and
-//!   `interval` a segment goes only once the disk has what says so, unless the disk is full.
-//! - The log is at most about twice what is held, plus two segments and what is remembered of closed
-//!   traces at the head of each, and never above `max_bytes` but for acknowledgements.
-//! - Damage costs the damaged record. It never keeps the process from starting.
+//! - A sender is acknowledged after its record was written and, with `durability: sync`, fsynced. A
+//!   request that could not be written is refused, and is not recovered.
+//! - A verdict is written before it is first exported, so that a repeated export has the same verdict.
+//! - A released reason never retains a record again: a copy has the reasons that were left when it was
+//!   written, and recovery uses the last copy.
+//! - A release is deleted after the record that it names: segments are deleted oldest first. With `sync`
+//!   and `interval` a segment is deleted once the releases of its records are on the disk, except while
+//!   the disk cannot be written.
+//! - The log takes at most about twice the retained bytes, plus two segments and the record of closed
+//!   traces in each. Requests and verdicts are refused before it exceeds `max_bytes`; acknowledgements and
+//!   releases, which free space, are written.
+//! - A damaged record is lost alone. Damage never prevents the process from starting.
 //!
-//! Delivery is at least once: what an exporter took in the moment before a crash, and the log had
-//! not heard of, is sent again after it, with the same ids and the same verdict. A request whose
-//! acknowledgement was lost with the connection is delivered too.
+//! Delivery is at least once. An export whose acknowledgement was not written before a crash is repeated
+//! with the same ids and the same verdict. A request whose sender did not receive the acknowledgement
+//! because the connection broke is delivered as well.
 
 use std::io;
 use std::ops::Range;
@@ -75,60 +78,62 @@ use verdict_otlp::Signal;
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
 mod attempts;
-mod batch;
-mod claims;
 mod config;
+mod dead_letters;
+mod delivery;
 mod disk;
-mod door;
-mod force;
-mod letters;
 mod log;
 mod record;
 mod recover;
+mod retain;
+mod sync;
+mod syncer;
 #[cfg(test)]
 mod tests;
-mod ticket;
+mod write_buffer;
 mod writer;
+mod writer_handle;
 
 pub use attempts::Attempts;
 pub use config::{Durability, Storage};
-pub use letters::Letters;
-pub use record::{Claim, Record, Sealed, Seq};
+pub use dead_letters::DeadLetters;
+pub use delivery::{Delivery, ExporterAck};
+pub use record::{Record, RetainReason, Seq, VerdictRecord};
 pub use recover::Recovered;
-pub use ticket::{Stake, Ticket};
 
-use claims::Claims;
-use disk::{Disk, Folder};
-use door::{Door, State};
+use disk::{Directory, Disk};
 use log::{Limits, Log};
 use record::Frame;
-use writer::{Command, Forcing, Writer};
+use retain::RetainReasons;
+use syncer::Syncer;
+use writer::{Command, Writer};
+use writer_handle::{State, WriterHandle};
 
-/// Requests that may wait to be written, in KiB: more only wait longer for the same disk.
-const WAITING_KIB: usize = 64 << 10;
+/// Bodies of requests that wait for the writer, in KiB. More would only wait longer for the same disk.
+const MAX_WAITING_KIB: usize = 64 << 10;
 
 /// The journal cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("storage.directory: cannot use {folder}: {why}")]
+#[error("storage.directory: cannot use {directory}: {reason}")]
 pub struct OpenError {
-    folder: String,
-    why: io::Error,
+    directory: String,
+    reason: io::Error,
 }
 
 impl OpenError {
-    /// Of a folder that cannot be used for this reason.
-    pub fn new(folder: &Path, why: io::Error) -> OpenError {
-        OpenError { folder: folder.display().to_string(), why }
+    /// For a directory that cannot be used.
+    pub fn new(directory: &Path, reason: io::Error) -> OpenError {
+        OpenError { directory: directory.display().to_string(), reason }
     }
 }
 
 /// The running journal.
 pub struct Journal {
-    door: Door,
-    waiting: Arc<Semaphore>,
-    next: AtomicU64,
+    writer: WriterHandle<Command>,
+    waiting_kib: Arc<Semaphore>,
+    next_seq: AtomicU64,
     state: Arc<State>,
-    quiet: LogThrottle,
+    throttle: LogThrottle,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -138,64 +143,63 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-/// A request that was to be kept. Dropped before it is [`Admitted::take`]n, it is given up again:
-/// whoever sent it has not been told that it is ours, and will send it once more.
+/// A request that was appended. Dropped without [`AppendedRequest::accept`], its record is discarded: the
+/// sender was not told that it was stored, and will send it again.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct AppendedRequest {
     journal: Arc<Journal>,
     seq: Seq,
-    taken: bool,
+    accepted: bool,
 }
 
-impl Admitted {
-    /// Its record; what it is kept for is now somebody else's to see to.
-    pub fn take(mut self) -> Seq {
-        self.taken = true;
+impl AppendedRequest {
+    /// Its record, which the caller has to release.
+    pub fn accept(mut self) -> Seq {
+        self.accepted = true;
         self.seq
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AppendedRequest {
     fn drop(&mut self) {
-        if !self.taken {
-            self.journal.door.leave(Command::GivenUp(self.seq));
+        if !self.accepted {
+            self.journal.writer.enqueue(Command::Discard(self.seq));
         }
     }
 }
 
 impl Journal {
-    /// Opens the folder, reads what it holds, and starts to write behind it. Of closed traces it
-    /// remembers the newest `remember`, as far as they take no more than an eighth of a segment.
+    /// Opens the directory, reads it, and starts to append. Remembers the newest `remember` closed
+    /// traces, or as many as fit into an eighth of a segment.
     ///
     /// # Errors
-    /// The folder cannot be made, read or locked; never for what its files hold.
+    /// The directory cannot be created, listed or locked. Damaged contents are no error.
     pub fn open(
-        folder: &Path,
+        directory: &Path,
         storage: &Storage,
         remember: usize,
-        cells: &JournalMetrics,
+        metrics: &JournalMetrics,
     ) -> Result<(Arc<Journal>, Recovered), OpenError> {
-        let failed = |why| OpenError::new(folder, why);
-        let disk = Folder::open(folder).map_err(failed)?;
-        Journal::on(disk, storage, remember, cells).map_err(failed)
+        let failed = |reason| OpenError::new(directory, reason);
+        let disk = Directory::open(directory).map_err(failed)?;
+        Journal::on(disk, storage, remember, metrics).map_err(failed)
     }
 
     fn on<D: Disk>(
         disk: D,
         storage: &Storage,
         remember: usize,
-        cells: &JournalMetrics,
+        metrics: &JournalMetrics,
     ) -> io::Result<(Arc<Journal>, Recovered)> {
         let total = storage.max_bytes.0;
         let sync = storage.durability != Durability::None;
-        let (log, recovered, next) =
+        let (log, recovered, next_seq) =
             Log::open(disk, Limits { segment: storage.segment_bytes.0, total, sync, remember })?;
-        cells.corrupt.inc_by(recovered.corrupt);
-        cells
-            .recovered
-            .inc_by((recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()) as u64);
+        metrics.corrupt.inc_by(recovered.corrupt);
+        let records = recovered.open.len() + recovered.verdicts.len() + recovered.passes.len();
+        metrics.recovered.inc_by(records as u64);
         let state = Arc::new(State::default());
-        let forcing = Forcing::start(cells)?;
+        let syncer = Syncer::start(metrics)?;
         let writer = |commands| Writer {
             log,
             durability: storage.durability,
@@ -203,111 +207,115 @@ impl Journal {
             admit_below: total / 4 * 3,
             total,
             state: Arc::clone(&state),
-            cells: cells.clone(),
+            metrics: metrics.clone(),
             commands,
-            closed: None,
+            close_reply: None,
             unwritten: Vec::new(),
-            synced: Instant::now(),
-            unforceable: false,
-            unclaimed: None,
-            quiet: LogThrottle::default(),
-            forcing,
+            last_sync: Instant::now(),
+            sync_failing: false,
+            reclaim_failed: None,
+            throttle: LogThrottle::default(),
+            syncer,
         };
-        let (door, thread) = Door::open(writer, &state)?;
+        let (writer, thread) = WriterHandle::open(writer, &state)?;
         let journal = Journal {
-            door,
-            waiting: Arc::new(Semaphore::new(WAITING_KIB)),
-            next: AtomicU64::new(next),
+            writer,
+            waiting_kib: Arc::new(Semaphore::new(MAX_WAITING_KIB)),
+            next_seq: AtomicU64::new(next_seq),
             state,
-            quiet: LogThrottle::default(),
+            throttle: LogThrottle::default(),
             thread: Mutex::new(Some(thread)),
         };
         Ok((Arc::new(journal), recovered))
     }
 
-    /// True while nothing can be written, or the size cap is reached.
+    /// Whether the disk fails or the size cap is reached.
     pub fn pressure(&self) -> bool {
         self.state.failing.load(Ordering::Relaxed) || self.state.full.load(Ordering::Relaxed)
     }
 
-    /// Names for so many records.
-    fn name(&self, records: usize) -> Range<Seq> {
-        let from = self.next.fetch_add(records as u64, Ordering::Relaxed);
+    fn allocate(&self, records: usize) -> Range<Seq> {
+        let from = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
         from..from + records as u64
     }
 
-    /// Keeps a request for `claims`; returns once it may be acknowledged. `None`: it was not kept.
-    pub async fn admit(
+    /// Appends a request, retained for `reasons`; returns once it may be acknowledged. `None`: it was
+    /// not stored.
+    pub async fn append_request(
         self: &Arc<Self>,
         signal: Signal,
-        claims: Vec<Claim>,
+        reasons: Vec<RetainReason>,
         body: Bytes,
-    ) -> Option<Admitted> {
-        let kib = (body.len() / 1024 + 1).min(WAITING_KIB);
-        let room = Arc::clone(&self.waiting).acquire_many_owned(u32::try_from(kib).ok()?).await.ok()?;
-        let seq = self.name(1).start;
-        let frame = Frame::request(seq, signal, &claims, body);
-        let (answer, kept) = oneshot::channel();
-        let claims = Claims::new(claims);
-        // There before the answer is: whoever asks may stop waiting at any moment.
-        let admitted = Admitted { journal: Arc::clone(self), seq, taken: false };
-        if !self.door.bring(Command::Admit { frame, claims, room, answer }) {
+    ) -> Option<AppendedRequest> {
+        let kib = (body.len() / 1024 + 1).min(MAX_WAITING_KIB);
+        let kib = u32::try_from(kib).ok()?;
+        let permit = Arc::clone(&self.waiting_kib).acquire_many_owned(kib).await.ok()?;
+        let seq = self.allocate(1).start;
+        let frame = Frame::request(seq, signal, &reasons, body);
+        let (reply, stored) = oneshot::channel();
+        let reasons = RetainReasons::new(reasons);
+        // Made before the command is sent: this future may be dropped at any await.
+        let appended = AppendedRequest { journal: Arc::clone(self), seq, accepted: false };
+        if !self.writer.submit(Command::AppendRequest { frame, reasons, permit, reply }) {
             return None;
         }
-        kept.await.ok()?.then_some(admitted)
+        stored.await.ok()?.then_some(appended)
     }
 
-    /// Keeps verdicts; returns once they may be exported, and their records in order. False: they were
-    /// not kept, and after a crash the traces would be judged again.
-    pub async fn seal(&self, verdicts: impl ExactSizeIterator<Item = &Sealed>) -> (Range<Seq>, bool) {
-        let seqs = self.name(verdicts.len());
-        let (answer, kept) = oneshot::channel();
+    /// Appends verdicts; returns their records in order once they may be exported. False: they were not
+    /// stored, and after a crash the traces are judged again.
+    pub async fn append_verdicts(
+        &self,
+        verdicts: impl ExactSizeIterator<Item = &VerdictRecord>,
+    ) -> (Range<Seq>, bool) {
+        let seqs = self.allocate(verdicts.len());
+        let (reply, stored) = oneshot::channel();
         let (frames, closed): (Vec<Frame>, Vec<_>) = verdicts
             .zip(seqs.clone())
-            .map(|(sealed, seq)| (Frame::verdict(seq, sealed), (sealed.trace, sealed.remembered())))
+            .map(|(verdict, seq)| (Frame::verdict(seq, verdict), (verdict.trace, verdict.prior_verdict())))
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
-        let sent = self.door.bring(Command::Seal { frames, closed, answer });
-        let kept = sent && kept.await.unwrap_or(false);
-        if let Some(trace) = first.filter(|_| !kept)
-            && let Some(held_back) = self.quiet.allow("verdict")
+        let sent = self.writer.submit(Command::AppendVerdicts { frames, closed, reply });
+        let stored = sent && stored.await.unwrap_or(false);
+        if let Some(trace) = first.filter(|_| !stored)
+            && let Some(held_back) = self.throttle.allow("verdict")
         {
             let traces = seqs.end - seqs.start;
-            tracing::warn!(%trace, traces, held_back, "verdicts could not be kept; after a crash these traces are judged anew");
+            tracing::warn!(%trace, traces, held_back, "cannot store verdicts; after a crash these traces are judged again");
         }
-        (seqs, kept)
+        (seqs, stored)
     }
 
-    /// These claims hold no more. The writer learns of it with what it is given next, or a moment later.
-    pub fn release(&self, claims: Vec<(Seq, Claim)>) {
-        self.state.release([claims]);
-        self.door.nudge();
+    /// Releases records. The releases are written with the next write, or after at most some 10 ms.
+    pub fn release(&self, releases: Vec<(Seq, RetainReason)>) {
+        self.state.release([releases]);
+        self.writer.wake();
     }
 
-    fn acked(&self, seq: Seq, exporter: &str) {
-        self.door.leave(Command::Acked(seq, exporter.to_owned()));
+    fn exporter_acked(&self, seq: Seq, exporter: &str) {
+        self.writer.enqueue(Command::ExporterAcked(seq, exporter.to_owned()));
     }
 
-    /// Reads a record that is held.
+    /// Reads a retained record.
     pub async fn read(&self, seq: Seq) -> Option<Record> {
-        let (answer, record) = oneshot::channel();
-        if !self.door.bring(Command::Read(seq, answer)) {
+        let (reply, record) = oneshot::channel();
+        if !self.writer.submit(Command::Read(seq, reply)) {
             return None;
         }
         record.await.ok()?
     }
 
-    /// Writes what waits, forces it to the disk, and ends the writer.
+    /// Writes and fsyncs everything, and ends the journal thread.
     pub async fn close(&self) {
-        let (done, closed) = oneshot::channel();
-        if self.door.close(Command::Close(done)) {
+        let (reply, closed) = oneshot::channel();
+        if self.writer.close(Command::Close(reply)) {
             let _ = closed.await;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            tracing::error!("the journal's writer ended abnormally; this is a bug");
+            tracing::error!("the journal thread panicked; this is a bug");
         }
     }
 }

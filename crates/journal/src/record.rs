@@ -1,6 +1,6 @@
-//! Records and their frames: what stands in a segment, byte by byte.
+//! Encoding and decoding of records and of the frames around them.
 //!
-//! In: payloads. Out: frames, and frames found again in bytes of which any may be wrong.
+//! In: records. Out: frames, and frames found in bytes of which any may be damaged.
 
 use std::collections::VecDeque;
 
@@ -10,264 +10,248 @@ use verdict_otlp::Signal;
 use verdict_otlp::trace::PriorVerdict;
 use verdict_otlp::trace::TraceId;
 
-/// A record's name: unique in the folder for all time, kept when the record is rewritten.
+/// Identifies a record: never reused in a directory, and unchanged when the record is rewritten.
 pub type Seq = u64;
 
-/// What holds a record in the log.
+/// Why a record is retained in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Claim {
-    /// The request is to be exported as it came.
-    Pass,
-    /// Spans or logs of this trace in it are not exported yet.
+pub enum RetainReason {
+    /// The request is to be exported as it was received.
+    PassThrough,
+    /// Its spans or logs of this trace are not exported yet.
     Trace(TraceId),
-    /// The verdict in it has not reached every required exporter.
+    /// Not every required exporter has delivered the verdict.
     Verdict,
 }
 
-/// A claim on a record that holds no more; `None` stands for all that were left.
-pub type Over = (Seq, Option<Claim>);
+/// A record and the reason for which it is no longer retained; `None` stands for all that were left.
+pub type Release = (Seq, Option<RetainReason>);
 
-/// Kinds of records, as written. A kind that is not known is passed over.
+/// Kinds of records as written. Recovery counts a record of an unknown kind as damaged.
 const REQUEST: u8 = 1;
 const VERDICT: u8 = 2;
 const ACKED: u8 = 3;
-const DONE: u8 = 4;
+const RELEASED: u8 = 4;
 const CLOSED: u8 = 5;
-/// A verdict that was rewritten: what it says of its trace may not be the last word any more.
-const VERDICT_AGAIN: u8 = 6;
+/// A verdict that was rewritten. It may not be the last verdict of its trace.
+const VERDICT_COPY: u8 = 6;
 
 /// A record as read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
     /// A request that was acknowledged.
     Request {
-        /// Which service it was sent to.
         signal: Signal,
-        /// What it is kept for.
-        claims: Vec<Claim>,
-        /// The encoded message.
+        /// Why it is retained, in its order on disk.
+        reasons: Vec<RetainReason>,
         body: Bytes,
     },
-    /// A closed trace's verdict, made before it was first exported.
-    Verdict(Sealed),
-    /// One exporter has what a record gave it.
+    /// The verdict of a closed trace, written before it was first exported.
+    Verdict(VerdictRecord),
+    /// An exporter has delivered a record.
     Acked {
-        /// The record: a verdict, or a request that passes.
-        of: Seq,
-        /// The exporter's id.
+        /// A verdict, or a passed-through request.
+        record: Seq,
         exporter: String,
     },
-    /// Claims that hold no more.
-    Done(Vec<Over>),
-    /// Traces that have closed, oldest first, and what came of them: all that was remembered when
-    /// the segment was begun.
+    /// Reasons that no longer apply.
+    Released(Vec<Release>),
+    /// All closed traces that were remembered when the segment was created, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),
 }
 
-/// A trace's verdict as it is kept: enough to make the same bytes from the same spans again.
+/// A verdict as stored: with the spans of `requests` it reproduces the exported bytes.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Sealed {
-    /// The trace.
+pub struct VerdictRecord {
     pub trace: TraceId,
-    /// The requests that its spans and logs came in.
-    pub of: Vec<Seq>,
-    /// Its verdict.
+    /// The requests that contained its spans and logs.
+    pub requests: Vec<Seq>,
     pub passed: Option<bool>,
-    /// Which one it is, from 1.
+    /// The number of the trace's verdict, from 1.
     pub revision: u32,
-    /// Whether the spans go out with it; in shadow mode they went before.
+    /// Whether the spans are exported with it; in shadow mode they were exported before.
     pub with_spans: bool,
-    /// For each span, in the tree's order, how many bytes of `appended` are its own.
+    /// For each span, in the order of the tree, its share of `appended` in bytes.
     pub lengths: Vec<u32>,
-    /// The attributes, span after span.
+    /// The encoded attributes of all spans, one span after the other.
     pub appended: Bytes,
-    /// Requests of log events, with the number of records in each.
+    /// Requests with log events, and the number of log records in each.
     pub events: Vec<(u64, Bytes)>,
 }
 
-impl Sealed {
-    /// What is remembered of the trace when this has gone.
-    pub fn remembered(&self) -> PriorVerdict {
+impl VerdictRecord {
+    /// What is remembered of the trace after the export.
+    pub fn prior_verdict(&self) -> PriorVerdict {
         PriorVerdict { passed: self.passed, revision: self.revision }
     }
 }
 
-/// A record encoded, but for the marker, which only the segment knows. The body is not copied into it.
+/// An encoded record without the marker, which depends on the segment. Bodies are not copied.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub(super) seq: Seq,
-    /// What stands between marker and body.
+    /// Everything between the marker and the body.
     head: Vec<u8>,
-    /// What follows, where it lies.
     pub(super) body: Vec<Bytes>,
 }
 
-/// Marker, length, kind, seq, checksum of the payload, checksum of these.
+/// Marker, length, kind, seq, checksum of the payload, checksum of length to here.
 pub(super) const FRAME: usize = MARKER + 4 + 1 + 8 + 4 + CHECK;
 const MARKER: usize = 4;
-/// The last of it: the checksum of what stands between.
 const CHECK: usize = 4;
 
 impl Frame {
-    /// Where a payload is put together: behind room for what the frame says of it.
+    /// A buffer for the payload, which follows the space for the fields of the frame.
     fn payload(size: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(FRAME - MARKER + size);
         out.resize(FRAME - MARKER, 0);
         out
     }
 
-    /// Of what was put together there, and the body behind it.
+    /// Fills in the fields of a frame whose payload is the end of `head`, then `body`.
     fn new(kind: u8, seq: Seq, mut head: Vec<u8>, body: Vec<Bytes>) -> Frame {
         let len: usize = body.iter().map(Bytes::len).sum();
         if let Some((frame, payload)) = head.split_first_chunk_mut::<{ FRAME - MARKER }>() {
             let mut crc = crc32fast::Hasher::new();
             crc.update(payload);
             body.iter().for_each(|part| crc.update(part));
-            let (said, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
-            said[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
-            said[4] = kind;
-            said[5..13].copy_from_slice(&seq.to_le_bytes());
-            said[13..].copy_from_slice(&crc.finalize().to_le_bytes());
-            check.copy_from_slice(&crc32fast::hash(said).to_le_bytes());
+            let (fields, check) = frame.split_at_mut(FRAME - MARKER - CHECK);
+            fields[..4].copy_from_slice(&((payload.len() + len) as u32).to_le_bytes());
+            fields[4] = kind;
+            fields[5..13].copy_from_slice(&seq.to_le_bytes());
+            fields[13..].copy_from_slice(&crc.finalize().to_le_bytes());
+            check.copy_from_slice(&crc32fast::hash(fields).to_le_bytes());
         }
         Frame { seq, head, body }
     }
 
-    /// Of a request.
-    pub fn request(seq: Seq, signal: Signal, claims: &[Claim], body: Bytes) -> Frame {
-        let mut head = Frame::payload(8 + claims.len() * 16);
-        let traces = claims.iter().filter_map(|c| if let Claim::Trace(t) = c { Some(t) } else { None });
+    pub fn request(seq: Seq, signal: Signal, reasons: &[RetainReason], body: Bytes) -> Frame {
+        let mut head = Frame::payload(8 + reasons.len() * 16);
+        let traces =
+            reasons.iter().filter_map(|r| if let RetainReason::Trace(t) = r { Some(t) } else { None });
         head.push(signal as u8);
-        head.push(u8::from(claims.contains(&Claim::Pass)));
-        number(&mut head, traces.clone().count());
+        head.push(u8::from(reasons.contains(&RetainReason::PassThrough)));
+        put_len(&mut head, traces.clone().count());
         traces.for_each(|trace| head.extend_from_slice(&trace.0));
         Frame::new(REQUEST, seq, head, vec![body])
     }
 
-    /// Of a verdict.
-    pub fn verdict(seq: Seq, sealed: &Sealed) -> Frame {
-        Frame::sealed(VERDICT, seq, sealed)
+    pub fn verdict(seq: Seq, verdict: &VerdictRecord) -> Frame {
+        Frame::of_verdict(VERDICT, seq, verdict)
     }
 
-    /// Of a verdict that stood elsewhere before.
-    pub fn verdict_again(seq: Seq, sealed: &Sealed) -> Frame {
-        Frame::sealed(VERDICT_AGAIN, seq, sealed)
+    /// The same verdict, rewritten.
+    pub fn verdict_copy(seq: Seq, verdict: &VerdictRecord) -> Frame {
+        Frame::of_verdict(VERDICT_COPY, seq, verdict)
     }
 
-    fn sealed(kind: u8, seq: Seq, sealed: &Sealed) -> Frame {
-        let mut head = Frame::payload(64 + 8 * sealed.of.len() + 4 * sealed.lengths.len());
-        head.extend_from_slice(&sealed.trace.0);
-        head.push(passed_byte(sealed.passed));
-        head.push(u8::from(sealed.with_spans));
-        head.extend_from_slice(&sealed.revision.to_le_bytes());
-        seqs(&mut head, &sealed.of);
-        number(&mut head, sealed.lengths.len());
-        sealed.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
-        number(&mut head, sealed.appended.len());
+    fn of_verdict(kind: u8, seq: Seq, verdict: &VerdictRecord) -> Frame {
+        let mut head = Frame::payload(64 + 8 * verdict.requests.len() + 4 * verdict.lengths.len());
+        head.extend_from_slice(&verdict.trace.0);
+        head.push(encode_passed(verdict.passed));
+        head.push(u8::from(verdict.with_spans));
+        head.extend_from_slice(&verdict.revision.to_le_bytes());
+        put_seqs(&mut head, &verdict.requests);
+        put_len(&mut head, verdict.lengths.len());
+        verdict.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
+        put_len(&mut head, verdict.appended.len());
         let mut body = vec![
-            sealed.appended.clone(),
-            Bytes::copy_from_slice(&(sealed.events.len() as u32).to_le_bytes()),
+            verdict.appended.clone(),
+            Bytes::copy_from_slice(&(verdict.events.len() as u32).to_le_bytes()),
         ];
-        for (items, bytes) in &sealed.events {
+        for (items, bytes) in &verdict.events {
             let mut of_event = items.to_le_bytes().to_vec();
-            number(&mut of_event, bytes.len());
+            put_len(&mut of_event, bytes.len());
             body.extend([of_event.into(), bytes.clone()]);
         }
         Frame::new(kind, seq, head, body)
     }
 
-    /// That an exporter has what record `of` gave it.
-    pub fn acked(of: Seq, exporter: &str) -> Frame {
+    pub fn acked(record: Seq, exporter: &str) -> Frame {
         let mut head = Frame::payload(exporter.len());
         head.extend_from_slice(exporter.as_bytes());
-        Frame::new(ACKED, of, head, Vec::new())
+        Frame::new(ACKED, record, head, Vec::new())
     }
 
-    /// That these claims hold no more.
-    pub fn done(claims: &[Over]) -> Frame {
-        let mut head = Frame::payload(claims.len() * 25);
-        for (seq, claim) in claims {
+    pub fn released(releases: &[Release]) -> Frame {
+        let mut head = Frame::payload(releases.len() * 25);
+        for (seq, reason) in releases {
             head.extend_from_slice(&seq.to_le_bytes());
-            match claim {
-                Some(Claim::Pass) => head.push(0),
-                Some(Claim::Verdict) => head.push(1),
-                Some(Claim::Trace(trace)) => {
+            match reason {
+                Some(RetainReason::PassThrough) => head.push(0),
+                Some(RetainReason::Verdict) => head.push(1),
+                Some(RetainReason::Trace(trace)) => {
                     head.push(2);
                     head.extend_from_slice(&trace.0);
                 }
                 None => head.push(3),
             }
         }
-        Frame::new(DONE, 0, head, Vec::new())
+        Frame::new(RELEASED, 0, head, Vec::new())
     }
 
-    /// Of closed traces, and what came of them.
     pub fn closed(traces: &VecDeque<(TraceId, PriorVerdict)>) -> Frame {
         let mut head = Frame::payload(traces.len() * CLOSED_TRACE);
-        for (trace, remembered) in traces {
+        for (trace, verdict) in traces {
             head.extend_from_slice(&trace.0);
-            head.push(passed_byte(remembered.passed));
-            head.extend_from_slice(&remembered.revision.to_le_bytes());
+            head.push(encode_passed(verdict.passed));
+            head.extend_from_slice(&verdict.revision.to_le_bytes());
         }
         Frame::new(CLOSED, 0, head, Vec::new())
     }
 
-    /// Bytes that it takes in a segment.
+    /// Bytes in a segment.
     pub fn size(&self) -> usize {
         MARKER + self.head.len() + self.body.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// Appends it, but for the body, as it stands in a segment with this marker.
-    pub(super) fn begin(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+    /// Appends everything before the body, for a segment with this marker.
+    pub(super) fn write_head(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         out.extend_from_slice(&marker);
         out.extend_from_slice(&self.head);
     }
 
-    /// Appends it as it stands in a segment with this marker.
     #[cfg(test)]
     pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
-        self.begin(out, marker);
+        self.write_head(out, marker);
         self.body.iter().for_each(|part| out.extend_from_slice(part));
     }
 }
 
-/// Bytes of one trace in a record of closed ones.
+/// Bytes of one trace in a record of closed traces.
 pub(super) const CLOSED_TRACE: usize = 16 + 1 + 4;
 
-/// A verdict as one byte; [`passed`] reads it.
-fn passed_byte(passed: Option<bool>) -> u8 {
+fn encode_passed(passed: Option<bool>) -> u8 {
     passed.map_or(2, u8::from)
 }
 
-fn passed(byte: u8) -> Option<Option<bool>> {
+fn decode_passed(byte: u8) -> Option<Option<bool>> {
     [Some(false), Some(true), None].get(usize::from(byte)).copied()
 }
 
-fn number(out: &mut Vec<u8>, n: usize) {
+fn put_len(out: &mut Vec<u8>, n: usize) {
     out.extend_from_slice(&(n as u32).to_le_bytes());
 }
 
-fn seqs(out: &mut Vec<u8>, all: &[Seq]) {
-    number(out, all.len());
+fn put_seqs(out: &mut Vec<u8>, all: &[Seq]) {
+    put_len(out, all.len());
     all.iter().for_each(|seq| out.extend_from_slice(&seq.to_le_bytes()));
 }
 
-/// A frame found in a segment.
+/// A frame in a segment whose own checksum matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Found {
-    /// Where the frame begins.
+pub(super) struct FoundFrame {
     pub at: usize,
-    /// Bytes of the whole frame.
     pub len: usize,
     pub seq: Seq,
     kind: u8,
     crc: u32,
 }
 
-impl Found {
-    /// Reads the frame that begins `at`; `None` unless its own checksum holds and all of it is
-    /// there. The payload's checksum is for [`Found::record`].
-    pub fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<Found> {
+impl FoundFrame {
+    /// Reads the frame at `at`; `None` unless its own checksum matches and the whole frame is there.
+    /// [`FoundFrame::record`] verifies the payload.
+    pub fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<FoundFrame> {
         let mut rest = Reader(segment.get(at..)?);
         if rest.array::<4>()? != marker {
             return None;
@@ -278,15 +262,15 @@ impl Found {
         let crc = u32::from_le_bytes(rest.array()?);
         let check = u32::from_le_bytes(rest.array()?);
         let whole = crc32fast::hash(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
-        (whole && rest.0.len() >= len).then_some(Found { at, len: FRAME + len, seq, kind, crc })
+        (whole && rest.0.len() >= len).then_some(FoundFrame { at, len: FRAME + len, seq, kind, crc })
     }
 
-    /// Whether it is a copy of a record that stood elsewhere.
-    pub fn is_again(&self) -> bool {
-        self.kind == VERDICT_AGAIN
+    /// Whether it is a rewritten verdict.
+    pub fn is_copy(&self) -> bool {
+        self.kind == VERDICT_COPY
     }
 
-    /// Its record; `None` if the payload is not as it was written, or of a kind unknown here.
+    /// Its record; `None` if the payload is damaged or of an unknown kind.
     pub fn record(&self, segment: &Bytes) -> Option<Record> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
         if crc32fast::hash(payload) != self.crc {
@@ -295,12 +279,12 @@ impl Found {
         let payload = segment.slice_ref(payload);
         match self.kind {
             REQUEST => request(payload),
-            VERDICT | VERDICT_AGAIN => sealed(&payload).map(Record::Verdict),
+            VERDICT | VERDICT_COPY => verdict(&payload).map(Record::Verdict),
             ACKED => {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
-                Some(Record::Acked { of: self.seq, exporter })
+                Some(Record::Acked { record: self.seq, exporter })
             }
-            DONE => done(&payload).map(Record::Done),
+            RELEASED => released(&payload).map(Record::Released),
             CLOSED => closed(&payload).map(Record::Closed),
             _ => None,
         }
@@ -311,23 +295,24 @@ fn request(payload: Bytes) -> Option<Record> {
     let mut head = Reader(&payload);
     let [signal, pass] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
-    let mut claims = Vec::new();
+    let mut reasons = Vec::new();
     if pass == 1 {
-        claims.push(Claim::Pass);
+        reasons.push(RetainReason::PassThrough);
     }
     for _ in 0..head.count(16)? {
-        claims.push(Claim::Trace(TraceId(head.array()?)));
+        reasons.push(RetainReason::Trace(TraceId(head.array()?)));
     }
     let body = payload.slice_ref(head.0);
-    Some(Record::Request { signal, claims, body })
+    Some(Record::Request { signal, reasons, body })
 }
 
-fn sealed(payload: &[u8]) -> Option<Sealed> {
+fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
     let mut head = Reader(payload);
     let trace = TraceId(head.array()?);
     let [verdict, with_spans] = head.array()?;
     let revision = u32::from_le_bytes(head.array()?);
-    let of = (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
+    let requests =
+        (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
     let lengths = (0..head.count(4)?).map(|_| head.array().map(u32::from_le_bytes)).collect::<Option<_>>()?;
     let appended = Bytes::copy_from_slice(head.blob()?);
     let mut events = Vec::new();
@@ -335,23 +320,32 @@ fn sealed(payload: &[u8]) -> Option<Sealed> {
         let items = u64::from_le_bytes(head.array()?);
         events.push((items, Bytes::copy_from_slice(head.blob()?)));
     }
-    let passed = passed(verdict)?;
-    Some(Sealed { trace, of, passed, revision, with_spans: with_spans == 1, lengths, appended, events })
+    let passed = decode_passed(verdict)?;
+    Some(VerdictRecord {
+        trace,
+        requests,
+        passed,
+        revision,
+        with_spans: with_spans == 1,
+        lengths,
+        appended,
+        events,
+    })
 }
 
-fn done(payload: &[u8]) -> Option<Vec<Over>> {
+fn released(payload: &[u8]) -> Option<Vec<Release>> {
     let mut rest = Reader(payload);
     let mut all = Vec::new();
     while !rest.0.is_empty() {
         let seq = u64::from_le_bytes(rest.array()?);
-        let claim = match rest.array()? {
-            [0] => Some(Claim::Pass),
-            [1] => Some(Claim::Verdict),
-            [2] => Some(Claim::Trace(TraceId(rest.array()?))),
+        let reason = match rest.array()? {
+            [0] => Some(RetainReason::PassThrough),
+            [1] => Some(RetainReason::Verdict),
+            [2] => Some(RetainReason::Trace(TraceId(rest.array()?))),
             [3] => None,
             _ => return None,
         };
-        all.push((seq, claim));
+        all.push((seq, reason));
     }
     Some(all)
 }
@@ -363,7 +357,7 @@ fn closed(payload: &[u8]) -> Option<Vec<(TraceId, PriorVerdict)>> {
         let trace = TraceId(rest.array()?);
         let [verdict] = rest.array()?;
         let revision = u32::from_le_bytes(rest.array()?);
-        all.push((trace, PriorVerdict { passed: passed(verdict)?, revision }));
+        all.push((trace, PriorVerdict { passed: decode_passed(verdict)?, revision }));
     }
     Some(all)
 }
@@ -377,7 +371,7 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// A number of things of at least `each` bytes: no more than there can be.
+    /// A count of items of at least `each` bytes; `None` if so many cannot follow.
     fn count(&mut self, each: usize) -> Option<usize> {
         let n = u32::from_le_bytes(self.array()?) as usize;
         (n <= self.0.len() / each).then_some(n)

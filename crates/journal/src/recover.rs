@@ -1,58 +1,58 @@
-//! What a folder holds at start, whatever became of it: torn tails are cut off, what is damaged
-//! is passed over and counted, and nothing that was written by whole is given up for it.
+//! Reads a directory at start: partial writes at the end of a segment are truncated, damaged records are
+//! skipped and counted, and every record that was written completely is recovered.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 
 use bytes::Bytes;
 
-use super::claims::Claims;
-use super::disk::{Disk, HEADER, Opening, opening};
+use super::disk::{Disk, HEADER, SegmentHeader, read_header};
 use super::log::remember;
-use super::record::{Claim, Found, Record, Seq};
+use super::record::{FoundFrame, Record, RetainReason, Seq};
+use super::retain::RetainReasons;
 use verdict_otlp::trace::PriorVerdict;
 use verdict_otlp::trace::{ById, TraceId};
 
-/// What is still to be done, as the log has it.
+/// What has not been exported yet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recovered {
-    /// Requests with spans or logs of traces without a verdict, and which traces.
+    /// Requests with spans or logs of traces that have no verdict, and those traces.
     pub open: BTreeMap<Seq, Vec<TraceId>>,
-    /// Verdicts not yet with every required exporter, and the exporters that have them.
+    /// Verdicts that some required exporter has not delivered, and the exporters that have.
     pub verdicts: BTreeMap<Seq, Vec<String>>,
-    /// Requests that pass and are not yet with every required exporter, likewise.
+    /// Passed-through requests, likewise.
     pub passes: BTreeMap<Seq, Vec<String>>,
-    /// Traces that have closed, oldest first, and what came of them, as far as they are remembered.
+    /// The remembered closed traces, oldest first.
     pub closed: Vec<(TraceId, PriorVerdict)>,
-    /// Places where a record was, or may have been, and is not as it was written.
+    /// Damaged records, and segments that could not be read.
     pub corrupt: u64,
-    /// Bytes cut off behind the last whole record of a segment.
+    /// Bytes truncated after the last complete record of a segment.
     pub torn: u64,
 }
 
-/// A record that is held, and where it stands.
+/// A retained record, and where it is.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredRecord {
     pub segment: u64,
     pub at: u64,
     pub len: u64,
-    pub claims: Claims,
-    /// Exporters that have what it gave them.
+    pub reasons: RetainReasons,
+    /// Exporters that have delivered it.
     pub acked: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    pub kept: ById<Seq, Kept>,
-    /// Bytes of each segment.
+    pub records: ById<Seq, StoredRecord>,
+    /// Bytes of each segment of ours.
     pub sizes: BTreeMap<u64, u64>,
-    /// The highest number of a segment, ours or not.
+    /// The highest number of a segment, of whatever version.
     pub last: u64,
-    /// The first name that is free.
+    /// The first unused number.
     pub next: Seq,
     verdicts: BTreeMap<Seq, (TraceId, PriorVerdict, Vec<Seq>)>,
     closed: VecDeque<(TraceId, PriorVerdict)>,
-    /// How many closed traces are remembered.
+    /// How many closed traces to remember.
     remember: usize,
     corrupt: u64,
     torn: u64,
@@ -61,7 +61,7 @@ pub(super) struct Scan {
 /// Reads every segment in order.
 ///
 /// # Errors
-/// The folder cannot be listed. A segment that cannot be read is counted as corrupt.
+/// The directory cannot be listed. A segment that cannot be read is counted as corrupt.
 pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
     let mut scan = Scan { next: 1, remember, ..Scan::default() };
     let all = disk.list()?;
@@ -70,42 +70,44 @@ pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
         let bytes = match disk.read_all(segment) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => {
-                tracing::error!(segment, %error, "a segment of the journal cannot be read");
+                tracing::error!(segment, %error, "cannot read a segment of the journal");
                 scan.corrupt += 1;
                 continue;
             }
         };
         let last = all.last() == Some(&segment);
-        let Some(whole) = scan.segment(segment, &bytes, last) else { continue };
-        let torn = (bytes.len() as u64).saturating_sub(whole);
+        let Some(complete) = scan.segment(segment, &bytes, last) else { continue };
+        let torn = (bytes.len() as u64).saturating_sub(complete);
         scan.torn += torn;
-        // Whoever was killed has given back nothing of what was set aside for the last one.
+        // A process that was killed has not returned the preallocated space of the last segment.
         if (torn > 0 || last)
-            && let Err(error) = disk.cut(segment, whole)
+            && let Err(error) = disk.truncate(segment, complete)
         {
-            tracing::warn!(segment, %error, "cannot cut off what follows the last whole record; it is passed over");
+            tracing::warn!(segment, %error, "cannot truncate a segment after its last complete record; the rest is skipped");
         }
-        scan.sizes.insert(segment, whole);
+        scan.sizes.insert(segment, complete);
     }
     Ok(scan)
 }
 
 impl Scan {
-    /// Takes in one segment; returns how many of its bytes are to stay, or that it is not ours.
+    /// Reads one segment; returns how many of its bytes to keep, `None` for a segment of another version.
     fn segment(&mut self, segment: u64, bytes: &Bytes, last: bool) -> Option<u64> {
-        let marker = match opening(bytes) {
-            Opening::Marker(marker) => marker,
-            Opening::Other(version) => {
+        let marker = match read_header(bytes) {
+            SegmentHeader::Marker(marker) => marker,
+            SegmentHeader::Other(version) => {
                 tracing::error!(
                     segment,
                     version,
-                    "the layout of another version of this program; left alone"
+                    "a segment has the layout of another version of this program; it is not changed"
                 );
                 self.corrupt += 1;
                 return None;
             }
-            Opening::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => return Some(0),
-            Opening::Damaged(marker) => {
+            SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => {
+                return Some(0);
+            }
+            SegmentHeader::Damaged(marker) => {
                 self.damaged(segment, 0);
                 match marker {
                     Some(marker) => marker,
@@ -115,7 +117,7 @@ impl Scan {
         };
         let mut at = HEADER;
         while at < bytes.len() {
-            if let Some(found) = Found::read(bytes, at, marker) {
+            if let Some(found) = FoundFrame::read(bytes, at, marker) {
                 match found.record(bytes) {
                     Some(record) => self.record(segment, found, record),
                     None => self.damaged(segment, at),
@@ -124,13 +126,13 @@ impl Scan {
                 continue;
             }
             let marks = memchr::memmem::find_iter(bytes.get(at + 1..).unwrap_or_default(), &marker);
-            let next = marks.map(|m| at + 1 + m).find(|&m| Found::read(bytes, m, marker).is_some());
+            let next = marks.map(|m| at + 1 + m).find(|&m| FoundFrame::read(bytes, m, marker).is_some());
             match next {
                 Some(next) => {
                     self.damaged(segment, at);
                     at = next;
                 }
-                // Nothing whole follows: the end of what was being written when it ended.
+                // No complete frame follows: a partial write of the process that ended.
                 None if last => return Some(at as u64),
                 None => {
                     self.damaged(segment, at);
@@ -143,38 +145,36 @@ impl Scan {
 
     fn damaged(&mut self, segment: u64, at: usize) {
         self.corrupt += 1;
-        tracing::error!(segment, at, "a damaged record in the journal was passed over");
+        tracing::error!(segment, at, "skipped a damaged record of the journal");
     }
 
-    fn record(&mut self, segment: u64, found: Found, record: Record) {
+    fn record(&mut self, segment: u64, found: FoundFrame, record: Record) {
         let seq = found.seq;
         self.next = self.next.max(seq.saturating_add(1));
-        let mut keep = |claims: Vec<Claim>| {
-            // A later copy stands for the earlier ones; it never holds more than they.
-            let claims = Claims::new(claims);
-            let kept =
-                Kept { segment, at: found.at as u64, len: found.len as u64, claims, acked: Vec::new() };
-            self.kept.insert(seq, kept);
+        let mut insert = |reasons: Vec<RetainReason>| {
+            // A later copy replaces earlier ones, and has no reason that they have not.
+            let (at, len, reasons) = (found.at as u64, found.len as u64, RetainReasons::new(reasons));
+            self.records.insert(seq, StoredRecord { segment, at, len, reasons, acked: Vec::new() });
         };
         match record {
-            Record::Request { claims, .. } => keep(claims),
-            Record::Verdict(sealed) => {
-                keep(vec![Claim::Verdict]);
-                let remembered = sealed.remembered();
-                if !found.is_again() {
-                    remember(&mut self.closed, self.remember, sealed.trace, remembered);
+            Record::Request { reasons, .. } => insert(reasons),
+            Record::Verdict(verdict) => {
+                insert(vec![RetainReason::Verdict]);
+                let prior = verdict.prior_verdict();
+                if !found.is_copy() {
+                    remember(&mut self.closed, self.remember, verdict.trace, prior);
                 }
-                self.verdicts.insert(seq, (sealed.trace, remembered, sealed.of));
+                self.verdicts.insert(seq, (verdict.trace, prior, verdict.requests));
             }
-            Record::Acked { of, exporter } => {
-                if let Some(kept) = self.kept.get_mut(&of)
-                    && !kept.acked.contains(&exporter)
+            Record::Acked { record, exporter } => {
+                if let Some(stored) = self.records.get_mut(&record)
+                    && !stored.acked.contains(&exporter)
                 {
-                    kept.acked.push(exporter);
+                    stored.acked.push(exporter);
                 }
             }
-            Record::Done(all) => all.into_iter().for_each(|(seq, claim)| self.done(seq, claim)),
-            // Whoever wrote it knew what stands before it.
+            Record::Released(all) => all.into_iter().for_each(|(seq, reason)| self.release(seq, reason)),
+            // It includes the closed traces of all segments before it.
             Record::Closed(all) => {
                 let beyond = all.len().saturating_sub(self.remember);
                 self.closed = all.into_iter().skip(beyond).collect();
@@ -182,43 +182,44 @@ impl Scan {
         }
     }
 
-    fn done(&mut self, seq: Seq, claim: Option<Claim>) {
-        let Some(kept) = self.kept.get_mut(&seq) else { return };
-        if let Some(claim) = &claim {
-            kept.claims.remove(claim);
+    fn release(&mut self, seq: Seq, reason: Option<RetainReason>) {
+        let Some(stored) = self.records.get_mut(&seq) else { return };
+        if let Some(reason) = &reason {
+            stored.reasons.remove(reason);
         }
-        if claim.is_none() || kept.claims.is_empty() {
-            self.kept.remove(&seq);
+        if reason.is_none() || stored.reasons.is_empty() {
+            self.records.remove(&seq);
         }
     }
 
-    /// What follows from it. A verdict of which a request is missing is given up: what is left
-    /// of its trace is open again.
+    /// What has to be exported. A verdict is dropped if one of its requests is missing: what is left of
+    /// the trace is judged again.
     pub fn recovered(&mut self) -> Recovered {
         let mut out = Recovered { corrupt: self.corrupt, torn: self.torn, ..Recovered::default() };
         let mut judged: HashSet<(Seq, TraceId)> = HashSet::new();
-        let mut given_up = HashSet::new();
-        for (seq, (trace, remembered, of)) in std::mem::take(&mut self.verdicts) {
-            let Some(kept) = self.kept.get(&seq) else { continue };
-            let there = |of: &Seq| self.kept.get(of).is_some_and(|k| k.claims.contains(&Claim::Trace(trace)));
-            if of.iter().all(there) {
-                judged.extend(of.into_iter().map(|of| (of, trace)));
-                out.verdicts.insert(seq, kept.acked.clone());
+        let mut dropped = HashSet::new();
+        for (seq, (trace, prior, requests)) in std::mem::take(&mut self.verdicts) {
+            let Some(stored) = self.records.get(&seq) else { continue };
+            let reason = RetainReason::Trace(trace);
+            let is_stored = |seq: &Seq| self.records.get(seq).is_some_and(|r| r.reasons.contains(&reason));
+            if requests.iter().all(is_stored) {
+                judged.extend(requests.into_iter().map(|request| (request, trace)));
+                out.verdicts.insert(seq, stored.acked.clone());
             } else {
-                tracing::error!(%trace, "some requests of a judged trace are lost; the rest is judged again");
-                self.kept.remove(&seq);
-                given_up.insert((trace, remembered));
+                tracing::error!(%trace, "some requests of a judged trace are missing; the rest of the trace is judged again");
+                self.records.remove(&seq);
+                dropped.insert((trace, prior));
             }
         }
-        self.closed.retain(|closed| !given_up.contains(closed));
+        self.closed.retain(|closed| !dropped.contains(closed));
         out.closed = std::mem::take(&mut self.closed).into();
-        for (&seq, kept) in &self.kept {
+        for (&seq, stored) in &self.records {
             let mut open = Vec::new();
-            for claim in kept.claims.iter() {
-                match claim {
-                    Claim::Pass => drop(out.passes.insert(seq, kept.acked.clone())),
-                    Claim::Trace(trace) if !judged.contains(&(seq, trace)) => open.push(trace),
-                    Claim::Trace(_) | Claim::Verdict => {}
+            for reason in stored.reasons.iter() {
+                match reason {
+                    RetainReason::PassThrough => drop(out.passes.insert(seq, stored.acked.clone())),
+                    RetainReason::Trace(trace) if !judged.contains(&(seq, trace)) => open.push(trace),
+                    RetainReason::Trace(_) | RetainReason::Verdict => {}
                 }
             }
             if !open.is_empty() {

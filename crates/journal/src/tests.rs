@@ -1,5 +1,5 @@
-//! The log against a model, and against disks that cut and flip; the whole journal on disks that fail
-//! is in `failing`.
+//! The log against a model, and against truncated and damaged segments. The whole journal on failing disks
+//! is in `failing`, what depends on fsync in `syncing`, the directory in `directory`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,15 +14,15 @@ use verdict_otlp::trace::PriorVerdict;
 use verdict_otlp::trace::TraceId;
 
 mod failing;
-mod folder;
-mod forcing;
+mod directory;
+mod syncing;
 
-fn cells() -> JournalMetrics {
+fn metrics() -> JournalMetrics {
     JournalMetrics::register(&mut prometheus_client::registry::Registry::default())
 }
 
 const SEGMENT: u64 = 2048;
-/// Fewer than an eighth of a segment holds.
+/// Fewer than fit into an eighth of a segment.
 const REMEMBER: usize = 5;
 
 fn trace(n: u8) -> TraceId {
@@ -49,12 +49,12 @@ fn limits() -> Limits {
     Limits { segment: SEGMENT, total: u64::MAX, sync: false, remember: REMEMBER }
 }
 
-fn open(folder: &Path) -> (Log<Folder>, Recovered, Seq) {
-    Log::open(Folder::open(folder).unwrap(), limits()).unwrap()
+fn open(folder: &Path) -> (Log<Directory>, Recovered, Seq) {
+    Log::open(Directory::open(folder).unwrap(), limits()).unwrap()
 }
 
-/// What must be held: claims by record, and exporters that have it.
-type Model = BTreeMap<Seq, (Vec<Claim>, Vec<String>)>;
+/// What must be retained: reasons by record, and exporters that have acknowledged it.
+type Model = BTreeMap<Seq, (Vec<RetainReason>, Vec<String>)>;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -63,10 +63,10 @@ enum Op {
         pass: bool,
         size: usize,
     },
-    /// Closes the trace of some open claim.
+    /// Closes the trace of some open reason to retain a record.
     Verdict(prop::sample::Index),
     Acked(prop::sample::Index),
-    /// Ends some record's claim, or a verdict with all that it is of.
+    /// Releases a reason of some record, or a verdict and its requests.
     Done(prop::sample::Index),
     Reclaim,
     Restart,
@@ -85,9 +85,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A log and what it must hold, driven by the same operations.
+/// A log and its model, driven by the same operations.
 struct Driven {
-    log: Option<Log<Folder>>,
+    log: Option<Log<Directory>>,
     folder: tempfile::TempDir,
     next: Seq,
     model: Model,
@@ -105,20 +105,19 @@ impl Driven {
         Driven { log: Some(log), folder, next, model, verdicts, closed, bodies }
     }
 
-    fn write(&mut self, frame: &Frame, claims: Option<Vec<Claim>>) {
+    fn write(&mut self, frame: &Frame, reasons: Option<Vec<RetainReason>>) {
         let log = self.log.as_mut().unwrap();
         let place = log.append(std::iter::once(frame)).unwrap()[0];
-        if let Some(claims) = claims {
-            log.keep(frame.seq, place, frame.size() as u64, Claims::new(claims.clone()));
-            self.model.insert(frame.seq, (claims, Vec::new()));
+        if let Some(reasons) = reasons {
+            log.insert(frame.seq, place, frame.size() as u64, RetainReasons::new(reasons.clone()));
+            self.model.insert(frame.seq, (reasons, Vec::new()));
         }
     }
 
-    /// A claim holds no more.
-    fn end(&mut self, seq: Seq, claim: Claim) {
-        let mut over = Vec::new();
-        self.log.as_mut().unwrap().done(&[(seq, claim)], &mut over);
-        self.write(&Frame::done(&over), None);
+    fn release(&mut self, seq: Seq, reason: RetainReason) {
+        let mut unwritten = Vec::new();
+        self.log.as_mut().unwrap().release(&[(seq, reason)], &mut unwritten);
+        self.write(&Frame::released(&unwritten), None);
     }
 
     fn name(&mut self) -> Seq {
@@ -126,14 +125,15 @@ impl Driven {
         self.next - 1
     }
 
-    /// Claims on traces that no verdict has taken.
-    fn open_claims(&self) -> Vec<(Seq, TraceId)> {
+    /// Reasons of traces without a verdict.
+    fn open_reasons(&self) -> Vec<(Seq, TraceId)> {
         let taken =
             |seq: Seq, t: TraceId| self.verdicts.values().any(|(tt, of)| *tt == t && of.contains(&seq));
-        let claims = self.model.iter().flat_map(|(&seq, (claims, _))| claims.iter().map(move |&c| (seq, c)));
-        claims
+        let reasons =
+            self.model.iter().flat_map(|(&seq, (reasons, _))| reasons.iter().map(move |&c| (seq, c)));
+        reasons
             .filter_map(|(seq, c)| match c {
-                Claim::Trace(t) if !taken(seq, t) => Some((seq, t)),
+                RetainReason::Trace(t) if !taken(seq, t) => Some((seq, t)),
                 _ => None,
             })
             .collect()
@@ -143,14 +143,15 @@ impl Driven {
         match op {
             Op::Request { traces, pass, size } => {
                 let seq = self.name();
-                let mut claims: Vec<Claim> = traces.iter().map(|&t| Claim::Trace(trace(t))).collect();
-                claims.extend(pass.then_some(Claim::Pass));
-                let frame = Frame::request(seq, Signal::Traces, &claims, body(traces, *size));
+                let mut reasons: Vec<RetainReason> =
+                    traces.iter().map(|&t| RetainReason::Trace(trace(t))).collect();
+                reasons.extend(pass.then_some(RetainReason::PassThrough));
+                let frame = Frame::request(seq, Signal::Traces, &reasons, body(traces, *size));
                 self.bodies.insert(seq, (traces.clone(), *size));
-                self.write(&frame, Some(claims));
+                self.write(&frame, Some(reasons));
             }
             Op::Verdict(pick) => {
-                let open = self.open_claims();
+                let open = self.open_reasons();
                 if open.is_empty() {
                     return;
                 }
@@ -158,15 +159,20 @@ impl Driven {
                 let of: Vec<Seq> = open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
                 let revision = seq as u32;
-                let sealed = Sealed { trace: of_trace, of: of.clone(), revision, ..Sealed::default() };
+                let verdict = VerdictRecord {
+                    trace: of_trace,
+                    requests: of.clone(),
+                    revision,
+                    ..VerdictRecord::default()
+                };
                 self.verdicts.insert(seq, (of_trace, of));
-                self.write(&Frame::verdict(seq, &sealed), Some(vec![Claim::Verdict]));
-                self.log.as_mut().unwrap().remember(of_trace, sealed.remembered());
-                self.closed.push((of_trace, sealed.remembered()));
+                self.write(&Frame::verdict(seq, &verdict), Some(vec![RetainReason::Verdict]));
+                self.log.as_mut().unwrap().remember(of_trace, verdict.prior_verdict());
+                self.closed.push((of_trace, verdict.prior_verdict()));
             }
             Op::Acked(pick) => {
-                let waiting = |(_, (claims, _)): &(&Seq, &(Vec<Claim>, _))| {
-                    claims.iter().any(|c| matches!(c, Claim::Verdict | Claim::Pass))
+                let waiting = |(_, (reasons, _)): &(&Seq, &(Vec<RetainReason>, _))| {
+                    reasons.iter().any(|c| matches!(c, RetainReason::Verdict | RetainReason::PassThrough))
                 };
                 let all: Vec<Seq> = self.model.iter().filter(waiting).map(|(seq, _)| *seq).collect();
                 if all.is_empty() {
@@ -180,32 +186,35 @@ impl Driven {
                 }
             }
             Op::Done(pick) => {
-                let mut ends: Vec<Vec<(Seq, Claim)>> =
-                    self.open_claims().into_iter().map(|(seq, t)| vec![(seq, Claim::Trace(t))]).collect();
-                for (seq, (claims, _)) in &self.model {
-                    if claims.contains(&Claim::Pass) {
-                        ends.push(vec![(*seq, Claim::Pass)]);
+                let mut ends: Vec<Vec<(Seq, RetainReason)>> = self
+                    .open_reasons()
+                    .into_iter()
+                    .map(|(seq, t)| vec![(seq, RetainReason::Trace(t))])
+                    .collect();
+                for (seq, (reasons, _)) in &self.model {
+                    if reasons.contains(&RetainReason::PassThrough) {
+                        ends.push(vec![(*seq, RetainReason::PassThrough)]);
                     }
                     if let Some((t, of)) = self.verdicts.get(seq) {
-                        let of = of.iter().map(|&seq| (seq, Claim::Trace(*t)));
-                        ends.push(of.chain([(*seq, Claim::Verdict)]).collect());
+                        let of = of.iter().map(|&seq| (seq, RetainReason::Trace(*t)));
+                        ends.push(of.chain([(*seq, RetainReason::Verdict)]).collect());
                     }
                 }
                 if ends.is_empty() {
                     return;
                 }
                 let ends = ends.swap_remove(pick.index(ends.len()));
-                let mut over = Vec::new();
-                for (seq, claim) in ends {
-                    self.log.as_mut().unwrap().done(&[(seq, claim)], &mut over);
+                let mut unwritten = Vec::new();
+                for (seq, reason) in ends {
+                    self.log.as_mut().unwrap().release(&[(seq, reason)], &mut unwritten);
                     self.verdicts.remove(&seq);
-                    let claims = &mut self.model.get_mut(&seq).unwrap().0;
-                    claims.retain(|c| *c != claim);
-                    if claims.is_empty() {
+                    let reasons = &mut self.model.get_mut(&seq).unwrap().0;
+                    reasons.retain(|c| *c != reason);
+                    if reasons.is_empty() {
                         self.model.remove(&seq);
                     }
                 }
-                self.write(&Frame::done(&over), None);
+                self.write(&Frame::released(&unwritten), None);
             }
             Op::Reclaim => self.log.as_mut().unwrap().reclaim(false).unwrap(),
             Op::Restart => {
@@ -221,33 +230,33 @@ impl Driven {
     fn expected(&self) -> Recovered {
         let newest = self.closed.len().saturating_sub(REMEMBER);
         let mut out = Recovered { closed: self.closed[newest..].to_vec(), ..Recovered::default() };
-        for (seq, t) in self.open_claims() {
+        for (seq, t) in self.open_reasons() {
             out.open.entry(seq).or_default().push(t);
         }
         out.open.values_mut().for_each(|traces| traces.sort());
-        for (&seq, (claims, acked)) in &self.model {
-            if claims.contains(&Claim::Pass) {
+        for (&seq, (reasons, acked)) in &self.model {
+            if reasons.contains(&RetainReason::PassThrough) {
                 out.passes.insert(seq, acked.clone());
             }
-            if claims.contains(&Claim::Verdict) {
+            if reasons.contains(&RetainReason::Verdict) {
                 out.verdicts.insert(seq, acked.clone());
             }
         }
         out
     }
 
-    /// Every span that is needed can be read.
+    /// Every needed span can be read.
     fn check_bodies(&mut self) {
         let log = self.log.as_mut().unwrap();
-        for (seq, (claims, _)) in &self.model {
-            let Some(Record::Request { body: kept, .. }) = log.read(*seq).unwrap() else { continue };
+        for (seq, (reasons, _)) in &self.model {
+            let Some(Record::Request { body: stored, .. }) = log.read(*seq).unwrap() else { continue };
             let (traces, size) = &self.bodies[seq];
-            if claims.contains(&Claim::Pass) {
-                assert_eq!(kept, body(traces, *size));
+            if reasons.contains(&RetainReason::PassThrough) {
+                assert_eq!(stored, body(traces, *size));
             }
-            let groups = verdict_otlp::split(&kept, "verdict.", &Default::default()).unwrap().groups;
-            for claim in claims {
-                let Claim::Trace(t) = claim else { continue };
+            let groups = verdict_otlp::split(&stored, "verdict.", &Default::default()).unwrap().groups;
+            for reason in reasons {
+                let RetainReason::Trace(t) = reason else { continue };
                 assert!(groups.iter().any(|g| g.trace == *t), "{t} is not in {seq}");
             }
         }
@@ -257,10 +266,10 @@ impl Driven {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is written, acknowledged, ended and rewritten, in whatever order, and however often
-    /// the process dies in between: what is recovered is what was acknowledged and is not done.
+    /// For every sequence of writes, acknowledgements, releases, rewrites and restarts, recovery returns
+    /// what was written and not released.
     #[test]
-    fn what_is_recovered_is_what_was_kept_and_is_not_done(ops in prop::collection::vec(op(), 1..120)) {
+    fn recovery_returns_what_was_written_and_not_released(ops in prop::collection::vec(op(), 1..120)) {
         let mut driven = Driven::new();
         for op in &ops {
             driven.apply(op);
@@ -269,7 +278,7 @@ proptest! {
         driven.apply(&Op::Restart);
         driven.check_bodies();
         let log = driven.log.as_mut().unwrap();
-        // Enough rounds to come to rest: space does not grow beyond what the header promises.
+        // Enough rounds until nothing is left to reclaim: the size is what the module header promises.
         for _ in 0..200 {
             log.reclaim(false).unwrap();
         }
@@ -278,16 +287,16 @@ proptest! {
         driven.apply(&Op::Restart);
     }
 
-    /// The process, or the machine, dies with any byte being the last that was written.
+    /// The process or the machine fails after any byte of the writes.
     #[test]
-    fn cut_at_any_byte_all_that_was_whole_before_it_is_there(
+    fn truncated_at_any_byte_every_complete_record_is_recovered(
         ops in prop::collection::vec(op().prop_filter("stays in one segment", |op| {
             !matches!(op, Op::Reclaim | Op::Restart)
         }), 1..12),
     ) {
         let mut driven = Driven::new();
         driven.log = Some(Log::open(
-            { driven.log = None; Folder::open(driven.folder.path()).unwrap() },
+            { driven.log = None; Directory::open(driven.folder.path()).unwrap() },
             Limits { segment: u64::MAX, ..limits() },
         ).unwrap().0);
         let mut states = vec![(0, Recovered::default())];
@@ -311,7 +320,7 @@ proptest! {
             let torn = cut as u64 - expected.0.max(if cut < disk::HEADER { 0 } else { disk::HEADER as u64 });
             prop_assert_eq!(&Recovered { torn, ..expected.1.clone() }, &recovered, "cut at {}", cut);
             drop(log);
-            // And it stays so: what was torn was cut off.
+            // The partial record was truncated, so another start finds the same.
             let (_, again, _) = open(folder.path());
             prop_assert_eq!(again, expected.1.clone());
         }
@@ -319,7 +328,7 @@ proptest! {
 }
 
 #[test]
-fn a_flipped_bit_costs_the_record_that_it_is_in_and_no_other() {
+fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
     let mut driven = Driven::new();
     for n in 0..3u8 {
         driven.apply(&Op::Request { traces: vec![n], pass: false, size: 20 });
@@ -344,19 +353,19 @@ fn a_flipped_bit_costs_the_record_that_it_is_in_and_no_other() {
 }
 
 #[test]
-fn what_a_sender_wrote_cannot_pass_for_a_record() {
+fn a_body_cannot_pass_for_a_record() {
     let mut driven = Driven::new();
     driven.apply(&Op::Request { traces: vec![1], pass: false, size: 20 });
     let mut forged = Vec::new();
-    Frame::done(&[(1, Some(Claim::Trace(trace(1))))]).write(&mut forged, *b"mark");
-    let frame = Frame::request(9, Signal::Logs, &[Claim::Pass], forged.into());
-    driven.write(&frame, Some(vec![Claim::Pass]));
+    Frame::released(&[(1, Some(RetainReason::Trace(trace(1))))]).write(&mut forged, *b"mark");
+    let frame = Frame::request(9, Signal::Logs, &[RetainReason::PassThrough], forged.into());
+    driven.write(&frame, Some(vec![RetainReason::PassThrough]));
     driven.apply(&Op::Request { traces: vec![2], pass: false, size: 20 });
     driven.log = None;
     let path = std::fs::read_dir(driven.folder.path()).unwrap().map(|e| e.unwrap().path());
     let path = path.into_iter().find(|p| p.extension().is_some()).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
-    // The frame around the forged one is damaged, so that its body is searched for the next one.
+    // The frame around the forged one is damaged, so that recovery searches its body for the next frame.
     let at = memchr::memmem::find(&bytes, b"mark").unwrap();
     bytes[at - 20] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
@@ -366,18 +375,18 @@ fn what_a_sender_wrote_cannot_pass_for_a_record() {
 }
 
 #[test]
-fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
+fn a_trace_that_stays_open_retains_only_its_own_bytes() {
     let mut driven = Driven::new();
     driven.apply(&Op::Request { traces: vec![0, 1, 2, 3], pass: false, size: 300 });
     for t in 1..4 {
-        driven.end(1, Claim::Trace(trace(t)));
+        driven.release(1, RetainReason::Trace(trace(t)));
     }
     for _ in 0..200 {
         let seq = driven.name();
-        let claims = [Claim::Trace(trace(5))];
-        let frame = Frame::request(seq, Signal::Traces, &claims, body(&[5], 300));
-        driven.write(&frame, Some(claims.to_vec()));
-        driven.end(seq, claims[0]);
+        let reasons = [RetainReason::Trace(trace(5))];
+        let frame = Frame::request(seq, Signal::Traces, &reasons, body(&[5], 300));
+        driven.write(&frame, Some(reasons.to_vec()));
+        driven.release(seq, reasons[0]);
         driven.log.as_mut().unwrap().reclaim(false).unwrap();
     }
     let log = driven.log.as_mut().unwrap();
@@ -389,18 +398,18 @@ fn a_trace_that_stays_open_does_not_hold_what_came_with_and_after_it() {
 }
 
 #[test]
-fn what_is_written_around_records_that_are_held_is_no_reason_to_write_them_anew() {
+fn heads_and_acknowledgements_cause_no_rewrite() {
     let folder = tempfile::tempdir().unwrap();
     let total = 128 * SEGMENT;
     let limits = Limits { total, ..limits() };
-    let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+    let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), PriorVerdict::default()));
-    // Near the cap, and all of it is held: heads tell of closed traces, and one exporter has it.
+    // Near the cap, with every record retained; the rest are heads and acknowledgements.
     for seq in 1.. {
-        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; 60].into());
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 60].into());
         let acked = Frame::acked(seq, "otlp_grpc/side");
         let places = log.append([&frame, &acked].into_iter()).unwrap();
-        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
         log.acked(seq, "otlp_grpc/side");
         if log.bytes() > total / 8 * 7 {
             break;
@@ -409,33 +418,38 @@ fn what_is_written_around_records_that_are_held_is_no_reason_to_write_them_anew(
     let before = (log.segments(), log.bytes());
     (0..10).for_each(|_| log.reclaim(false).unwrap());
     assert_eq!((log.segments(), log.bytes()), before);
-    // Space that is gained by it is.
+    // Released records do cause rewrites.
     for seq in 1..200 {
-        log.done(&[(seq * 10, Claim::Pass)], &mut Vec::new());
+        log.release(&[(seq * 10, RetainReason::PassThrough)], &mut Vec::new());
     }
     (0..200).for_each(|_| log.reclaim(false).unwrap());
     assert!(log.bytes() < before.1 - total / 32, "{} of {before:?}", log.bytes());
 }
 
 #[test]
-fn a_segment_is_deleted_when_what_says_that_nothing_holds_it_is_on_the_disk() {
-    for desperate in [false, true] {
+fn a_segment_is_deleted_once_the_releases_of_its_records_are_synced() {
+    for failing in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits { sync: true, ..limits() };
-        let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+        let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
         for seq in 1..3 {
             let body = vec![7; SEGMENT as usize].into();
-            let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], body);
+            let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], body);
             let places = log.append(std::iter::once(&frame)).unwrap();
-            log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+            log.insert(
+                seq,
+                places[0],
+                frame.size() as u64,
+                RetainReasons::new(vec![RetainReason::PassThrough]),
+            );
         }
         log.sync().unwrap();
-        let mut over = Vec::new();
-        log.done(&[(1, Claim::Pass)], &mut over);
-        log.append(std::iter::once(&Frame::done(&over))).unwrap();
-        assert!(log.waits_to_be_forced());
-        log.reclaim(desperate).unwrap();
-        let deleted = usize::from(desperate);
+        let mut unwritten = Vec::new();
+        log.release(&[(1, RetainReason::PassThrough)], &mut unwritten);
+        log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
+        assert!(log.deletion_waits_for_sync());
+        log.reclaim(failing).unwrap();
+        let deleted = usize::from(failing);
         assert_eq!(log.segments(), 3 - deleted, "a full disk has no other room");
         log.sync().unwrap();
         log.reclaim(false).unwrap();
@@ -444,25 +458,26 @@ fn a_segment_is_deleted_when_what_says_that_nothing_holds_it_is_on_the_disk() {
 }
 
 #[test]
-fn what_was_forced_here_counts_once_what_was_given_out_before_it_is_told() {
+fn an_inline_sync_counts_once_the_syncs_begun_before_it_have_completed() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits { sync: true, ..limits() };
-    let (mut log, ..) = Log::open(Folder::open(folder.path()).unwrap(), limits).unwrap();
+    let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     for seq in 1..3 {
-        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; SEGMENT as usize].into());
+        let frame =
+            Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; SEGMENT as usize].into());
         let places = log.append(std::iter::once(&frame)).unwrap();
-        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
     }
-    let (_, upto) = log.give_out().unwrap();
-    let mut over = Vec::new();
-    log.done(&[(1, Claim::Pass)], &mut over);
-    log.append(std::iter::once(&Frame::done(&over))).unwrap();
+    let (_, up_to) = log.begin_sync().unwrap();
+    let mut unwritten = Vec::new();
+    log.release(&[(1, RetainReason::PassThrough)], &mut unwritten);
+    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
     log.sync().unwrap();
     log.reclaim(false).unwrap();
-    assert_eq!(log.segments(), 3, "the force before it is on its way");
-    // There is nothing more to give out, and nothing to wait for.
-    assert!(log.give_out().unwrap().0.is_empty());
-    log.forced(upto);
+    assert_eq!(log.segments(), 3, "the sync begun before has not completed");
+    // Nothing is left to sync.
+    assert!(log.begin_sync().unwrap().0.is_empty());
+    log.sync_completed(up_to);
     log.reclaim(false).unwrap();
     assert_eq!(log.segments(), 2);
 }

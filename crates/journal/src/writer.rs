@@ -1,60 +1,65 @@
-//! What waits is drained, written with one write, and only then answered, or, where it is to be forced
-//! to the disk first, left to `force`.
+//! Group commit: the commands that wait are received, written with one write, and then answered or,
+//! with `durability: sync`, passed to the sync thread together with their callers.
 //!
-//! In: [`Command`]s. Out: answers. What could not be written is refused, never half kept; that
-//! claims are done is written with what comes next, or a moment later by itself, and once the disk takes
-//! it again.
+//! In: [`Command`]s. Out: replies. A command that could not be written is refused as a whole. Releases
+//! are written with the next write, or after a short delay by themselves; if a write fails they are kept
+//! and written with the first one that succeeds.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::claims::Claims;
 use super::config::Durability;
 use super::disk::Disk;
-use super::door::{GATHER, State};
-use super::force::{self, Forced, Waiting, Written};
 use super::log::Log;
-use super::record::{Claim, Frame, Over, Record, Seq};
+use super::record::{Frame, Record, Release, RetainReason, Seq};
+use super::retain::RetainReasons;
+use super::syncer::{SyncRequest, Syncer, Waiter, reply};
+use super::writer_handle::{RELEASE_DELAY, State, WriterStep};
 use verdict_otlp::trace::PriorVerdict;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
-/// One write takes so many commands, or about so many bytes, at the most: enough to hide what a
-/// write costs by itself, and short enough that those whom it answers bring more while the next one
-/// runs. Were all that wait written at once, writer and senders would take turns at idling.
-const COMMANDS: usize = 1024;
-const BYTES: usize = 512 << 10;
-/// How often a disk that refused is tried again.
-const RETRY: Duration = Duration::from_millis(250);
-/// How often space is given back when nothing is written.
-const IDLE: Duration = Duration::from_secs(1);
+/// Commands and bytes of one write at most: enough to amortise the cost of the call, and few enough that
+/// answered callers send more commands while the next write runs. A write of everything that waits would
+/// make writer and callers alternate.
+const MAX_COMMANDS: usize = 1024;
+const MAX_BYTES: usize = 512 << 10;
+/// How often a failing disk is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// How often space is reclaimed while nothing is written.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the writer is told.
 pub(super) enum Command {
-    /// A request, to be kept before it is acknowledged. Without an answer it was given up.
-    Admit { frame: Frame, claims: Claims, room: OwnedSemaphorePermit, answer: oneshot::Sender<bool> },
-    /// Verdicts, to be kept before they are exported; and what to remember of their traces.
-    Seal { frames: Vec<Frame>, closed: Vec<(TraceId, PriorVerdict)>, answer: oneshot::Sender<bool> },
-    /// An exporter has what a record gave it.
-    Acked(Seq, String),
-    /// Nobody wants this record, after all.
-    GivenUp(Seq),
-    /// Reads a record.
+    /// Appends a request before it is acknowledged. A closed `reply` means that the caller has gone.
+    AppendRequest {
+        frame: Frame,
+        reasons: RetainReasons,
+        permit: OwnedSemaphorePermit,
+        reply: oneshot::Sender<bool>,
+    },
+    /// Appends verdicts before they are exported, and remembers them for late spans.
+    AppendVerdicts {
+        frames: Vec<Frame>,
+        closed: Vec<(TraceId, PriorVerdict)>,
+        reply: oneshot::Sender<bool>,
+    },
+    /// An exporter has delivered a record.
+    ExporterAcked(Seq, String),
+    /// The sender of a request was not told that it was stored.
+    Discard(Seq),
     Read(Seq, oneshot::Sender<Option<Record>>),
-    /// Writes what waits, forces it to the disk, and ends.
+    /// Writes and fsyncs everything, and ends.
     Close(oneshot::Sender<()>),
 }
 
 impl Command {
-    /// Whether somebody waits for what comes of it.
-    pub fn is_waited_for(&self) -> bool {
-        !matches!(self, Command::Acked(..) | Command::GivenUp(_))
+    fn was_submitted(&self) -> bool {
+        !matches!(self, Command::ExporterAcked(..) | Command::Discard(_))
     }
 }
 
@@ -62,181 +67,166 @@ pub(super) struct Writer<D> {
     pub log: Log<D>,
     pub durability: Durability,
     pub interval: Duration,
-    /// Requests are refused from here on; a quarter more is for the verdicts on what is held.
+    /// Requests are refused at this size; the rest is for the verdicts on stored requests.
     pub admit_below: u64,
-    /// Nothing but what gives space back is written from here on.
+    /// Verdicts are refused at this size; only what helps to free space is written.
     pub total: u64,
     pub state: Arc<State>,
-    pub cells: JournalMetrics,
+    pub metrics: JournalMetrics,
     pub commands: Receiver<Command>,
-    /// Somebody who waits for the end.
-    pub closed: Option<oneshot::Sender<()>>,
-    /// Claims that hold no more, which is not written yet.
-    pub unwritten: Vec<Over>,
-    pub synced: Instant,
-    /// The disk takes what is written and does not force it.
-    pub unforceable: bool,
-    /// When space could not be given back.
-    pub unclaimed: Option<Instant>,
-    pub quiet: LogThrottle,
-    pub forcing: Forcing,
+    pub close_reply: Option<oneshot::Sender<()>>,
+    /// Releases that the log applied and that are not on disk.
+    pub unwritten: Vec<Release>,
+    pub last_sync: Instant,
+    /// The last fsync failed. Writes may still succeed.
+    pub sync_failing: bool,
+    pub reclaim_failed: Option<Instant>,
+    pub throttle: LogThrottle,
+    pub syncer: Syncer,
 }
 
-/// The thread that forces to the disk, as the writer has it.
-pub(super) struct Forcing {
-    written: Option<Sender<Written>>,
-    forced: Receiver<Forced>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Forcing {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// The operating system gives no thread.
-    pub fn start(cells: &JournalMetrics) -> io::Result<Forcing> {
-        let (written, inbox) = mpsc::channel();
-        let (outbox, forced) = mpsc::channel();
-        let took = cells.sync_duration.clone();
-        let work = move || force::run(&inbox, &outbox, &took);
-        let thread = std::thread::Builder::new().name("journal-force".to_owned()).spawn(work)?;
-        Ok(Forcing { written: Some(written), forced, thread: Some(thread) })
-    }
-
-    /// Waits until all that it was given is forced.
-    fn end(&mut self) {
-        self.written = None;
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("forcing the journal to the disk ended abnormally; this is a bug");
-        }
-    }
-}
-
-/// What is to be done at once.
+/// The commands of one step.
 #[derive(Default)]
-struct Todo {
-    /// Bytes that the log had before it.
-    held: u64,
-    /// How many commands it is, and bytes to be written.
+struct Batch {
+    /// Size of the log before it.
+    log_bytes: u64,
     commands: usize,
     bytes: usize,
     frames: Vec<Frame>,
-    claims: Vec<Claims>,
-    waiting: Vec<Waiting>,
+    /// One for each frame.
+    reasons: Vec<RetainReasons>,
+    waiters: Vec<Waiter>,
     closed: Vec<(TraceId, PriorVerdict)>,
     acked: Vec<(Seq, String)>,
-    given_up: Vec<Seq>,
+    discarded: Vec<Seq>,
     reads: Vec<(Seq, oneshot::Sender<Option<Record>>)>,
 }
 
-impl<D: Disk> Writer<D> {
-    /// Takes in what waits, writes it, and answers.
-    pub fn turn(&mut self) {
-        let mut todo = Todo { held: self.log.bytes(), ..Todo::default() };
-        while todo.commands < COMMANDS && todo.bytes < BYTES {
+impl<D: Disk> WriterStep for Writer<D> {
+    fn step(&mut self) {
+        let mut batch = Batch { log_bytes: self.log.bytes(), ..Batch::default() };
+        while batch.commands < MAX_COMMANDS && batch.bytes < MAX_BYTES {
             let Ok(command) = self.commands.try_recv() else { break };
-            self.gather(command, &mut todo);
+            self.receive(command, &mut batch);
         }
-        let (reads, given_up) = (std::mem::take(&mut todo.reads), std::mem::take(&mut todo.given_up));
-        self.learn();
-        self.write(todo);
-        // They may have been among what was written just now.
-        self.give_up(given_up);
-        for (seq, answer) in reads {
+        let (reads, discarded) = (std::mem::take(&mut batch.reads), std::mem::take(&mut batch.discarded));
+        self.collect_sync_results();
+        self.write(batch);
+        // After the write: a discarded record may be in the same batch.
+        if !discarded.is_empty() {
+            self.state.release(discarded.into_iter().map(|seq| self.log.reasons(seq).collect()));
+        }
+        for (seq, reply) in reads {
             let read = self.log.read(seq);
-            let failed = |error: &io::Error| tracing::error!(seq, %error, "the journal cannot be read");
-            let _ = answer.send(read.inspect_err(failed).unwrap_or_default());
+            let failed = |error: &io::Error| tracing::error!(seq, %error, "cannot read a journal record");
+            let _ = reply.send(read.inspect_err(failed).unwrap_or_default());
         }
     }
 
-    /// What the thread does each time; true if it was told to close.
-    pub fn look_after(&mut self) -> bool {
-        self.turn();
+    fn maintain(&mut self) -> bool {
+        self.step();
         let due = match self.durability {
-            // Where the interval is long, space may be wanted sooner.
+            // With a long interval, space may be needed before it has passed.
             Durability::Interval => {
-                let wanted = self.log.bytes() > self.total / 2 && self.log.waits_to_be_forced();
-                wanted || self.synced.elapsed() >= self.interval
+                let needed = self.log.bytes() > self.total / 2 && self.log.deletion_waits_for_sync();
+                needed || self.last_sync.elapsed() >= self.interval
             }
-            Durability::Sync => self.log.waits_to_be_forced(),
+            Durability::Sync => self.log.deletion_waits_for_sync(),
             Durability::None => false,
         };
-        // Whether it forces again is seen by trying.
-        if due || self.unforceable {
-            self.synced = Instant::now();
-            self.force(Vec::new());
+        // Only another fsync shows that fsync works again.
+        if due || self.sync_failing {
+            self.last_sync = Instant::now();
+            self.begin_sync(Vec::new());
         }
         self.reclaim();
-        self.closed.is_some()
+        self.close_reply.is_some()
     }
 
-    /// How long nothing need be looked after, where nobody brings anything.
-    pub fn patience(&self) -> Duration {
-        let is = |what: &AtomicBool| what.load(Ordering::Relaxed);
+    fn written(&self) -> u64 {
+        self.log.written()
+    }
+
+    fn park_timeout(&self) -> Duration {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         if is(&self.state.failing) {
-            return RETRY;
+            return RETRY_INTERVAL;
         }
         match self.log.is_dirty() && self.durability == Durability::Interval {
-            _ if is(&self.state.full) => GATHER,
-            true => self.interval.saturating_sub(self.synced.elapsed()).min(IDLE),
-            false => IDLE,
+            _ if is(&self.state.full) => RELEASE_DELAY,
+            true => self.interval.saturating_sub(self.last_sync.elapsed()).min(IDLE_INTERVAL),
+            false => IDLE_INTERVAL,
         }
     }
 
-    /// Takes in one command, as far as there is room for it.
-    fn gather(&mut self, command: Command, todo: &mut Todo) {
-        todo.commands += 1;
-        if command.is_waited_for() {
-            self.state.taken();
+    fn finish(&mut self) {
+        self.step();
+        self.syncer.join();
+        self.collect_sync_results();
+        if let Err(error) = self.log.close() {
+            self.failed("sync", &error);
         }
-        let fits = |size: usize, most: u64| todo.held + (todo.bytes + size) as u64 <= most;
+        if let Some(reply) = self.close_reply.take() {
+            let _ = reply.send(());
+        }
+    }
+}
+
+impl<D: Disk> Writer<D> {
+    /// Adds a command to the batch, or refuses it where the log has no room.
+    fn receive(&mut self, command: Command, batch: &mut Batch) {
+        batch.commands += 1;
+        if command.was_submitted() {
+            self.state.received();
+        }
+        let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;
         match command {
-            Command::Admit { answer, .. } if answer.is_closed() => {}
-            Command::Admit { frame, answer, .. } if !fits(frame.size(), self.admit_below) => {
+            Command::AppendRequest { reply, .. } if reply.is_closed() => {}
+            Command::AppendRequest { frame, reply, .. } if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
-                self.cells.refused.inc();
-                let _ = answer.send(false);
+                self.metrics.refused.inc();
+                let _ = reply.send(false);
             }
-            Command::Admit { frame, claims, room, answer } => {
-                todo.bytes += frame.size();
-                todo.waiting.push(Waiting { answer, _room: Some(room) });
-                todo.frames.push(frame);
-                todo.claims.push(claims);
+            Command::AppendRequest { frame, reasons, permit, reply } => {
+                batch.bytes += frame.size();
+                batch.waiters.push(Waiter { reply, _permit: Some(permit) });
+                batch.frames.push(frame);
+                batch.reasons.push(reasons);
             }
-            Command::Seal { frames, closed, answer } => {
+            Command::AppendVerdicts { frames, closed, reply } => {
                 let size = frames.iter().map(Frame::size).sum();
                 if !fits(size, self.total) {
-                    let _ = answer.send(false);
+                    let _ = reply.send(false);
                     return;
                 }
-                todo.bytes += size;
-                todo.waiting.push(Waiting { answer, _room: None });
-                todo.claims.extend(frames.iter().map(|_| Claims::new(vec![Claim::Verdict])));
-                todo.frames.extend(frames);
-                todo.closed.extend(closed);
+                batch.bytes += size;
+                batch.waiters.push(Waiter { reply, _permit: None });
+                batch.reasons.extend(frames.iter().map(|_| RetainReasons::new(vec![RetainReason::Verdict])));
+                batch.frames.extend(frames);
+                batch.closed.extend(closed);
             }
-            Command::Acked(seq, exporter) => todo.acked.push((seq, exporter)),
-            Command::GivenUp(seq) => todo.given_up.push(seq),
-            Command::Read(seq, answer) => todo.reads.push((seq, answer)),
-            Command::Close(done) => self.closed = Some(done),
+            Command::ExporterAcked(seq, exporter) => batch.acked.push((seq, exporter)),
+            Command::Discard(seq) => batch.discarded.push(seq),
+            Command::Read(seq, reply) => batch.reads.push((seq, reply)),
+            Command::Close(reply) => self.close_reply = Some(reply),
         }
     }
 
-    fn write(&mut self, todo: Todo) {
-        let Todo { frames, claims, waiting, closed, mut acked, .. } = todo;
-        // Space is given back by what is known, whether or not that can be written.
-        for claims in self.state.take_released() {
-            for done in claims.chunk_by(|(a, _), (b, _)| a == b) {
-                self.log.done(done, &mut self.unwritten);
+    fn write(&mut self, batch: Batch) {
+        let Batch { frames, reasons, waiters, closed, mut acked, .. } = batch;
+        // Releases free space whether or not they can be written.
+        for releases in self.state.take_released() {
+            for of_record in releases.chunk_by(|(a, _), (b, _)| a == b) {
+                self.log.release(of_record, &mut self.unwritten);
             }
         }
-        // Verdicts and requests that are done with by now need no word, nor do acknowledgements.
-        acked.retain(|(seq, _)| self.log.holds(*seq));
+        // A record that is released by now needs no acknowledgement.
+        acked.retain(|(seq, _)| self.log.contains(*seq));
         let failing = self.state.failing.load(Ordering::Relaxed);
         let mut tail: Vec<Frame> = acked.iter().map(|(seq, exporter)| Frame::acked(*seq, exporter)).collect();
         if !self.unwritten.is_empty() || (failing && frames.is_empty()) {
-            // With nothing to write, an empty record tells whether the disk takes any.
-            tail.push(Frame::done(&self.unwritten));
+            // While the disk fails and there is nothing to write, an empty record probes it.
+            tail.push(Frame::released(&self.unwritten));
         }
         if frames.is_empty() && tail.is_empty() {
             return;
@@ -244,123 +234,98 @@ impl<D: Disk> Writer<D> {
         let size: usize = frames.iter().chain(&tail).map(Frame::size).sum();
         let began = Instant::now();
         let appended = self.log.append(frames.iter().chain(&tail));
-        self.state.took(began.elapsed());
+        self.state.wrote_in(began.elapsed());
         let places = match appended {
             Ok(places) => places,
             Err(error) => {
                 self.failed("write", &error);
-                force::answer(waiting, false);
+                reply(waiters, false);
                 return;
             }
         };
-        // Nobody waits for the books to be kept.
-        let waiting = match self.durability {
-            Durability::Sync => waiting,
+        // Callers need not wait for the updates below.
+        let waiters = match self.durability {
+            Durability::Sync => waiters,
             Durability::Interval | Durability::None => {
-                force::answer(waiting, true);
+                reply(waiters, true);
                 Vec::new()
             }
         };
-        self.cells.written.inc_by(size as u64);
+        self.metrics.written.inc_by(size as u64);
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
         closed.into_iter().for_each(|(trace, verdict)| self.log.remember(trace, verdict));
-        for ((frame, place), claims) in frames.iter().zip(places).zip(claims) {
-            self.log.keep(frame.seq, place, frame.size() as u64, claims);
+        for ((frame, place), reasons) in frames.iter().zip(places).zip(reasons) {
+            self.log.insert(frame.seq, place, frame.size() as u64, reasons);
         }
-        if failing && !self.unforceable {
+        if failing && !self.sync_failing {
             tracing::info!("the journal can be written again");
             self.state.failing.store(false, Ordering::Relaxed);
         }
-        if !waiting.is_empty() {
-            self.force(waiting);
+        if !waiters.is_empty() {
+            self.begin_sync(waiters);
         }
     }
 
-    /// Has what was written forced to the disk, and those who wait told then.
-    fn force(&mut self, waiting: Vec<Waiting>) {
-        let failed = match self.log.give_out() {
-            Ok((files, _)) if files.is_empty() => return force::answer(waiting, true),
-            Ok((files, upto)) => match &self.forcing.written {
-                // Where it is gone, its answers are gone too, which is an answer.
-                Some(written) => return drop(written.send(Written { files, waiting, upto })),
-                None => io::ErrorKind::BrokenPipe.into(),
-            },
-            Err(error) => error,
+    /// Sends the unsynced files to the sync thread, which answers `waiters` after the fsync.
+    fn begin_sync(&mut self, waiters: Vec<Waiter>) {
+        let sent = match self.log.begin_sync() {
+            Ok((files, _)) if files.is_empty() => return reply(waiters, true),
+            Ok((files, up_to)) => self.syncer.request(SyncRequest { files, waiters, up_to }),
+            // Dropping `waiters` tells their callers that nothing was stored.
+            Err(error) => Err(error),
         };
-        force::answer(waiting, false);
-        self.unforceable(&failed);
+        if let Err(error) = sent {
+            self.sync_failed(&error);
+        }
     }
 
-    /// Takes note of what was forced, and of what could not be.
-    fn learn(&mut self) {
-        while let Ok(forced) = self.forcing.forced.try_recv() {
-            match forced {
-                Ok(upto) => {
-                    self.unforceable = false;
-                    self.log.forced(upto);
+    fn collect_sync_results(&mut self) {
+        while let Some(result) = self.syncer.result() {
+            match result {
+                Ok(up_to) => {
+                    self.sync_failing = false;
+                    self.log.sync_completed(up_to);
                 }
-                Err(error) => self.unforceable(&error),
+                Err(error) => self.sync_failed(&error),
             }
         }
     }
 
-    fn unforceable(&mut self, error: &io::Error) {
-        self.log.abandon();
-        self.unforceable = true;
+    fn sync_failed(&mut self, error: &io::Error) {
+        self.log.abandon_segment();
+        self.sync_failing = true;
         self.failed("sync", error);
     }
 
-    /// Records that nobody takes for kept: whoever asked will send them again.
-    fn give_up(&mut self, records: Vec<Seq>) {
-        if records.is_empty() {
-            return;
-        }
-        self.state.release(records.into_iter().map(|seq| self.log.claims(seq).collect()));
-    }
-
-    /// Writes what is left to write, and forces all of it.
-    pub fn end(mut self) {
-        self.turn();
-        self.forcing.end();
-        self.learn();
-        if let Err(error) = self.log.close() {
-            self.failed("sync", &error);
-        }
-        if let Some(closed) = self.closed.take() {
-            let _ = closed.send(());
-        }
-    }
-
-    fn failed(&mut self, what: &'static str, error: &io::Error) {
-        self.cells.errors.inc();
+    fn failed(&mut self, operation: &'static str, error: &io::Error) {
+        self.metrics.errors.inc();
         if !self.state.failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, what, "the journal cannot be written; requests are refused until it can");
+            tracing::error!(%error, operation, "cannot write the journal; requests are refused until it can be written");
         }
     }
 
-    /// Gives space back. Where that cannot be done, requests are taken all the same for as long as
-    /// they can be written.
+    /// Frees space. A failure refuses no requests as long as they can be written.
     fn reclaim(&mut self) {
         let failing = self.state.failing.load(Ordering::Relaxed);
-        if self.unclaimed.is_none_or(|since| since.elapsed() >= RETRY) {
+        if self.reclaim_failed.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
             let reclaimed = self.log.reclaim(failing);
-            self.unclaimed = reclaimed.is_err().then(Instant::now);
+            self.reclaim_failed = reclaimed.is_err().then(Instant::now);
             if let Err(error) = reclaimed {
-                self.cells.errors.inc();
-                if let Some(held_back) = self.quiet.allow("reclaim") {
-                    tracing::error!(%error, held_back, "the journal cannot give space back");
+                self.metrics.errors.inc();
+                if let Some(held_back) = self.throttle.allow("reclaim") {
+                    tracing::error!(%error, held_back, "cannot free space of the journal");
                 }
             }
         }
         let bytes = self.log.bytes();
-        // Some way below the cap, so that it does not flap with every request.
+        // Below the size at which it is set, so that it does not change with every request.
         if bytes < self.admit_below / 8 * 7 {
             self.state.full.store(false, Ordering::Relaxed);
         }
         let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.cells.bytes.set(gauge(bytes));
-        self.cells.live_bytes.set(gauge(self.log.live()));
-        self.cells.segments.set(gauge(self.log.segments() as u64));
+        self.metrics.bytes.set(gauge(bytes));
+        self.metrics.live_bytes.set(gauge(self.log.live()));
+        self.metrics.segments.set(gauge(self.log.segments() as u64));
     }
 }

@@ -121,8 +121,8 @@ async fn away_for_longer_than_retries_go_on_it_is_dropped_or_put_into_dead_lette
         let away = Away::new(|_| later(None), Duration::ZERO, RetryOnFailure::default(), 1 << 20);
         let folder = tempfile::tempdir().unwrap();
         if letters {
-            let letters = Letters::open(folder.path(), 1 << 20, Default::default()).unwrap();
-            away.exporters.keep_dead_letters(&Arc::new(letters));
+            let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
+            away.exporters.set_dead_letters(&Arc::new(letters));
         }
         away.exporters.send(parcel(&["a", "b"])).await;
         away.exporters.drain(Instant::now() + minutes(600)).await;

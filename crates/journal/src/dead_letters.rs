@@ -1,14 +1,13 @@
-//! Dead letters: requests that a destination refused for good, or for too long, in files that
-//! `replay` sends and `eval` reads.
+//! Dead letters: requests that a destination refused for good or for too long, in files that `replay`
+//! sends and `eval` reads.
 //!
-//! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` beside the log, each a
-//! sequence of length (4 bytes, big endian) and message, as the Collector's file exporter writes.
-//! Bounded: at the cap no more is written; and files are deleted some time after they were last
-//! added to.
+//! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` in the journal's directory, each a
+//! sequence of length (4 bytes, big endian) and message, as the Collector's file exporter writes. At the
+//! cap nothing more is written, and files are deleted some time after the last write to them.
 //!
-//! The folder is the operator's, too: files are replayed, moved and deleted while we run. So nothing
-//! is held open or remembered that the folder itself can tell, and a letter counts as added once it
-//! is in a file that is still there. Letters are rare enough for that.
+//! Operators replay, move and delete these files while the process runs. Hence no file stays open, the
+//! sizes are read from the directory each time, and a request counts as written only if the file is still
+//! at its path afterwards. Dead letters are rare enough for that.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -23,51 +22,49 @@ use tokio_util::sync::CancellationToken;
 use super::OpenError;
 use verdict_otlp::Signal;
 
-/// A file grows to this; readers take one whole document at a time, and people copy files.
-const FILE: u64 = 64 << 20;
+/// Size from which on another file is started: readers hold one request in memory at a time, but people
+/// copy files.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How often files are looked at for their age.
-const LOOK: Duration = Duration::from_secs(3600);
+/// How often expired files are looked for.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Files that are tried for one letter. A second is needed where somebody took the first away that
-/// very moment; who does that to three of them wants no letters.
-const TRIES: usize = 3;
+/// Files tried for one request. The second is needed if the first was moved at that moment; more of that
+/// is no accident.
+const ATTEMPTS: usize = 3;
 
-/// Why a letter was not added.
+/// Why a dead letter was not written.
 #[derive(Debug, thiserror::Error)]
-pub enum NotAdded {
-    /// There is no room under the cap until letters have been taken away.
+pub enum DeadLetterError {
+    /// The cap is reached until files are removed.
     #[error("dead letters have reached storage.max_bytes")]
     AtCap,
-    /// Its length has no room in four bytes.
+    /// The length does not fit into four bytes.
     #[error("a request of more than 4 GiB")]
     TooLong,
-    /// The disk did not take it; it may another time.
+    /// The disk failed; it may not fail the next time.
     #[error(transparent)]
     Disk(#[from] io::Error),
 }
 
-impl NotAdded {
-    /// Whether it may be added later, with nobody making room for it.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            NotAdded::AtCap | NotAdded::TooLong => false,
-            NotAdded::Disk(_) => true,
-        }
+impl DeadLetterError {
+    /// Whether a later attempt may succeed without anyone freeing space.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, DeadLetterError::Disk(_))
     }
 }
 
-/// The files of dead letters in a folder: path, bytes, and when each was last added to.
-fn files(folder: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
+/// The files of dead letters in a directory: path, bytes, and when each was last written.
+fn files(directory: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with("dead-letter-") {
             continue;
         }
         match entry.metadata() {
-            Ok(about) => all.push((entry.path(), about.len(), about.modified()?)),
-            // Taken away since the folder was read.
+            Ok(metadata) => all.push((entry.path(), metadata.len(), metadata.modified()?)),
+            // Removed since the directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -79,59 +76,60 @@ fn total(files: &[(PathBuf, u64, SystemTime)]) -> u64 {
     files.iter().map(|(_, bytes, _)| bytes).sum()
 }
 
-/// Where dead letters go.
+/// Writes dead letters.
 #[derive(Debug)]
-pub struct Letters {
-    folder: PathBuf,
+pub struct DeadLetters {
+    directory: PathBuf,
     cap: u64,
     bytes: Gauge,
     current: Mutex<Current>,
 }
 
-/// What is added to next, by signal: a file of this process, and its length as we left it.
+/// For each signal the file that this process wrote to last, and its length after that.
 type Current = [Option<(PathBuf, u64)>; Signal::ALL.len()];
 
-impl Letters {
-    /// Into `folder`, up to `cap` bytes, those from before included. `bytes` shows how many.
+impl DeadLetters {
+    /// Into `directory`, up to `cap` bytes including existing files. `bytes` shows their sum.
     ///
     /// # Errors
-    /// The folder cannot be read.
-    pub fn open(folder: &Path, cap: u64, bytes: Gauge) -> Result<Letters, OpenError> {
-        let letters = Letters { folder: folder.to_owned(), cap, bytes, current: Mutex::default() };
-        let found = files(folder).map_err(|why| OpenError { folder: folder.display().to_string(), why })?;
-        letters.show(total(&found));
-        Ok(letters)
+    /// The directory cannot be read.
+    pub fn open(directory: &Path, cap: u64, bytes: Gauge) -> Result<DeadLetters, OpenError> {
+        let current = Mutex::default();
+        let dead_letters = DeadLetters { directory: directory.to_owned(), cap, bytes, current };
+        let found = files(directory).map_err(|reason| OpenError::new(directory, reason))?;
+        dead_letters.show(total(&found));
+        Ok(dead_letters)
     }
 
-    /// Deletes old files, at once and every hour, until told to stop. With an age of 0 none is old.
-    pub async fn keep_young(self: Arc<Self>, age: Duration, stop: CancellationToken) {
+    /// Deletes expired files at once and every hour, until cancelled. With an age of 0 none expires.
+    pub async fn expire_loop(self: Arc<Self>, age: Duration, stop: CancellationToken) {
         while !age.is_zero() {
             let this = Arc::clone(&self);
             let expired = tokio::task::spawn_blocking(move || this.expire(age, SystemTime::now())).await;
             match expired.map_err(io::Error::other).flatten() {
                 Ok(0) => {}
-                Ok(files) => tracing::warn!(files, ?age, "deleted dead letters that nobody has replayed"),
-                Err(error) => tracing::error!(%error, "cannot delete old dead letters"),
+                Ok(files) => tracing::warn!(files, ?age, "deleted dead letters that were not replayed"),
+                Err(error) => tracing::error!(%error, "cannot delete expired dead letters"),
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(EXPIRE_INTERVAL) => {}
             }
         }
     }
 
-    /// Deletes files to which nothing was added for `age`; returns how many.
+    /// Deletes files that were last written at least `age` ago; returns how many.
     ///
     /// # Errors
-    /// The folder cannot be read, or a file not be deleted.
+    /// The directory cannot be read, or a file cannot be deleted.
     pub fn expire(&self, age: Duration, now: SystemTime) -> io::Result<u64> {
-        let _alone = self.alone();
+        let _current = self.lock();
         let mut deleted = 0;
         let mut left = 0;
-        for (path, bytes, last) in files(&self.folder)? {
+        for (path, bytes, last) in files(&self.directory)? {
             if now.duration_since(last).is_ok_and(|passed| passed >= age) {
                 match std::fs::remove_file(&path) {
-                    // Somebody was quicker.
+                    // Another process removed it.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     removed => removed.map(|()| deleted += 1)?,
                 }
@@ -143,60 +141,60 @@ impl Letters {
         Ok(deleted)
     }
 
-    /// Adds one request, and forces it to the disk.
+    /// Writes and fsyncs one request.
     ///
     /// # Errors
-    /// There is no room, under the cap or on the disk. Nothing of it was added then, but perhaps the
-    /// torn end of a file to which nothing is added any more.
-    pub fn add(&self, signal: Signal, request: &[u8]) -> Result<(), NotAdded> {
-        let length = u32::try_from(request.len()).map_err(|_| NotAdded::TooLong)?;
+    /// There is no room under the cap, or the disk fails. The request is in no file then, except perhaps
+    /// in part at the end of a file that is not appended to again.
+    pub fn append(&self, signal: Signal, request: &[u8]) -> Result<(), DeadLetterError> {
+        let length = u32::try_from(request.len()).map_err(|_| DeadLetterError::TooLong)?;
         let mut letter = Vec::with_capacity(request.len() + 4);
         letter.extend_from_slice(&length.to_be_bytes());
         letter.extend_from_slice(request);
         let size = letter.len() as u64;
 
-        let mut current = self.alone();
+        let mut current = self.lock();
         let place = &mut current[signal as usize];
-        for _ in 0..TRIES {
-            let found = files(&self.folder)?;
+        for _ in 0..ATTEMPTS {
+            let found = files(&self.directory)?;
             let after = total(&found).saturating_add(size);
             if after > self.cap {
                 self.show(total(&found));
-                return Err(NotAdded::AtCap);
+                return Err(DeadLetterError::AtCap);
             }
             let (path, len, file) = match place.take().and_then(reopen) {
                 Some(open) => open,
-                None => self.begin(signal, found.len())?,
+                None => self.create(signal, found.len())?,
             };
             if let Err(error) = write(&file, &letter) {
-                // Torn where that cannot be taken back: what comes next goes to another file.
+                // If a partial write cannot be truncated, the next request goes to another file.
                 *place = file.set_len(len).is_ok().then_some((path, len));
                 return Err(error.into());
             }
-            // Whoever moved the file away while it was written to may have read it before that. Where
-            // the letter is in both, it is sent twice.
+            // A file that was moved during the write may have been read before it. If both files have
+            // the request, it is sent twice.
             if is_at(&file, &path) {
                 *place = Some((path, len + size));
                 self.show(after);
                 return Ok(());
             }
         }
-        Err(io::Error::other("files of dead letters vanish while they are written to").into())
+        Err(io::Error::other("files of dead letters are moved while they are written").into())
     }
 
-    /// Makes a file, of which it is certain that nobody has written to it. `others` are in the folder.
-    fn begin(&self, signal: Signal, others: usize) -> io::Result<(PathBuf, u64, File)> {
+    /// Creates a file, under a name that no file has. The directory has `others` files.
+    fn create(&self, signal: Signal, others: usize) -> io::Result<(PathBuf, u64, File)> {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // A process before this one may have begun some within the same second.
+        // An earlier process may have created files within the same second.
         for n in 0..=others {
-            let path = self.folder.join(format!("dead-letter-{}-{second}-{n}.pb", signal.as_str()));
+            let path = self.directory.join(format!("dead-letter-{}-{second}-{n}.pb", signal.as_str()));
             let file = match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // It is found after a power cut only if the folder was forced, too.
-            if let Err(error) = File::open(&self.folder).and_then(|folder| folder.sync_all()) {
+            // Without an fsync of the directory the file may be missing after a power cut.
+            if let Err(error) = File::open(&self.directory).and_then(|directory| directory.sync_all()) {
                 let _ = std::fs::remove_file(&path);
                 return Err(error);
             }
@@ -205,7 +203,7 @@ impl Letters {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn alone(&self) -> MutexGuard<'_, Current> {
+    fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,11 +212,11 @@ impl Letters {
     }
 }
 
-/// Opens a file again, if it is there, as we left it, and has room.
+/// Opens a file again if it exists, has the length after our last write, and has room.
 fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
     let file = OpenOptions::new().append(true).open(&path).ok()?;
-    let as_left = file.metadata().is_ok_and(|about| about.len() == len);
-    (as_left && len < FILE).then_some((path, len, file))
+    let unchanged = file.metadata().is_ok_and(|metadata| metadata.len() == len);
+    (unchanged && len < MAX_FILE_BYTES).then_some((path, len, file))
 }
 
 fn write(mut file: &File, letter: &[u8]) -> io::Result<()> {
@@ -226,7 +224,7 @@ fn write(mut file: &File, letter: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Whether this file is what is found at `path`.
+/// Whether `path` names this file.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(this), Ok(there)) = (file.metadata(), std::fs::metadata(path)) else { return false };
     (this.dev(), this.ino()) == (there.dev(), there.ino())
@@ -239,14 +237,14 @@ mod tests {
     #[test]
     fn letters_are_deleted_some_time_after_the_last_was_added() {
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
-        letters.add(Signal::Traces, b"request").unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
+        dead_letters.append(Signal::Traces, b"request").unwrap();
         std::fs::write(folder.path().join("0000000000000001.log"), "not a letter").unwrap();
         let (age, now) = (Duration::from_secs(3600), SystemTime::now());
-        assert_eq!(letters.expire(age, now).unwrap(), 0);
-        assert_eq!(letters.expire(age, now + age * 2).unwrap(), 1);
-        assert_eq!(letters.bytes.get(), 0);
-        letters.add(Signal::Traces, b"another").unwrap();
+        assert_eq!(dead_letters.expire(age, now).unwrap(), 0);
+        assert_eq!(dead_letters.expire(age, now + age * 2).unwrap(), 1);
+        assert_eq!(dead_letters.bytes.get(), 0);
+        dead_letters.append(Signal::Traces, b"another").unwrap();
         assert_eq!(files(folder.path()).unwrap().len(), 1);
         assert!(folder.path().join("0000000000000001.log").exists());
     }
@@ -275,16 +273,16 @@ mod tests {
         for renamed in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             // Room for one.
-            let letters = Letters::open(folder.path(), 12, Gauge::default()).unwrap();
-            letters.add(Signal::Traces, b"request").unwrap();
+            let dead_letters = DeadLetters::open(folder.path(), 12, Gauge::default()).unwrap();
+            dead_letters.append(Signal::Traces, b"request").unwrap();
             let (path, away) = (only(folder.path()), folder.path().join("replayed.pb"));
             match renamed {
                 true => std::fs::rename(&path, &away).unwrap(),
                 false => std::fs::remove_file(&path).unwrap(),
             }
-            letters.add(Signal::Traces, b"another").unwrap();
+            dead_letters.append(Signal::Traces, b"another").unwrap();
             assert_eq!(read(&only(folder.path())), [b"another"]);
-            assert_eq!(letters.bytes.get(), 11);
+            assert_eq!(dead_letters.bytes.get(), 11);
             if renamed {
                 assert_eq!(read(&away), [b"request"]);
             }
@@ -294,27 +292,27 @@ mod tests {
     #[test]
     fn at_the_cap_nothing_is_written() {
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 21, Gauge::default()).unwrap();
-        letters.add(Signal::Traces, b"request").unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 21, Gauge::default()).unwrap();
+        dead_letters.append(Signal::Traces, b"request").unwrap();
         for signal in [Signal::Traces, Signal::Logs] {
-            assert!(letters.add(signal, b"another").is_err());
+            assert!(dead_letters.append(signal, b"another").is_err());
         }
         assert_eq!(read(&only(folder.path())), [b"request"]);
-        assert_eq!(letters.bytes.get(), 11);
-        letters.add(Signal::Traces, b"little").unwrap();
+        assert_eq!(dead_letters.bytes.get(), 11);
+        dead_letters.append(Signal::Traces, b"little").unwrap();
         assert_eq!(read(&only(folder.path())), [&b"request"[..], b"little"]);
         // Those from before count.
-        let letters = Letters::open(folder.path(), 21, Gauge::default()).unwrap();
-        assert_eq!(letters.bytes.get(), 21);
-        assert!(letters.add(Signal::Logs, b"").is_err());
+        let dead_letters = DeadLetters::open(folder.path(), 21, Gauge::default()).unwrap();
+        assert_eq!(dead_letters.bytes.get(), 21);
+        assert!(dead_letters.append(Signal::Logs, b"").is_err());
     }
 
     #[test]
     fn only_the_owner_can_read_letters() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
-        letters.add(Signal::Traces, b"request").unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
+        dead_letters.append(Signal::Traces, b"request").unwrap();
         let mode = std::fs::metadata(only(folder.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -323,8 +321,8 @@ mod tests {
     fn restarted_again_and_again_within_a_second_each_has_files_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..50 {
-            let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
-            letters.add(Signal::Traces, b"request").unwrap();
+            let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
+            dead_letters.append(Signal::Traces, b"request").unwrap();
         }
         let found = files(folder.path()).unwrap();
         assert_eq!(found.len(), 50);
@@ -334,11 +332,11 @@ mod tests {
     #[test]
     fn nothing_is_added_behind_what_somebody_else_wrote() {
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
-        letters.add(Signal::Traces, b"request").unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
+        dead_letters.append(Signal::Traces, b"request").unwrap();
         let path = only(folder.path());
         std::fs::write(&path, b"half a let").unwrap();
-        letters.add(Signal::Traces, b"another").unwrap();
+        dead_letters.append(Signal::Traces, b"another").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"half a let");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&only(folder.path())), [b"another"]);
@@ -347,9 +345,9 @@ mod tests {
     #[test]
     fn letters_of_a_signal_share_a_file_and_signals_do_not() {
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         for (signal, request) in [(Signal::Traces, b"a"), (Signal::Logs, b"b"), (Signal::Traces, b"c")] {
-            letters.add(signal, request).unwrap();
+            dead_letters.append(signal, request).unwrap();
         }
         let mut found: Vec<_> = files(folder.path()).unwrap().iter().map(|(path, ..)| read(path)).collect();
         found.sort();
@@ -360,12 +358,12 @@ mod tests {
     #[test]
     fn behind_a_torn_letter_that_cannot_be_taken_back_comes_no_other() {
         let folder = tempfile::tempdir().unwrap();
-        let letters = Letters::open(folder.path(), 1000, Gauge::default()).unwrap();
+        let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         // Always full, and cannot be cut.
-        letters.alone()[Signal::Traces as usize] = Some(("/dev/full".into(), 0));
-        let error = letters.add(Signal::Traces, b"request").unwrap_err();
-        assert!(error.is_passing(), "{error}");
-        letters.add(Signal::Traces, b"another").unwrap();
+        dead_letters.lock()[Signal::Traces as usize] = Some(("/dev/full".into(), 0));
+        let error = dead_letters.append(Signal::Traces, b"request").unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        dead_letters.append(Signal::Traces, b"another").unwrap();
         assert_eq!(read(&only(folder.path())), [b"another"]);
     }
 
@@ -386,11 +384,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().join("letters");
         std::fs::create_dir(&there).unwrap();
-        let letters = Letters::open(&there, 11, Gauge::default()).unwrap();
+        let dead_letters = DeadLetters::open(&there, 11, Gauge::default()).unwrap();
         std::fs::remove_dir(&there).unwrap();
-        assert!(letters.add(Signal::Traces, b"request").unwrap_err().is_passing());
+        assert!(dead_letters.append(Signal::Traces, b"request").unwrap_err().is_transient());
         std::fs::create_dir(&there).unwrap();
-        letters.add(Signal::Traces, b"request").unwrap();
-        assert!(!letters.add(Signal::Traces, b"request").unwrap_err().is_passing());
+        dead_letters.append(Signal::Traces, b"request").unwrap();
+        assert!(!dead_letters.append(Signal::Traces, b"request").unwrap_err().is_transient());
     }
 }

@@ -1,14 +1,14 @@
-//! The log's folder: whose it is, what is left alone in it, and what room it takes.
+//! The directory: its lock and permissions, segments of other versions, and preallocation.
 
 use super::*;
 
 #[test]
-fn a_folder_is_for_one_process_and_for_its_owner() {
+fn a_directory_is_for_one_process_and_for_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("deep/journal");
-    let mut first = Folder::open(&folder).unwrap();
-    assert!(Folder::open(&folder).unwrap_err().to_string().contains("another process"));
+    let mut first = Directory::open(&folder).unwrap();
+    assert!(Directory::open(&folder).unwrap_err().to_string().contains("another process"));
     first.create(1, 4096).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -16,12 +16,12 @@ fn a_folder_is_for_one_process_and_for_its_owner() {
         assert_eq!(mode(&entry.unwrap().path()), 0o600);
     }
     drop(first);
-    Folder::open(&folder).unwrap();
+    Directory::open(&folder).unwrap();
 }
 
 #[test]
-fn a_segment_of_another_version_is_left_alone() {
-    // The first one had other checksums.
+fn a_segment_of_another_version_is_not_changed() {
+    // Version 1 had other checksums.
     for (version, check) in [(1, None), (3, Some(crc32fast::hash))] {
         let folder = tempfile::tempdir().unwrap();
         let mut bytes = disk::header(*b"mark");
@@ -39,37 +39,38 @@ fn a_segment_of_another_version_is_left_alone() {
     }
 }
 
-/// Bytes that a segment takes on the disk.
+/// Bytes allocated for a segment.
 #[cfg(target_os = "linux")]
-fn taken(folder: &Path, segment: u64) -> u64 {
+fn allocated(folder: &Path, segment: u64) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(folder.join(format!("{segment:016x}.log"))).unwrap().blocks() * 512
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn room_is_set_aside_for_a_segment_and_given_back() {
+fn space_for_a_segment_is_preallocated_and_returned() {
     const SEGMENT: u64 = 1 << 20;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let open = || Log::open(Folder::open(folder).unwrap(), Limits { segment: SEGMENT, ..limits() }).unwrap();
+    let open =
+        || Log::open(Directory::open(folder).unwrap(), Limits { segment: SEGMENT, ..limits() }).unwrap();
     let frame = Frame::acked(1, "x");
     let (mut log, ..) = open();
     log.append(std::iter::once(&frame)).unwrap();
-    if taken(folder, 1) < SEGMENT {
-        return println!("skipped: this file system sets no room aside");
+    if allocated(folder, 1) < SEGMENT {
+        return println!("skipped: this file system does not preallocate");
     }
     let path = folder.join("0000000000000001.log");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), (disk::HEADER + frame.size()) as u64);
     log.close().unwrap();
-    assert!(taken(folder, 1) < SEGMENT / 2, "an orderly end gives it back");
+    assert!(allocated(folder, 1) < SEGMENT / 2, "close returns it");
     drop(log);
 
     let (mut log, ..) = open();
     log.append(std::iter::once(&frame)).unwrap();
-    assert!(taken(folder, 2) >= SEGMENT);
+    assert!(allocated(folder, 2) >= SEGMENT);
     drop(log);
     let (_log, recovered, _) = open();
-    assert!(taken(folder, 2) < SEGMENT / 2, "so does the start after one that was none");
+    assert!(allocated(folder, 2) < SEGMENT / 2, "the start after a crash returns it");
     assert_eq!((recovered.corrupt, recovered.torn), (0, 0));
 }

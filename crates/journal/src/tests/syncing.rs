@@ -1,21 +1,21 @@
-//! When the journal forces to the disk, and what follows where that cannot be done.
+//! When the journal fsyncs, and what follows if an fsync fails.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::failing::{Small, admit, storage, until, until_calm};
 use super::*;
 
-/// A journal whose disk forces as `force` does.
-fn forcing(folder: &Path, durability: Durability, force: fn() -> io::Result<()>) -> Arc<Journal> {
+/// A journal whose every fsync calls `sync` first.
+fn syncing(folder: &Path, durability: Durability, sync: fn() -> io::Result<()>) -> Arc<Journal> {
     let storage = Storage { segment_bytes: Size(1 << 20), max_bytes: Size(8 << 20), ..storage(durability) };
-    Journal::on(Small::on(folder, force), &storage, 10, &cells()).unwrap().0
+    Journal::on(Small::on(folder, sync), &storage, 10, &metrics()).unwrap().0
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_disk_is_forced_nobody_is_told_and_what_is_done_is_written_all_the_same() {
+async fn during_an_fsync_no_sender_is_acknowledged_and_releases_are_written() {
     static STUCK: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), Durability::Sync, || {
+    let journal = syncing(folder.path(), Durability::Sync, || {
         while STUCK.load(Ordering::SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -28,20 +28,20 @@ async fn while_the_disk_is_forced_nobody_is_told_and_what_is_done_is_written_all
         async move { admit(&journal, 2).await }
     });
     until(folder.path(), |all| all.open.len() == 2).await;
-    // The disk still works on the second; that the first is done does not wait for it.
-    journal.release(vec![(first, Claim::Trace(trace(1)))]);
+    // The fsync of the second still runs; the release of the first does not wait for it.
+    journal.release(vec![(first, RetainReason::Trace(trace(1)))]);
     until(folder.path(), |all| all.open.len() == 1).await;
-    assert!(!second.is_finished(), "told before it was forced to the disk");
+    assert!(!second.is_finished(), "acknowledged before the fsync");
     STUCK.store(false, Ordering::SeqCst);
     assert!(second.await.unwrap().is_some());
     journal.close().await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_forced_to_the_disk_is_refused_and_not_kept() {
+async fn a_request_whose_fsync_fails_is_refused_and_not_recovered() {
     static WORKS: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
+    let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
         false => Err(io::Error::other("the disk has gone")),
     });
@@ -56,12 +56,12 @@ async fn what_cannot_be_forced_to_the_disk_is_refused_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_to_a_file_that_could_not_be_forced_is_not_taken_for_kept() {
+async fn after_a_failed_fsync_a_second_one_of_the_same_file_does_not_count() {
     static STUCK: AtomicBool = AtomicBool::new(false);
     static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
-    // As an operating system does, which tells of a failure once.
-    let journal = forcing(folder.path(), Durability::Sync, || {
+    // As an operating system, which reports a failure once.
+    let journal = syncing(folder.path(), Durability::Sync, || {
         while STUCK.load(Ordering::SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -90,11 +90,11 @@ async fn what_was_written_to_a_file_that_could_not_be_forced_is_not_taken_for_ke
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_force_serves_all_that_wait_for_it() {
-    static FORCED: AtomicU64 = AtomicU64::new(0);
+async fn one_fsync_serves_all_requests_that_wait_for_it() {
+    static SYNCED: AtomicU64 = AtomicU64::new(0);
     let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), Durability::Sync, || {
-        FORCED.fetch_add(1, Ordering::SeqCst);
+    let journal = syncing(folder.path(), Durability::Sync, || {
+        SYNCED.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(std::time::Duration::from_millis(50));
         Ok(())
     });
@@ -107,21 +107,21 @@ async fn one_force_serves_all_that_wait_for_it() {
     for sender in senders {
         assert!(sender.await.unwrap().is_some());
     }
-    let forced = FORCED.load(Ordering::SeqCst);
-    assert!((1..32).contains(&forced), "{forced} forces for 64 requests");
+    let synced = SYNCED.load(Ordering::SeqCst);
+    assert!((1..32).contains(&synced), "{synced} fsyncs for 64 requests");
     journal.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_intervals_it_is_forced_without_anybody_waiting_and_with_none_it_never_is() {
+async fn with_interval_it_syncs_without_a_waiting_sender_and_with_none_never() {
     static INTERVAL: AtomicU64 = AtomicU64::new(0);
     static NONE: AtomicU64 = AtomicU64::new(0);
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let interval = forcing(folders[0].path(), Durability::Interval, || {
+    let interval = syncing(folders[0].path(), Durability::Interval, || {
         INTERVAL.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
-    let none = forcing(folders[1].path(), Durability::None, || {
+    let none = syncing(folders[1].path(), Durability::None, || {
         NONE.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
@@ -141,25 +141,25 @@ async fn at_intervals_it_is_forced_without_anybody_waiting_and_with_none_it_neve
 }
 
 #[tokio::test]
-async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
+async fn a_request_whose_sender_left_during_the_fsync_is_discarded() {
     static STUCK: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), Durability::Sync, || {
+    let journal = syncing(folder.path(), Durability::Sync, || {
         while STUCK.load(Ordering::SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         Ok(())
     });
     let mut gone = Box::pin(admit(&journal, 1));
-    // Asked, and not looked at again: when the answer comes, nobody takes it.
+    // Polled once: when the reply comes, nothing receives it.
     tokio::select! {
         biased;
-        _ = &mut gone => panic!("answered before it was forced to the disk"),
+        _ = &mut gone => panic!("answered before the fsync"),
         () = std::future::ready(()) => {}
     }
     until(folder.path(), |all| all.open.len() == 1).await;
     STUCK.store(false, Ordering::SeqCst);
-    // The second one is told after the first.
+    // The second is answered after the first.
     assert!(admit(&journal, 2).await.is_some());
     drop(gone);
     until(folder.path(), |all| all.open.keys().eq(&[2])).await;
@@ -167,23 +167,23 @@ async fn a_request_that_was_kept_when_nobody_waited_any_more_is_given_up_too() {
 }
 
 #[tokio::test]
-async fn a_disk_that_writes_and_does_not_force_is_in_trouble_until_it_does() {
+async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
     static WORKS: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
-    let journal = forcing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
+    let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
         false => Err(io::Error::other("the disk has gone")),
     });
     assert!(admit(&journal, 1).await.is_some() && !journal.pressure());
     WORKS.store(false, Ordering::SeqCst);
     assert!(admit(&journal, 2).await.is_none());
-    // It tries by itself, which goes wrong again and again.
+    // It retries by itself, and fails each time.
     let mut calm = 0;
     for _ in 0..100 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         calm += usize::from(!journal.pressure());
     }
-    assert!(calm < 5, "{calm} times it was said that all is well");
+    assert!(calm < 5, "{calm} times without pressure");
     WORKS.store(true, Ordering::SeqCst);
     until_calm(&journal).await;
     assert!(!journal.pressure() && admit(&journal, 3).await.is_some());
@@ -191,7 +191,7 @@ async fn a_disk_that_writes_and_does_not_force_is_in_trouble_until_it_does() {
 }
 
 #[test]
-fn what_was_copied_and_could_not_be_forced_stays_where_it_was() {
+fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     static WORKS: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
     let disk = Small::on(folder.path(), || match WORKS.load(Ordering::SeqCst) {
@@ -201,17 +201,17 @@ fn what_was_copied_and_could_not_be_forced_stays_where_it_was() {
     let limits = Limits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(disk, limits).unwrap();
     let admit = |log: &mut Log<Small>, seq| {
-        let frame = Frame::request(seq, Signal::Logs, &[Claim::Pass], vec![7; 500].into());
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
         let places = log.append(std::iter::once(&frame)).unwrap();
-        log.keep(seq, places[0], frame.size() as u64, Claims::new(vec![Claim::Pass]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
     };
     admit(&mut log, 1);
-    let mut over = Vec::new();
+    let mut unwritten = Vec::new();
     for seq in 2..30 {
         admit(&mut log, seq);
-        log.done(&[(seq, Claim::Pass)], &mut over);
+        log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
     }
-    log.append(std::iter::once(&Frame::done(&over))).unwrap();
+    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
     log.sync().unwrap();
     WORKS.store(false, Ordering::SeqCst);
     let first = folder.path().join("0000000000000001.log");

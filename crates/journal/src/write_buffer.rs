@@ -1,6 +1,4 @@
-//! Frames made into one write.
-//!
-//! In: frames. Out: slices in order, of which large bodies are where they lay before.
+//! Many frames as the slices of one vectored write.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -9,13 +7,12 @@ use bytes::Bytes;
 
 use super::record::Frame;
 
-/// A body from this size on is written from where it lies; a smaller one is cheaper copied than
-/// named to the operating system.
+/// A body of at least this size is a slice of its own; copying a smaller one costs less than a slice.
 const LARGE: usize = 4096;
 
-/// Frames as one write takes them: what is small, in one buffer; large bodies where they lie.
+/// Small parts in one buffer; large bodies by reference.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct WriteBuffer {
     small: Vec<u8>,
     parts: Vec<Part>,
     len: u64,
@@ -27,31 +24,28 @@ enum Part {
     Body(Bytes),
 }
 
-impl Batch {
-    /// Empties it, keeping its room.
+impl WriteBuffer {
+    /// Empties it, and keeps its allocations.
     pub fn clear(&mut self) {
         self.small.clear();
         self.parts.clear();
         self.len = 0;
     }
 
-    /// Bytes in it.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Adds bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         let from = self.small.len();
         self.small.extend_from_slice(bytes);
-        self.note(from);
+        self.push_small(from);
     }
 
-    /// Adds a frame.
     pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
         let from = self.small.len();
-        frame.begin(&mut self.small, marker);
-        self.note(from);
+        frame.write_head(&mut self.small, marker);
+        self.push_small(from);
         for body in &frame.body {
             if body.len() < LARGE {
                 self.raw(body);
@@ -62,8 +56,8 @@ impl Batch {
         }
     }
 
-    /// What was added to the buffer since `from` comes next.
-    fn note(&mut self, from: usize) {
+    /// Makes the bytes of the small buffer since `from` the next part, or the end of the last one.
+    fn push_small(&mut self, from: usize) {
         let to = self.small.len();
         self.len += (to - from) as u64;
         match self.parts.last_mut() {
@@ -72,7 +66,6 @@ impl Batch {
         }
     }
 
-    /// As a write takes it.
     pub fn slices(&self) -> Vec<IoSlice<'_>> {
         let part = |part| match part {
             &Part::Small(Range { start, end }) => self.small.get(start..end).unwrap_or_default(),

@@ -1,43 +1,44 @@
-//! What becomes of items that are given up, by whether a dead letter can hold them, and of what the
-//! journal has of them.
+//! The outcome of items that cannot be delivered, by whether a dead letter can be written, and whether
+//! the journal still retains them.
 
 use super::*;
 use crate::telemetry::Telemetry;
-use verdict_journal::{Claim, Journal, Storage};
+use verdict_journal::{Journal, RetainReason, Storage};
 
-/// What a case begins with.
 #[derive(Debug)]
 struct Case {
-    /// Bytes that letters may take.
+    /// Bytes that dead letters may take.
     cap: u64,
-    /// Their folder is there.
+    /// Their directory exists.
     disk: bool,
     required: bool,
 }
 
-/// A kept request of two spans is refused for good. How its spans ended, and whether the journal
-/// still has them for the next start.
+/// A stored request of two spans is refused for good. Returns their outcome, and whether the journal
+/// still retains them.
 async fn refused(case: &Case) -> (Outcome, bool) {
-    let (kept, buried) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (stored, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let cells = Telemetry::new().journal.clone();
-    let open = || Journal::open(kept.path(), &Storage::default(), 0, &cells).unwrap();
+    let open = || Journal::open(stored.path(), &Storage::default(), 0, &cells).unwrap();
     let (journal, _) = open();
     let parcel = parcel(&["a", "b"]);
     let body = parcel.pieces[0].bytes.clone();
-    let seq = journal.admit(Signal::Traces, vec![Claim::Pass], body).await.unwrap().take();
+    let seq =
+        journal.append_request(Signal::Traces, vec![RetainReason::PassThrough], body).await.unwrap().accept();
 
     let sink = Sink::start(|_, _| Say::code(Code::InvalidArgument)).await;
     let exporters = one("otlp_grpc", &sink, &format!("required: {}", case.required));
-    let letters = buried.path().join("letters");
-    std::fs::create_dir(&letters).unwrap();
-    exporters.keep_dead_letters(&Arc::new(Letters::open(&letters, case.cap, Default::default()).unwrap()));
+    let dead_letters = folder.path().join("dead_letters");
+    std::fs::create_dir(&dead_letters).unwrap();
+    exporters
+        .set_dead_letters(&Arc::new(DeadLetters::open(&dead_letters, case.cap, Default::default()).unwrap()));
     if !case.disk {
-        std::fs::remove_dir(&letters).unwrap();
+        std::fs::remove_dir(&dead_letters).unwrap();
     }
     let takers = exporters.takers(&[Signal::Traces], &[]);
-    let ticket = Ticket::new(&journal, seq, vec![(seq, Claim::Pass)], takers);
-    exporters.send_kept(parcel, Some(&ticket)).await;
-    ticket.handed_out();
+    let delivery = Delivery::new(&journal, seq, vec![(seq, RetainReason::PassThrough)], takers);
+    exporters.send_record(parcel, Some(&delivery)).await;
+    delivery.dispatched();
     drain(&exporters).await;
     journal.close().await;
 
@@ -54,7 +55,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
 async fn what_no_dead_letter_could_be_written_of_stays_in_the_journal() {
     let failing = Case { cap: 1 << 20, disk: false, required: true };
     assert_eq!(refused(&failing).await, (Outcome::Stored, true));
-    // Not for the sake of one that is not required: the journal does not wait for it.
+    // The journal does not wait for an exporter that is not required.
     let optional = Case { required: false, ..failing };
     assert_eq!(refused(&optional).await, (Outcome::Dropped, false));
 }

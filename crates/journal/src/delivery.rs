@@ -1,0 +1,114 @@
+//! How the journal learns that exporters have delivered a record.
+//!
+//! A [`Delivery`] represents one record on its way to all exporters, an [`ExporterAck`] its way to one of
+//! them. Receipts carry the `ExporterAck` through queues, splits and retries; it is dropped when the last
+//! receipt is resolved, and acknowledges the record unless [`ExporterAck::retain`] was called. When all
+//! required exporters have acknowledged it, the record is released.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::Journal;
+use super::record::{RetainReason, Seq};
+
+/// One record on its way to its exporters.
+#[derive(Debug)]
+pub struct Delivery {
+    state: Arc<DeliveryState>,
+    acks: Vec<(Arc<str>, Arc<ExporterAck>)>,
+}
+
+#[derive(Debug)]
+struct DeliveryState {
+    journal: Arc<Journal>,
+    seq: Seq,
+    /// Released when `pending_acks` reaches 0.
+    releases: Vec<(Seq, RetainReason)>,
+    /// Required exporters that have not acknowledged the record, plus one until it is dispatched.
+    pending_acks: AtomicUsize,
+}
+
+impl DeliveryState {
+    fn ack(&self) {
+        if self.pending_acks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.journal.release(self.releases.clone());
+        }
+    }
+}
+
+impl Delivery {
+    /// Of record `seq` to `exporters` (id, and whether it is required). If it is dropped before
+    /// [`Delivery::dispatched`], the record stays in the journal.
+    pub fn new(
+        journal: &Arc<Journal>,
+        seq: Seq,
+        releases: Vec<(Seq, RetainReason)>,
+        exporters: Vec<(Arc<str>, bool)>,
+    ) -> Delivery {
+        let required = exporters.iter().filter(|(_, required)| *required).count();
+        let pending_acks = AtomicUsize::new(required + 1);
+        let state = Arc::new(DeliveryState { journal: Arc::clone(journal), seq, releases, pending_acks });
+        let acks = exporters.into_iter().map(|(exporter, required)| {
+            let retained = AtomicBool::new(false);
+            let ack = ExporterAck {
+                state: Arc::clone(&state),
+                exporter: Arc::clone(&exporter),
+                required,
+                retained,
+            };
+            (exporter, Arc::new(ack))
+        });
+        let acks = acks.collect();
+        Delivery { state, acks }
+    }
+
+    /// For an exporter; `None` if it is not to receive this record.
+    pub fn ack(&self, exporter: &str) -> Option<Arc<ExporterAck>> {
+        self.acks.iter().find(|(id, _)| **id == *exporter).map(|(_, ack)| Arc::clone(ack))
+    }
+
+    /// Every exporter that it names has received the record.
+    pub fn dispatched(mut self) {
+        self.acks.clear();
+        self.state.ack();
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        // Not dispatched: an exporter may have received nothing, so none acknowledges.
+        self.acks.iter().for_each(|(_, ack)| ack.retain());
+    }
+}
+
+/// The acknowledgement of one exporter, given when it is dropped.
+#[derive(Debug)]
+pub struct ExporterAck {
+    state: Arc<DeliveryState>,
+    exporter: Arc<str>,
+    required: bool,
+    retained: AtomicBool,
+}
+
+impl ExporterAck {
+    /// A part was not delivered: the whole record stays in the journal and is sent again after a restart.
+    pub fn retain(&self) {
+        self.retained.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for ExporterAck {
+    fn drop(&mut self) {
+        if self.retained.load(Ordering::Acquire) {
+            return;
+        }
+        // The last required exporter releases the record, which needs no acknowledgement besides.
+        let last = self.required && self.state.pending_acks.load(Ordering::Acquire) <= 1;
+        if !last {
+            self.state.journal.exporter_acked(self.state.seq, &self.exporter);
+        }
+        if self.required {
+            self.state.ack();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The set of reasons for which one record is retained: built once, removed one by one in any order.
+
+use super::record::RetainReason;
+
+/// Sorted; a removed reason is marked and stays in place, so that a removal moves nothing. Most records
+/// have a few, but a request has one for every trace in it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct RetainReasons {
+    /// Each with whether it still applies.
+    all: Vec<(RetainReason, bool)>,
+    left: usize,
+    /// After the one removed last: traces that close together are released in order.
+    next: usize,
+}
+
+impl RetainReasons {
+    pub fn new(reasons: Vec<RetainReason>) -> RetainReasons {
+        let mut all: Vec<(RetainReason, bool)> = reasons.into_iter().map(|reason| (reason, true)).collect();
+        all.sort_unstable();
+        all.dedup();
+        RetainReasons { left: all.len(), all, next: 0 }
+    }
+
+    pub fn remove(&mut self, reason: &RetainReason) {
+        let at = match self.all.get(self.next) {
+            Some((next, _)) if next == reason => self.next,
+            _ => self.all.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
+        };
+        if let Some((_, applies)) = self.all.get_mut(at) {
+            self.left -= usize::from(std::mem::take(applies));
+            self.next = at + 1;
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    pub fn contains(&self, reason: &RetainReason) -> bool {
+        let found = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
+        found.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
+    }
+
+    /// Those that still apply, in order.
+    pub fn iter(&self) -> impl Iterator<Item = RetainReason> {
+        self.all.iter().filter(|(_, applies)| *applies).map(|(reason, _)| *reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verdict_otlp::trace::TraceId;
+
+    #[test]
+    fn each_is_removed_once_and_the_others_stay() {
+        let trace = |n| RetainReason::Trace(TraceId([n; 16]));
+        let mut reasons = RetainReasons::new(vec![
+            trace(3),
+            RetainReason::Verdict,
+            trace(1),
+            RetainReason::PassThrough,
+            trace(3),
+        ]);
+        assert_eq!(
+            reasons.iter().collect::<Vec<_>>(),
+            [RetainReason::PassThrough, trace(1), trace(3), RetainReason::Verdict]
+        );
+        for _ in 0..2 {
+            reasons.remove(&trace(1));
+            reasons.remove(&trace(2));
+            assert!(!reasons.contains(&trace(1)) && reasons.contains(&trace(3)) && !reasons.is_empty());
+        }
+        [RetainReason::PassThrough, trace(3), RetainReason::Verdict]
+            .iter()
+            .for_each(|reason| reasons.remove(reason));
+        assert!(reasons.is_empty() && reasons.iter().next().is_none());
+    }
+}

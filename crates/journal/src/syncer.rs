@@ -1,0 +1,126 @@
+//! The sync thread: fsyncs files, so that the writer never waits for an fsync.
+//!
+//! In: files with unsynced writes, and the callers that wait for them. Out: replies to the callers, and
+//! to the writer how far the disk has the log. Requests that arrive during one fsync share the next. An
+//! acknowledgement or release is written without waiting for an fsync, however slow the disk is: a
+//! killed process loses only what was not written, a machine that fails what was not synced.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::disk::Fsync;
+use verdict_telemetry::JournalMetrics;
+
+/// A caller that waits until its records are stored.
+pub(super) struct Waiter {
+    pub reply: oneshot::Sender<bool>,
+    /// Released with the reply.
+    pub _permit: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct SyncRequest {
+    pub files: Vec<Arc<dyn Fsync>>,
+    pub waiters: Vec<Waiter>,
+    /// Every write up to this one is in these files or in those of an earlier request.
+    pub up_to: u64,
+}
+
+/// The `up_to` of the last request that was served, or why an fsync failed.
+type SyncResult = io::Result<u64>;
+
+/// The writer's side of the sync thread.
+pub(super) struct Syncer {
+    requests: Option<Sender<SyncRequest>>,
+    results: Receiver<SyncResult>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system cannot start a thread.
+    pub fn start(metrics: &JournalMetrics) -> io::Result<Syncer> {
+        let (requests, inbox) = mpsc::channel();
+        let (outbox, results) = mpsc::channel();
+        let duration = metrics.sync_duration.clone();
+        let work = move || run(&inbox, &outbox, &duration);
+        let thread = std::thread::Builder::new().name("journal-sync".to_owned()).spawn(work)?;
+        Ok(Syncer { requests: Some(requests), results, thread: Some(thread) })
+    }
+
+    /// # Errors
+    /// The thread has ended; the waiters are dropped, which tells their callers.
+    pub fn request(&self, request: SyncRequest) -> io::Result<()> {
+        let sent = self.requests.as_ref().and_then(|requests| requests.send(request).ok());
+        sent.ok_or_else(|| io::Error::other("the sync thread has ended"))
+    }
+
+    /// A result that has arrived.
+    pub fn result(&self) -> Option<SyncResult> {
+        self.results.try_recv().ok()
+    }
+
+    /// Waits until every request is served.
+    pub fn join(&mut self) {
+        self.requests = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the sync thread of the journal panicked; this is a bug");
+        }
+    }
+}
+
+/// Serves requests until the writer drops its end.
+fn run(requests: &Receiver<SyncRequest>, results: &Sender<SyncResult>, duration: &Histogram) {
+    // Files whose fsync failed. The operating system reports a failed write to the disk once; another
+    // fsync of the file would succeed, although the data may be lost.
+    let mut failed: Vec<Weak<dyn Fsync>> = Vec::new();
+    while let Ok(first) = requests.recv() {
+        let SyncRequest { mut files, mut waiters, mut up_to } = first;
+        while let Ok(more) = requests.try_recv() {
+            for file in more.files {
+                if files.iter().all(|known| !Arc::ptr_eq(known, &file)) {
+                    files.push(file);
+                }
+            }
+            waiters.extend(more.waiters);
+            up_to = more.up_to;
+        }
+        let began = Instant::now();
+        let mut result = Ok(up_to);
+        for file in &files {
+            let has_failed = failed.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(file)));
+            let synced = match has_failed {
+                true => Err(io::Error::other("an earlier fsync of the same file failed")),
+                false => file.fsync(),
+            };
+            if let Err(error) = synced {
+                failed.push(Arc::downgrade(file));
+                result = result.and(Err(error));
+            }
+        }
+        failed.retain(|file| file.strong_count() > 0);
+        duration.observe(began.elapsed().as_secs_f64());
+        let stored = result.is_ok();
+        // Before the replies: the writer knows of a failure before a caller can submit more.
+        let sent = results.send(result);
+        reply(waiters, stored);
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells callers whether their records are stored. The record of a caller that has gone is discarded by
+/// its `AppendedRequest`.
+pub(super) fn reply(waiters: Vec<Waiter>, stored: bool) {
+    for Waiter { reply, .. } in waiters {
+        let _ = reply.send(stored);
+    }
+}
