@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use verdict_config::env::{Known, Outside, substitute};
 use verdict_config::{
-    Invalid, Issue, Mark, Node, REDACTED, Source, Step, Style, Value, dotted, nearest, parse, read,
+    Invalid, Issue, Mark, Node, Problem, REDACTED, Source, Step, Style, Value, dotted, nearest, parse, read,
     read_bounded, read_joined,
 };
 
@@ -220,13 +220,14 @@ impl Sections {
         }
     }
 
-    /// Notes what a section found wrong with itself, as (key below the section, message).
-    pub fn problems(&mut self, section: &str, found: Vec<(String, String)>) {
-        for (below, message) in found {
-            let path = undotted(&format!("{section}.{below}"));
+    /// Notes what a section found wrong with itself.
+    pub fn problems(&mut self, section: &str, found: Vec<Problem>) {
+        for problem in found {
+            let Problem { key, message, hint } = problem.below(section);
+            let path = undotted(&key);
             // A value that was not readable was taken out: what its absence causes is no news.
             if !self.is_broken(&path) {
-                self.fault(&path, message, None);
+                self.fault(&path, message, hint);
             }
         }
     }

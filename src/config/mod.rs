@@ -33,7 +33,7 @@ use crate::admin::AdminConfig;
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
 use crate::receive::OtlpConfig;
 use verdict_client::Tls;
-use verdict_config::{Step, nearest};
+use verdict_config::{Problem, Step, nearest};
 use verdict_journal::Storage;
 use verdict_judge::{self as judge, JudgeConfigs, JudgingConfig};
 
@@ -113,17 +113,18 @@ impl Config {
         if config.service.exporters.is_empty() {
             config.service.exporters = config.exporters.0.keys().cloned().collect();
         }
-        sections.problems("receivers.otlp", config.receivers.otlp.problems());
+        let of = |found: Vec<(String, String)>| found.into_iter().map(|(k, m)| Problem::new(k, m)).collect();
+        sections.problems("receivers.otlp", of(config.receivers.otlp.problems()));
         for protocol in config.receivers.otlp.protocols.guarded().map(|(protocol, _)| protocol) {
             for secret in ["bearer_token", "basic.password"] {
                 let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
                 sections.must_come_from_outside(&load::undotted(&key));
             }
         }
-        sections.problems("verdict", config.verdict.problems());
-        sections.problems("storage", config.storage.problems());
-        sections.problems("service", config.service.problems());
-        let of_exporters = config.exporters.problems().into_iter().map(|p| (p.key, p.message));
+        sections.problems("verdict", of(config.verdict.problems()));
+        sections.problems("storage", of(config.storage.problems()));
+        sections.problems("service", of(config.service.problems()));
+        let of_exporters = config.exporters.problems().into_iter().map(|p| Problem::new(p.key, p.message));
         sections.problems("exporters", of_exporters.collect());
         let (of_judges, of_judging) = judge::problems(&config.judges, &config.judging);
         sections.problems("judges", of_judges);

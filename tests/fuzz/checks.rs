@@ -9,7 +9,7 @@ use otel_verdict::telemetry::Telemetry;
 use verdict_config::{Size, Source};
 use verdict_eval::measure::{Form, ScoreField};
 use verdict_journal::{Journal, Recovered, Storage};
-use verdict_judge::Mould;
+use verdict_judge::AnswerValidator;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::Span;
 use verdict_otlp::write::{Item, requests, strip_attributes};
@@ -91,10 +91,10 @@ pub fn judge_answer(data: &[u8]) {
         }),
         score: Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }),
     };
-    let mould = Mould::new(&form).expect("the schema is one");
-    if let Ok(value) = mould.read(text) {
+    let validator = AnswerValidator::new(&form).expect("the schema is one");
+    if let Ok(value) = validator.read(text) {
         assert!((1..=5).contains(&value["score"].as_u64().expect("a whole number")));
-        assert_eq!(mould.read(&value.to_string()).as_ref(), Ok(&value));
+        assert_eq!(validator.read(&value.to_string()).as_ref(), Ok(&value));
     }
 }
 

@@ -4,6 +4,34 @@ use std::fmt;
 
 use super::node::{Mark, Step};
 
+/// A value that cannot be used. Components report it by its key; [`Issue`] adds the position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Dotted; empty for the section as a whole.
+    pub key: String,
+    pub message: String,
+    /// What was probably meant.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem { key: key.into(), message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub fn with_hint(self, hint: Option<String>) -> Problem {
+        Problem { hint, ..self }
+    }
+
+    /// The same problem, with its key relative to the parent of `section`.
+    #[must_use]
+    pub fn below(self, section: &str) -> Problem {
+        let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
+        Problem { key: format!("{section}{dot}{}", self.key), ..self }
+    }
+}
+
 /// One fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Issue {

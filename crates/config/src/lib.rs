@@ -22,7 +22,7 @@ mod read;
 mod source;
 mod units;
 
-pub use issue::{Invalid, Issue, dotted, nearest};
+pub use issue::{Invalid, Issue, Problem, dotted, nearest};
 pub use node::{Key, Mark, Node, Place, Step, Style, Value, parse, parse_within};
 pub use pattern::{admits, matches};
 pub use read::{read, read_joined, read_or_skip};

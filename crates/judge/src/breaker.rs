@@ -1,18 +1,17 @@
-//! A judge that fails time after time is left alone for a while.
+//! The circuit breaker of one judge.
 //!
-//! In: how requests end, and what time it is. Out: whether one may be sent. After so many failures
-//! in a row nothing is; then one request tries, and what comes of it decides.
+//! In: how requests end, and the time. Out: whether one may be sent. After the configured number of
+//! failures in a row none may for a time; then one probe is sent, and its end decides.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::config::BreakerConfig;
+use crate::config::BreakerConfig;
 
-/// What is known of a judge's health.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     failures: u32,
     open_for: Duration,
     state: Mutex<State>,
@@ -20,67 +19,64 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Requests go through; so many have failed in a row.
+    /// With the number of failures in a row.
     Closed(u32),
-    /// None goes through until then.
+    /// Until this time.
     Open(Instant),
-    /// One is trying.
-    Trying,
+    /// The probe is under way.
+    Probing,
 }
 
-/// As the gauge shows it.
+/// The values of the gauge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Health {
-    /// Requests go through.
+pub(crate) enum BreakerState {
     Closed = 0,
-    /// One tries, or may.
+    /// The probe is under way, or may be sent.
     HalfOpen = 1,
-    /// None goes through.
     Open = 2,
 }
 
-/// Leave to send one request. Dropped without a word, it says nothing of the judge.
+/// Permission to send one request. Dropping it reports neither success nor failure.
 #[derive(Debug)]
-pub(super) struct Pass<'a> {
+pub(crate) struct BreakerPermit<'a> {
     breaker: &'a Breaker,
-    trying: bool,
+    is_probe: bool,
 }
 
 impl Breaker {
-    pub fn new(config: &BreakerConfig) -> Breaker {
+    pub(crate) fn new(config: &BreakerConfig) -> Breaker {
         let (failures, open_for) = (config.failures.max(1), *config.open_for);
         Breaker { failures, open_for, state: Mutex::new(State::Closed(0)) }
     }
 
-    /// Leave to send, if there is.
-    pub fn pass(&self, now: Instant) -> Option<Pass<'_>> {
+    /// `None` while the breaker is open.
+    pub(crate) fn try_acquire(&self, now: Instant) -> Option<BreakerPermit<'_>> {
         let mut state = self.state();
-        let trying = match *state {
+        let is_probe = match *state {
             State::Closed(_) => false,
             State::Open(until) if now >= until => {
-                *state = State::Trying;
+                *state = State::Probing;
                 true
             }
-            State::Open(_) | State::Trying => return None,
+            State::Open(_) | State::Probing => return None,
         };
-        Some(Pass { breaker: self, trying })
+        Some(BreakerPermit { breaker: self, is_probe })
     }
 
-    /// Whether nothing goes through now, so that there is no use in waiting for a place.
-    pub fn is_shut(&self, now: Instant) -> bool {
+    /// Whether no request may be sent now, so that there is no use in waiting for the request limiter.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
         match *self.state() {
             State::Closed(_) => false,
             State::Open(until) => now < until,
-            State::Trying => true,
+            State::Probing => true,
         }
     }
 
-    /// What the gauge shows.
-    pub fn health(&self, now: Instant) -> Health {
+    pub(crate) fn health(&self, now: Instant) -> BreakerState {
         match *self.state() {
-            State::Closed(_) => Health::Closed,
-            State::Open(until) if now < until => Health::Open,
-            State::Open(_) | State::Trying => Health::HalfOpen,
+            State::Closed(_) => BreakerState::Closed,
+            State::Open(until) if now < until => BreakerState::Open,
+            State::Open(_) | State::Probing => BreakerState::HalfOpen,
         }
     }
 
@@ -89,16 +85,15 @@ impl Breaker {
     }
 }
 
-impl Pass<'_> {
-    /// The judge answered.
-    pub fn well(mut self) {
-        self.trying = false;
-        // One that was sent before it opened counts as well: it has come back.
+impl BreakerPermit<'_> {
+    pub(crate) fn succeeded(mut self) {
+        self.is_probe = false;
+        // Also if it was sent before the breaker opened: the judge has recovered.
         *self.breaker.state() = State::Closed(0);
     }
 
-    /// The judge failed. True if that makes it be left alone.
-    pub fn unwell(mut self, now: Instant) -> bool {
+    /// True if this failure opens the breaker.
+    pub(crate) fn failed(mut self, now: Instant) -> bool {
         let mut state = self.breaker.state();
         let opens = match *state {
             State::Closed(before) if before + 1 < self.breaker.failures => {
@@ -106,24 +101,24 @@ impl Pass<'_> {
                 false
             }
             State::Closed(_) => true,
-            State::Trying => self.trying,
-            // What was under way as it opened.
+            State::Probing => self.is_probe,
+            // Sent before the breaker opened.
             State::Open(_) => false,
         };
         if opens {
             *state = State::Open(now + self.breaker.open_for);
         }
-        self.trying = false;
+        self.is_probe = false;
         opens
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
-        if self.trying {
-            // It was given up: the next may try at once.
+        if self.is_probe {
+            // The probe was cancelled: the next request may be one at once.
             let mut state = self.breaker.state();
-            if *state == State::Trying {
+            if *state == State::Probing {
                 *state = State::Open(Instant::now());
             }
         }
@@ -140,55 +135,55 @@ mod tests {
     }
 
     fn fail(breaker: &Breaker, now: Instant) -> bool {
-        breaker.pass(now).unwrap().unwell(now)
+        breaker.try_acquire(now).unwrap().failed(now)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_in_a_row_open_it_and_one_success_between_does_not() {
+    async fn failures_in_a_row_open_the_breaker_and_a_success_resets_the_count() {
         let (breaker, now) = (breaker(), Instant::now());
         assert!(!fail(&breaker, now) && !fail(&breaker, now));
-        breaker.pass(now).unwrap().well();
+        breaker.try_acquire(now).unwrap().succeeded();
         assert!(!fail(&breaker, now) && !fail(&breaker, now) && fail(&breaker, now));
-        assert!(breaker.pass(now).is_none());
-        assert_eq!(breaker.health(now), Health::Open);
+        assert!(breaker.try_acquire(now).is_none());
+        assert_eq!(breaker.health(now), BreakerState::Open);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_its_time_one_tries_and_decides() {
+    async fn after_open_for_one_probe_decides() {
         let (breaker, now) = (breaker(), Instant::now());
         (0..3).for_each(|_| _ = fail(&breaker, now));
         let later = now + Duration::from_secs(30);
-        assert_eq!(breaker.health(later), Health::HalfOpen);
-        let trying = breaker.pass(later).unwrap();
-        assert!(breaker.pass(later).is_none(), "one alone");
-        assert!(trying.unwell(later));
-        assert!(breaker.pass(later).is_none(), "open again");
-        let trying = breaker.pass(later + Duration::from_secs(30)).unwrap();
-        trying.well();
-        assert_eq!(breaker.health(later), Health::Closed);
+        assert_eq!(breaker.health(later), BreakerState::HalfOpen);
+        let probe = breaker.try_acquire(later).unwrap();
+        assert!(breaker.try_acquire(later).is_none(), "one probe at a time");
+        assert!(probe.failed(later));
+        assert!(breaker.try_acquire(later).is_none(), "open again");
+        let probe = breaker.try_acquire(later + Duration::from_secs(30)).unwrap();
+        probe.succeeded();
+        assert_eq!(breaker.health(later), BreakerState::Closed);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_given_up_lets_the_next_try() {
+    async fn a_cancelled_probe_lets_the_next_request_probe() {
         let (breaker, now) = (breaker(), Instant::now());
         (0..3).for_each(|_| _ = fail(&breaker, now));
         tokio::time::advance(Duration::from_secs(31)).await;
-        let trying = breaker.pass(Instant::now()).unwrap();
-        assert!(breaker.pass(Instant::now()).is_none());
-        drop(trying);
-        assert!(breaker.pass(Instant::now()).is_some());
+        let probe = breaker.try_acquire(Instant::now()).unwrap();
+        assert!(breaker.try_acquire(Instant::now()).is_none());
+        drop(probe);
+        assert!(breaker.try_acquire(Instant::now()).is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_under_way_when_it_opened_neither_prolongs_nor_hides() {
+    async fn requests_under_way_when_the_breaker_opened_do_not_prolong_it_and_may_close_it() {
         let (breaker, now) = (breaker(), Instant::now());
-        let under_way: Vec<Pass<'_>> = (0..5).filter_map(|_| breaker.pass(now)).collect();
+        let under_way: Vec<BreakerPermit<'_>> = (0..5).filter_map(|_| breaker.try_acquire(now)).collect();
         (0..3).for_each(|_| _ = fail(&breaker, now));
         let late = now + Duration::from_secs(29);
         let mut under_way = under_way.into_iter();
-        assert!(!under_way.next().unwrap().unwell(late), "open already");
-        assert!(breaker.pass(now + Duration::from_secs(30)).is_some(), "not prolonged");
-        under_way.next().unwrap().well();
-        assert!(breaker.pass(late).is_some(), "it has come back");
+        assert!(!under_way.next().unwrap().failed(late), "open already");
+        assert!(breaker.try_acquire(now + Duration::from_secs(30)).is_some(), "not prolonged");
+        under_way.next().unwrap().succeeded();
+        assert!(breaker.try_acquire(late).is_some(), "it has recovered");
     }
 }

@@ -1,9 +1,9 @@
-//! What may be spent on judges: reserved before a request is sent, settled when it is answered.
+//! Budgets of judges: reserved before a request is sent, settled when it is answered.
 //!
-//! In: limits, an estimate of a request, what time it is. Out: a [`Reservation`], or that there is
-//! nothing left. Two accounts are asked, that of all judges and that of the one: a request must fit
-//! into both. Where only what others have reserved is in the way, it waits until they settle, so
-//! that what is asked does not depend on how many ask at once.
+//! In: limits, an estimate of a request, the time. Out: a [`Reservation`], or `None` when the budget is
+//! spent. A request must fit into two accounts, that of all judges and that of its own. If only the
+//! reservations of others are in the way, it waits until they settle, so that what is asked does not
+//! depend on how many questions are asked at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,26 +14,25 @@ use moka::sync::Cache;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::config::{BudgetConfig, Limit, Price};
-use super::dialect::Tokens;
+use crate::config::{BudgetConfig, Limit, Price};
+use crate::provider::TokenCount;
 use verdict_otlp::trace::TraceId;
 
-/// Traces whose spending is remembered, some 150 bytes each. The longest unspent-on go first.
+/// Traces whose spending is remembered, some 150 bytes each. The least recently used are forgotten first.
 const MAX_TRACES: u64 = 100_000;
-/// Parts of a window that pass out of it one by one. One more is kept, so that a window never
-/// holds less than its time.
+/// Slots of a window, which expire one by one. One more is kept, so that a window never covers less
+/// than its length.
 const SLOTS: usize = 60;
 
-/// Tokens, and billionths of a USD: sums of whole numbers do not drift.
+/// Tokens, and billionths of a USD: sums of integers do not drift.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Amount {
-    pub tokens: u64,
-    pub nanos: u64,
+pub(crate) struct Amount {
+    pub(crate) tokens: u64,
+    pub(crate) nanos: u64,
 }
 
 impl Amount {
-    /// What `tokens` cost.
-    pub fn of(tokens: Tokens, price: &Price) -> Amount {
+    pub(crate) fn of(tokens: TokenCount, price: &Price) -> Amount {
         let cost = |tokens: u64, per_million: f64| tokens as f64 * per_million * 1e3;
         let cached = price.cached.unwrap_or(price.input);
         let nanos =
@@ -41,12 +40,11 @@ impl Amount {
         Amount { tokens: tokens.total(), nanos: whole(nanos) }
     }
 
-    /// In USD.
-    pub fn usd(self) -> f64 {
+    pub(crate) fn usd(self) -> f64 {
         self.nanos as f64 / 1e9
     }
 
-    pub fn plus(self, more: Amount) -> Amount {
+    pub(crate) fn plus(self, more: Amount) -> Amount {
         Amount {
             tokens: self.tokens.saturating_add(more.tokens),
             nanos: self.nanos.saturating_add(more.nanos),
@@ -72,13 +70,13 @@ fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
-/// What was spent in the last so long.
+/// Spending in a sliding window of time.
 #[derive(Debug)]
 struct Window {
     slot: Duration,
     origin: Instant,
     slots: [Amount; SLOTS + 1],
-    /// The slot that is being filled, counted from the origin.
+    /// The current slot, counted from the origin.
     newest: u64,
     total: Amount,
 }
@@ -89,11 +87,11 @@ impl Window {
         Window { slot: length / SLOTS as u32, origin: now, slots, newest: 0, total: Amount::default() }
     }
 
-    fn pass(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         let at = now.saturating_duration_since(self.origin).as_nanos() / self.slot.as_nanos().max(1);
         let at = u64::try_from(at).unwrap_or(u64::MAX);
-        let passed = at.saturating_sub(self.newest);
-        for step in 1..=passed.min(self.slots.len() as u64) {
+        let expired = at.saturating_sub(self.newest);
+        for step in 1..=expired.min(self.slots.len() as u64) {
             let slot = ((self.newest + step) % self.slots.len() as u64) as usize;
             self.total = self.total.less(std::mem::take(&mut self.slots[slot]));
         }
@@ -101,37 +99,35 @@ impl Window {
     }
 
     fn spend(&mut self, amount: Amount, now: Instant) {
-        self.pass(now);
+        self.advance(now);
         let slot = (self.newest % self.slots.len() as u64) as usize;
         self.slots[slot] = self.slots[slot].plus(amount);
         self.total = self.total.plus(amount);
     }
 }
 
-/// What was spent and what may still be, of one trace.
 #[derive(Clone, Copy, Debug, Default)]
-struct OfTrace {
+struct TraceAccount {
     spent: Amount,
     reserved: Amount,
 }
 
-/// One account: of all judges, or of one.
+/// The spending of all judges, or of one.
 #[derive(Debug)]
 struct Account {
     limits: BudgetConfig,
     hour: Window,
     day: Window,
     reserved: Amount,
-    traces: Cache<TraceId, Arc<Mutex<OfTrace>>>,
+    traces: Cache<TraceId, Arc<Mutex<TraceAccount>>>,
 }
 
-/// Whether there is room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Room {
+enum Availability {
     Free,
-    /// Unless others spend what they have reserved.
-    Taken,
-    None,
+    /// Not unless others spend less than they have reserved.
+    Reserved,
+    Spent,
 }
 
 impl Account {
@@ -141,19 +137,19 @@ impl Account {
             hour: Window::new(Duration::from_secs(3600), now),
             day: Window::new(Duration::from_secs(86_400), now),
             reserved: Amount::default(),
-            // Not by frequency: the newest trace must not be forgotten for an older one.
+            // Not by frequency of use: the newest trace must not be forgotten before an older one.
             traces: Cache::builder().max_capacity(MAX_TRACES).eviction_policy(EvictionPolicy::lru()).build(),
         }
     }
 
-    fn room(&mut self, trace: &OfTrace, amount: Amount, now: Instant) -> Room {
-        self.hour.pass(now);
-        self.day.pass(now);
+    fn availability(&mut self, trace: &TraceAccount, amount: Amount, now: Instant) -> Availability {
+        self.hour.advance(now);
+        self.day.advance(now);
         let limits = &self.limits;
         let of = |spent: Amount, reserved: Amount, limit: &Limit| match spent.plus(amount) {
-            over if !over.within(limit) => Room::None,
-            fits if fits.plus(reserved).within(limit) => Room::Free,
-            _ => Room::Taken,
+            over if !over.within(limit) => Availability::Spent,
+            fits if fits.plus(reserved).within(limit) => Availability::Free,
+            _ => Availability::Reserved,
         };
         of(self.hour.total, self.reserved, &limits.per_hour)
             .max(of(self.day.total, self.reserved, &limits.per_day))
@@ -161,19 +157,19 @@ impl Account {
     }
 }
 
-/// The accounts. Outlive a change of the configuration, limits aside.
+/// All accounts. What was spent outlives a reload of the configuration.
 #[derive(Debug, Default)]
-pub(super) struct Spending {
+pub(crate) struct BudgetTracker {
     accounts: Mutex<HashMap<String, Arc<Mutex<Account>>>>,
     settled: Notify,
 }
 
-/// The name of the account of all judges: no judge is called so.
-pub(super) const ALL: &str = "";
+/// The name of the account of all judges; no judge may have it.
+pub(crate) const ALL: &str = "";
 
-impl Spending {
-    /// Sets the limits of the account `name`; what was spent stays spent.
-    pub fn limit(&self, name: &str, limits: BudgetConfig) {
+impl BudgetTracker {
+    /// Sets the limits of the account `name`; what was spent remains.
+    pub(crate) fn set_limits(&self, name: &str, limits: BudgetConfig) {
         lock(&self.account(name)).limits = limits;
     }
 
@@ -183,32 +179,37 @@ impl Spending {
         Arc::clone(accounts.entry(name.to_owned()).or_insert_with(new))
     }
 
-    /// Sets `amount` aside for a request to `judge` about `trace`. `None`: there is nothing left.
-    pub async fn reserve(&self, judge: &str, trace: TraceId, amount: Amount) -> Option<Reservation<'_>> {
+    /// Reserves `amount` for a request to `judge` about `trace`. `None` if the budget is spent.
+    pub(crate) async fn reserve(
+        &self,
+        judge: &str,
+        trace: TraceId,
+        amount: Amount,
+    ) -> Option<Reservation<'_>> {
         let accounts = [self.account(ALL), self.account(judge)];
-        let of_traces = accounts.each_ref().map(|account| of_trace(account, trace));
+        let trace_accounts = accounts.each_ref().map(|account| trace_account(account, trace));
         loop {
-            // Before looking: what settles in between must not be missed.
+            // Registered before the check, so that a settlement in between is not missed.
             let settled = self.settled.notified();
-            match try_reserve(&accounts, &of_traces, amount) {
-                Room::Free => {
-                    let spending = self;
+            match try_reserve(&accounts, &trace_accounts, amount) {
+                Availability::Free => {
+                    let tracker = self;
                     return Some(Reservation {
-                        spending,
+                        tracker,
                         accounts,
-                        of_traces,
+                        trace_accounts,
                         amount,
                         floor: Amount::default(),
                     });
                 }
-                Room::Taken => settled.await,
-                Room::None => return None,
+                Availability::Reserved => settled.await,
+                Availability::Spent => return None,
             }
         }
     }
 }
 
-fn of_trace(account: &Mutex<Account>, trace: TraceId) -> Arc<Mutex<OfTrace>> {
+fn trace_account(account: &Mutex<Account>, trace: TraceId) -> Arc<Mutex<TraceAccount>> {
     let traces = lock(account).traces.clone();
     traces.get_with(trace, Arc::default)
 }
@@ -216,41 +217,40 @@ fn of_trace(account: &Mutex<Account>, trace: TraceId) -> Arc<Mutex<OfTrace>> {
 /// All or nothing.
 fn try_reserve(
     accounts: &[Arc<Mutex<Account>>; 2],
-    of_traces: &[Arc<Mutex<OfTrace>>; 2],
+    trace_accounts: &[Arc<Mutex<TraceAccount>>; 2],
     amount: Amount,
-) -> Room {
+) -> Availability {
     let now = Instant::now();
-    // Always in this order, and each trace's within its account's.
+    // Always in this order, accounts before their traces: no deadlock.
     let [mut all, mut one] = accounts.each_ref().map(|account| lock(account));
-    let [mut of_all, mut of_one] = of_traces.each_ref().map(|of_trace| lock(of_trace));
-    let room = all.room(&of_all, amount, now).max(one.room(&of_one, amount, now));
-    if room == Room::Free {
+    let [mut of_all, mut of_one] = trace_accounts.each_ref().map(|trace_account| lock(trace_account));
+    let found = all.availability(&of_all, amount, now).max(one.availability(&of_one, amount, now));
+    if found == Availability::Free {
         all.reserved = all.reserved.plus(amount);
         one.reserved = one.reserved.plus(amount);
         of_all.reserved = of_all.reserved.plus(amount);
         of_one.reserved = of_one.reserved.plus(amount);
     }
-    room
+    found
 }
 
-/// Set aside. Dropped, it is given back, but for what a request that was sent has cost at least.
+/// A reserved amount. Dropping it releases all but what a request that was sent costs at least.
 #[derive(Debug)]
-pub(super) struct Reservation<'a> {
-    spending: &'a Spending,
+pub(crate) struct Reservation<'a> {
+    tracker: &'a BudgetTracker,
     accounts: [Arc<Mutex<Account>>; 2],
-    of_traces: [Arc<Mutex<OfTrace>>; 2],
+    trace_accounts: [Arc<Mutex<TraceAccount>>; 2],
     amount: Amount,
     floor: Amount,
 }
 
 impl Reservation<'_> {
-    /// The request is on its way: even if nobody waits for its answer, it costs this.
-    pub fn sent(&mut self, floor: Amount) {
+    /// The request is sent: from here on it costs at least this.
+    pub(crate) fn sent(&mut self, floor: Amount) {
         self.floor = floor;
     }
 
-    /// The request has cost `amount`.
-    pub fn settle(mut self, amount: Amount) {
+    pub(crate) fn settle(mut self, amount: Amount) {
         self.floor = amount;
     }
 }
@@ -258,16 +258,16 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        for (account, of_trace) in self.accounts.iter().zip(&self.of_traces) {
+        for (account, trace_account) in self.accounts.iter().zip(&self.trace_accounts) {
             let mut account = lock(account);
             account.reserved = account.reserved.less(self.amount);
             account.hour.spend(self.floor, now);
             account.day.spend(self.floor, now);
-            let mut of_trace = lock(of_trace);
-            of_trace.reserved = of_trace.reserved.less(self.amount);
-            of_trace.spent = of_trace.spent.plus(self.floor);
+            let mut trace_account = lock(trace_account);
+            trace_account.reserved = trace_account.reserved.less(self.amount);
+            trace_account.spent = trace_account.spent.plus(self.floor);
         }
-        self.spending.settled.notify_waiters();
+        self.tracker.settled.notify_waiters();
     }
 }
 
@@ -291,8 +291,8 @@ mod tests {
         BudgetConfig { per_trace: of(per_trace), per_hour: of(per_hour), per_day: Limit::default() }
     }
 
-    async fn spend(spending: &Spending, judge: &str, trace: TraceId, amount: u64) -> bool {
-        match spending.reserve(judge, trace, tokens(amount)).await {
+    async fn spend(tracker: &BudgetTracker, judge: &str, trace: TraceId, amount: u64) -> bool {
+        match tracker.reserve(judge, trace, tokens(amount)).await {
             Some(reserved) => {
                 reserved.settle(tokens(amount));
                 true
@@ -304,41 +304,41 @@ mod tests {
     #[test]
     fn money_is_counted_by_kind_of_token() {
         let price = Price { input: 2.5, output: 10.0, cached: Some(1.25) };
-        let amount = Amount::of(Tokens { input: 1000, cached: 2000, output: 300 }, &price);
+        let amount = Amount::of(TokenCount { input: 1000, cached: 2000, output: 300 }, &price);
         assert_eq!(amount, Amount { tokens: 3300, nanos: 8_000_000 });
         assert!((amount.usd() - 0.008).abs() < 1e-12);
         let plain = Price { cached: None, ..price };
-        assert_eq!(Amount::of(Tokens { input: 0, cached: 1000, output: 0 }, &plain).nanos, 2_500_000);
+        assert_eq!(Amount::of(TokenCount { input: 0, cached: 1000, output: 0 }, &plain).nanos, 2_500_000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_trace_may_spend_its_own_and_no_more() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(Some(100), None));
-        assert!(spend(&spending, "a", TRACE, 60).await);
-        assert!(!spend(&spending, "b", TRACE, 50).await, "over all judges");
-        assert!(spend(&spending, "b", OTHER, 50).await, "another trace has its own");
-        assert!(spend(&spending, "b", TRACE, 40).await, "what is left");
+    async fn a_trace_spends_at_most_its_own_budget() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(Some(100), None));
+        assert!(spend(&tracker, "a", TRACE, 60).await);
+        assert!(!spend(&tracker, "b", TRACE, 50).await, "over all judges");
+        assert!(spend(&tracker, "b", OTHER, 50).await, "another trace has its own");
+        assert!(spend(&tracker, "b", TRACE, 40).await, "what is left");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_judge_has_an_account_beside_that_of_all() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(None, Some(100)));
-        spending.limit("dear", limits(None, Some(30)));
-        assert!(spend(&spending, "dear", TRACE, 30).await);
-        assert!(!spend(&spending, "dear", TRACE, 1).await);
-        assert!(spend(&spending, "cheap", TRACE, 70).await);
-        assert!(!spend(&spending, "cheap", TRACE, 1).await, "all together");
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(None, Some(100)));
+        tracker.set_limits("dear", limits(None, Some(30)));
+        assert!(spend(&tracker, "dear", TRACE, 30).await);
+        assert!(!spend(&tracker, "dear", TRACE, 1).await);
+        assert!(spend(&tracker, "cheap", TRACE, 70).await);
+        assert!(!spend(&tracker, "cheap", TRACE, 1).await, "all together");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_hour_never_holds_more_and_what_it_held_comes_back() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(None, Some(100)));
+    async fn no_hour_exceeds_its_budget_and_spending_expires() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(None, Some(100)));
         let mut spent = Vec::new();
         for minute in 0..200u64 {
-            while spend(&spending, "a", TRACE, 10).await {
+            while spend(&tracker, "a", TRACE, 10).await {
                 spent.push(minute);
             }
             tokio::time::advance(Duration::from_secs(60)).await;
@@ -350,16 +350,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_others_reserve_is_waited_for_and_what_is_spent_is_not() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(Some(100), None));
-        let first = spending.reserve("a", TRACE, tokens(80)).await.unwrap();
-        let second = spending.reserve("a", TRACE, tokens(80));
+    async fn reservations_of_others_are_waited_for_and_a_spent_budget_is_not() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(Some(100), None));
+        let first = tracker.reserve("a", TRACE, tokens(80)).await.unwrap();
+        let second = tracker.reserve("a", TRACE, tokens(80));
         tokio::pin!(second);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut second).await.is_err(), "waits");
         first.settle(tokens(10));
-        let second = second.await.expect("there is room now");
-        let third = spending.reserve("a", TRACE, tokens(80));
+        let second = second.await.expect("it fits now");
+        let third = tracker.reserve("a", TRACE, tokens(80));
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut third).await.is_err());
         second.settle(tokens(80));
@@ -367,24 +367,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_before_it_is_sent_it_costs_nothing_and_after_that_the_prompt() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(Some(100), None));
-        drop(spending.reserve("a", TRACE, tokens(100)).await.unwrap());
-        let mut sent = spending.reserve("a", TRACE, tokens(100)).await.unwrap();
+    async fn a_reservation_dropped_before_sending_costs_nothing_and_afterwards_the_prompt() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(Some(100), None));
+        drop(tracker.reserve("a", TRACE, tokens(100)).await.unwrap());
+        let mut sent = tracker.reserve("a", TRACE, tokens(100)).await.unwrap();
         sent.sent(tokens(30));
         drop(sent);
-        assert!(!spend(&spending, "a", TRACE, 71).await);
-        assert!(spend(&spending, "a", TRACE, 70).await);
+        assert!(!spend(&tracker, "a", TRACE, 71).await);
+        assert!(spend(&tracker, "a", TRACE, 70).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn new_limits_hold_for_what_was_spent_before() {
-        let spending = Spending::default();
-        spending.limit(ALL, limits(None, Some(100)));
-        assert!(spend(&spending, "a", TRACE, 90).await);
-        spending.limit(ALL, limits(None, Some(95)));
-        assert!(!spend(&spending, "a", TRACE, 6).await);
-        assert!(spend(&spending, "a", TRACE, 5).await);
+    async fn new_limits_apply_to_what_was_spent_before() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(None, Some(100)));
+        assert!(spend(&tracker, "a", TRACE, 90).await);
+        tracker.set_limits(ALL, limits(None, Some(95)));
+        assert!(!spend(&tracker, "a", TRACE, 6).await);
+        assert!(spend(&tracker, "a", TRACE, 5).await);
     }
 }

@@ -1,10 +1,8 @@
-//! `judges:` and `judging:` - who answers questions, and what holds for all of them together.
+//! `judges:` and `judging:` - the judges that answer questions, and the settings for all of them.
 //!
-//! What is of one endpoint stands under its judge: where it is, how it is asked, how much it
-//! bears, what it costs, and a budget for what that provider may get. What protects the operator
-//! whoever answers stands under `judging`: the budget of a trace, an hour and a day over all
-//! judges (the bill is one), the cache (questions carry their endpoint and model in their key, so
-//! one folder and one bound do), and the services whose content no external judge may see.
+//! `judges.<name>` has what concerns one endpoint: its address, requests, limits, prices and budget.
+//! `judging` has what protects the operator from all judges together: budgets, the cache (one folder
+//! serves all, since keys contain endpoint and model), and services that no external judge may see.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,8 +24,10 @@ pub struct JudgeConfig {
     /// Base URL; `/chat/completions` (or `/messages`) is appended. No default. Proxies are taken
     /// from the environment except for a loopback address; redirects are not followed.
     pub endpoint: String,
-    /// Default `openai`. What the endpoint speaks.
-    pub dialect: Dialect,
+    /// Default `openai`. The API of the endpoint: `openai` (chat completions), `anthropic` (Messages) or
+    /// `rerank` (a cross-encoder, which only checklists use).
+    #[schemars(extend("enum" = ["openai", "anthropic", "rerank"]))]
+    pub dialect: String,
     /// The model, as the endpoint names it. No default.
     pub model: String,
     /// Default none. Sent as a bearer token (`openai`) or `x-api-key` (`anthropic`).
@@ -41,8 +41,8 @@ pub struct JudgeConfig {
     pub external: Option<bool>,
     /// Default none. Services whose content this judge is not shown; `*` at the end matches any rest.
     pub exclude_services: Vec<String>,
-    /// Default 32768. The model's window, for prompt and answer together. Longer prompts are not
-    /// sent: some servers would cut them silently.
+    /// Default 32768. The model's window for prompt and answer together. Longer prompts are not sent,
+    /// since some servers would cut them silently.
     pub max_prompt_tokens: u64,
     /// Default 2048. Most tokens of an answer; a longer one is cut and asked for once more.
     pub max_tokens: u32,
@@ -50,12 +50,12 @@ pub struct JudgeConfig {
     pub samples: u32,
     /// Default 0 with one sample, 0.7 with more, which at 0 would all be the same.
     pub temperature: Option<f64>,
-    /// Default `schema`. How the server is told the shape of an answer; every answer is checked
-    /// here all the same.
+    /// Default `schema`. How the server is told the schema of an answer. Every answer is validated in
+    /// any case.
     pub format: Format,
     /// Default false. Ask for probabilities of tokens and weigh scores by them. Some models refuse.
     pub logprobs: bool,
-    /// Default none. Laid over the body of every request; null takes a key out:
+    /// Default none. Laid over the body of every request; null removes a key:
     /// `{ max_completion_tokens: 2048, max_tokens: null, temperature: null }`.
     pub body: BTreeMap<String, Value>,
     /// Default 60s. How long one attempt may take, from sending to the last byte.
@@ -64,18 +64,18 @@ pub struct JudgeConfig {
     pub max_concurrency: usize,
     /// Default none. Requests a minute, spread evenly.
     pub requests_per_minute: Option<u32>,
-    /// Default 2. Attempts after the first where the server is away, overloaded or fails.
+    /// Default 2. Attempts after the first if the server is unreachable, overloaded or fails.
     pub retries: u32,
-    /// Default off. Send a question once more if there is no answer after this, and take whichever
-    /// comes first: shorter tails, more cost.
+    /// Default off. Sends a question once more if there is no answer after this time, and takes the first
+    /// answer: shorter tails at a higher cost.
     pub hedge_after: Option<Period>,
-    /// When a judge that fails is left alone.
+    /// When nothing is sent to a judge that fails.
     pub breaker: BreakerConfig,
     /// USD per million tokens. Default 0: budgets in money then bound nothing.
     pub price: Price,
-    /// Default none. What this judge may be given, beside the budget of all under `judging`.
+    /// Default none. What this judge may spend, in addition to the budget of all under `judging`.
     pub budget: BudgetConfig,
-    /// Default none. Answer from this file alone, which `record` wrote; the endpoint is not asked.
+    /// Default none. Answers come only from this file, which `record` wrote; the endpoint is not asked.
     pub replay: Option<PathBuf>,
     /// Default none. Append every answer to this file. It quotes what was judged.
     pub record: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl Default for JudgeConfig {
     fn default() -> JudgeConfig {
         JudgeConfig {
             endpoint: String::new(),
-            dialect: Dialect::default(),
+            dialect: "openai".to_owned(),
             model: String::new(),
             api_key: None,
             headers: BTreeMap::new(),
@@ -114,45 +114,32 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
-    /// As configured, else 0 for one answer and 0.7 for several: independent answers need it.
+    /// As configured, otherwise 0 for one sample and 0.7 for several, which would be equal at 0.
     pub fn temperature(&self) -> f64 {
         self.temperature.unwrap_or(if self.samples > 1 { 0.7 } else { 0.0 })
     }
 }
 
-/// What an endpoint speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Dialect {
-    /// Chat completions, as most servers have them.
-    #[default]
-    Openai,
-    /// Anthropic's Messages.
-    Anthropic,
-    /// A cross-encoder's `/rerank`: no judge, but what orders proofs for checklists.
-    Rerank,
-}
-
-/// How a server is told the shape of an answer. `anthropic` is always given a tool.
+/// How a server is told the schema of an answer. `anthropic` always gets a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// A strict JSON schema, which the server enforces.
     #[default]
     Schema,
-    /// Some JSON object; the schema stands in the prompt.
+    /// Any JSON object; the schema is in the prompt.
     Object,
-    /// The schema stands in the prompt, and that is all.
+    /// The schema is in the prompt only.
     Text,
 }
 
-/// When a judge that fails is left alone.
+/// When nothing is sent to a judge that fails.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BreakerConfig {
     /// Default 5. Failures in a row, after which nothing is sent.
     pub failures: u32,
-    /// Default 30s. For how long; then one request tries, and the others wait for what it finds.
+    /// Default 30s. For how long. Then one request is sent; its success lets the others through.
     pub open_for: Period,
 }
 
@@ -170,11 +157,11 @@ pub struct Price {
     pub input: f64,
     /// Default 0. Of the answer.
     pub output: f64,
-    /// Default: as `input`. Of what the server had of the prompt already.
+    /// Default: as `input`. Of the part of the prompt that the server had cached.
     pub cached: Option<f64>,
 }
 
-/// What may be spent. What is not given is not bounded.
+/// What may be spent. A limit that is left out does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetConfig {
@@ -196,30 +183,30 @@ pub struct Limit {
     pub usd: Option<f64>,
 }
 
-/// `judging:` - what holds for all judges together.
+/// `judging:` - settings for all judges together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgingConfig {
-    /// Default none. What all judges together may be given. What is over it is unmeasured
-    /// (`budget`). Counted anew when the process starts.
+    /// Default none. What all judges together may spend. Questions beyond it are unmeasured
+    /// (`budget`). Spending is counted from the start of the process.
     pub budget: BudgetConfig,
-    /// Answers that are kept.
+    /// The cache of answers.
     pub cache: CacheConfig,
     /// Default none. Services whose content no external judge may see; `*` at the end matches any
     /// rest.
     pub keep_internal: Vec<String>,
 }
 
-/// Answers that are kept, so that a question is paid for once.
+/// The cache of answers: a question is paid for once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// Default 10000. Answers in memory, some 2 KiB each; 0 keeps none.
+    /// Default 10000. Answers in memory, some 2 KiB each; 0 caches none there.
     pub entries: u64,
-    /// Default none. A folder for answers, which then outlive the process. One process a folder.
-    /// They quote what was judged; readable by their owner only.
+    /// Default none. A folder for answers, which then outlive the process. One process per folder.
+    /// Answers quote what was judged; only their owner may read them.
     pub directory: Option<PathBuf>,
-    /// Default 256MiB. Most bytes of the folder; the oldest answers go first.
+    /// Default 256MiB. Most bytes of the folder; the oldest answers are removed first.
     pub max_bytes: Size,
 }
 

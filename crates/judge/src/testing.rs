@@ -1,4 +1,4 @@
-//! Questions for tests of this folder.
+//! Questions for the tests of this crate.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Judges over real HTTP: what they are sent, and every way in which they may fail.
+//! Judges over HTTP: requests, replies, failures, budgets and caches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::Judges;
-use super::config::{Dialect, JudgeConfig, JudgeConfigs, JudgingConfig};
-use super::testing::question;
+use crate::Judges;
+use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::testing::question;
 use prometheus_client::registry::Registry;
 use verdict_config::Period;
 use verdict_eval::measure::question_rounds::Ask;
@@ -19,9 +19,9 @@ use verdict_eval::recognise::Text;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
 
-mod afford;
+mod budgets_and_caches;
 mod faults;
-mod sent;
+mod wire;
 
 /// A completion that says `text`.
 fn completion(text: &str) -> Value {
@@ -40,7 +40,7 @@ fn good(score: u8) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(completion(&verdict(score)))
 }
 
-/// Answers in this order; the last one for ever.
+/// Answers in this order; the last one is repeated.
 struct InTurn(Vec<ResponseTemplate>, std::sync::atomic::AtomicUsize);
 
 fn in_turn(all: impl IntoIterator<Item = ResponseTemplate>) -> InTurn {
@@ -60,7 +60,6 @@ async fn server(respond: impl Respond + 'static) -> MockServer {
     server
 }
 
-/// Fast in everything, so that tests are.
 fn config(endpoint: &str) -> JudgeConfig {
     JudgeConfig {
         endpoint: format!("{endpoint}/v1"),
@@ -90,7 +89,7 @@ impl Registered {
     }
 }
 
-/// Judges, and where they count.
+/// Judges, and their self-metrics.
 struct Bench {
     judges: Judges,
     telemetry: Registered,
@@ -114,7 +113,7 @@ impl Bench {
         self.judges.ask(trace(1), &ask(user, &["main"])).await
     }
 
-    /// The value of a self-metric whose line begins so; 0 where there is none.
+    /// The value of the self-metric whose line begins with `start`; 0 if there is none.
     fn count(&self, start: &str) -> f64 {
         let page = self.telemetry.render();
         let line = page.lines().find(|line| line.starts_with(&format!("otel_verdict_{start}")));

@@ -1,4 +1,4 @@
-//! What asking judges tells of itself.
+//! Self-metrics of judges.
 
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
@@ -15,51 +15,47 @@ use super::histogram::{Buckets, latency_family};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
-/// What became of a question to one judge, as one sample.
+/// The end of one question to one judge, for one sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// The judge answered.
+pub enum QuestionOutcome {
     Answered,
-    /// It had been answered before.
+    /// Answered from the cache.
     Cached,
-    /// It was being asked already, for another span.
+    /// Answered together with the same question of another span, which was pending.
     Shared,
-    /// Out of a recording.
+    /// Answered from a recording.
     Replayed,
-    /// Nothing was left to spend.
+    /// The budget is spent.
     Budget,
-    /// No attempt ended in time.
     Timeout,
-    /// The judge failed, or what it said could not be used.
+    /// The judge failed, or its answer could not be used.
     Failed,
-    /// This judge may not see this service.
+    /// This judge may not see content of the service.
     Withheld,
 }
 
-impl Fate {
-    /// All of them.
-    pub const ALL: [Fate; 8] = [
-        Fate::Answered,
-        Fate::Cached,
-        Fate::Shared,
-        Fate::Replayed,
-        Fate::Budget,
-        Fate::Timeout,
-        Fate::Failed,
-        Fate::Withheld,
+impl QuestionOutcome {
+    pub const ALL: [QuestionOutcome; 8] = [
+        QuestionOutcome::Answered,
+        QuestionOutcome::Cached,
+        QuestionOutcome::Shared,
+        QuestionOutcome::Replayed,
+        QuestionOutcome::Budget,
+        QuestionOutcome::Timeout,
+        QuestionOutcome::Failed,
+        QuestionOutcome::Withheld,
     ];
 
-    /// As in the label.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fate::Answered => "answered",
-            Fate::Cached => "cached",
-            Fate::Shared => "shared",
-            Fate::Replayed => "replayed",
-            Fate::Budget => "budget",
-            Fate::Timeout => "timeout",
-            Fate::Failed => "failed",
-            Fate::Withheld => "withheld",
+            QuestionOutcome::Answered => "answered",
+            QuestionOutcome::Cached => "cached",
+            QuestionOutcome::Shared => "shared",
+            QuestionOutcome::Replayed => "replayed",
+            QuestionOutcome::Budget => "budget",
+            QuestionOutcome::Timeout => "timeout",
+            QuestionOutcome::Failed => "failed",
+            QuestionOutcome::Withheld => "withheld",
         }
     }
 }
@@ -76,7 +72,7 @@ pub struct JudgeMetrics {
     waiting: Family<Labels<1>, Gauge>,
     breaker: Family<Labels<1>, Gauge>,
     durations: Option<Family<Labels<1>, Histogram, Buckets>>,
-    /// Reads and writes of kept and recorded answers that failed.
+    /// Failed reads and writes of cached and recorded answers.
     pub disk_errors: Counter,
 }
 
@@ -98,12 +94,11 @@ impl JudgeMetrics {
         cells
     }
 
-    /// The cells of one judge.
     pub fn of(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let one = |metric: &d::Declared| metric.with([name.clone()]);
-        let fates = Fate::ALL.map(|fate| {
-            let labels = [name.clone(), Cow::Borrowed(fate.as_str())];
+        let outcomes = QuestionOutcome::ALL.map(|outcome| {
+            let labels = [name.clone(), Cow::Borrowed(outcome.as_str())];
             self.questions.get_or_create_owned(&d::JUDGE_QUESTIONS.with(labels))
         });
         let tokens = ["input", "cached", "output"].map(|kind| {
@@ -112,7 +107,7 @@ impl JudgeMetrics {
         });
         let duration = self.durations.as_ref();
         JudgeCells {
-            fates,
+            outcomes,
             tokens,
             cost: self.cost.get_or_create_owned(&one(&d::JUDGE_COST)),
             in_flight: self.in_flight.get_or_create_owned(&one(&d::JUDGE_IN_FLIGHT)),
@@ -126,16 +121,15 @@ impl JudgeMetrics {
     }
 }
 
-/// Counters of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
-    fates: [Counter; Fate::ALL.len()],
+    outcomes: [Counter; QuestionOutcome::ALL.len()],
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
     /// Requests under way.
     pub in_flight: Gauge,
-    /// Questions that wait for a place.
+    /// Questions that wait for the request limiter.
     pub waiting: Gauge,
     /// 0 closed, 1 half open, 2 open.
     pub breaker: Gauge,
@@ -145,12 +139,11 @@ pub struct JudgeCells {
 }
 
 impl JudgeCells {
-    /// A question is done with.
-    pub fn question(&self, fate: Fate) {
-        self.fates[fate as usize].inc();
+    pub fn question(&self, outcome: QuestionOutcome) {
+        self.outcomes[outcome as usize].inc();
     }
 
-    /// A request ended with `status`, one of a fixed set of words.
+    /// A request ended; `status` is one of a fixed set of words.
     pub fn request(&self, status: &'static str, took: Duration) {
         let labels = [self.name.clone(), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::JUDGE_REQUESTS.with(labels)).inc();
@@ -159,13 +152,13 @@ impl JudgeCells {
         }
     }
 
-    /// An answer came that could not be used, for one of a fixed set of reasons.
+    /// An answer could not be used; `fault` is one of a fixed set of words.
     pub fn unusable(&self, fault: &'static str) {
         let labels = [self.name.clone(), Cow::Borrowed(fault)];
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.with(labels)).inc();
     }
 
-    /// Tokens of prompts (new to the server, and known to it), of answers, and what they cost.
+    /// Tokens of prompts (not cached, cached by the server) and of answers, and what they cost.
     pub fn spent(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);

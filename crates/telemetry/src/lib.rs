@@ -17,5 +17,5 @@ mod judge;
 mod throttle;
 
 pub use journal::JournalMetrics;
-pub use judge::{Fate, JudgeCells, JudgeMetrics};
+pub use judge::{JudgeCells, JudgeMetrics, QuestionOutcome};
 pub use throttle::LogThrottle;

@@ -1,4 +1,4 @@
-//! Judges that are down, slow, lying, overloaded or broken: each way, and what comes of it.
+//! Judges that are unreachable, slow, overloaded, broken or wrong.
 
 use std::sync::Mutex;
 
@@ -26,8 +26,7 @@ fn ended(reason: &str, content: Value) -> ResponseTemplate {
     says(body)
 }
 
-/// One way to fail: what the server answers in turn, what comes of it, how many requests that
-/// takes, and the word that counts it.
+/// One fault: the responses in turn, the result, the number of requests, and the label of the self-metric.
 type Row = (&'static str, Vec<ResponseTemplate>, Result<u64, Unmeasured>, usize, &'static str);
 
 fn rows() -> Vec<Row> {
@@ -99,10 +98,10 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn each_way_of_failing_has_one_end() {
+async fn each_fault_has_one_result() {
     let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
         let server = server(in_turn(responses)).await;
-        // Only where slowness is the point: a busy machine is slow as well.
+        // Short only where a timeout is expected: a busy machine is slow as well.
         let timeout = if word.contains("timeout") { Period::millis(1500) } else { Period::secs(60) };
         let bench = Bench::one(JudgeConfig { timeout, ..config(&server.uri()) });
         let answer = bench.ask("Rate this.").await;
@@ -132,8 +131,8 @@ where
 }
 
 #[tokio::test]
-async fn a_reset_a_drip_a_cut_body_and_a_closed_port_end_too() {
-    // Each reads of the request first: an answer that nobody asked for yet is another fault.
+async fn resets_slow_bodies_cut_bodies_and_closed_ports_are_failures() {
+    // Each reads a part of the request first: a response before the request is another fault.
     let reset = raw(|mut stream| async move {
         stream.read_exact(&mut [0; 64]).await?;
         stream.set_zero_linger()
@@ -168,12 +167,12 @@ async fn a_reset_a_drip_a_cut_body_and_a_closed_port_end_too() {
 }
 
 #[tokio::test]
-async fn retry_after_holds_for_every_question() {
+async fn retry_after_applies_to_every_question() {
     let server = server(in_turn([status(429).insert_header("retry-after", "2"), good(4)])).await;
     let bench = Bench::one(config(&server.uri()));
     let started = Instant::now();
     let second = async {
-        // While the first has been told to wait.
+        // While the first waits for retry-after.
         sleep(Duration::from_millis(500)).await;
         bench.ask("Another.").await
     };
@@ -185,7 +184,7 @@ async fn retry_after_holds_for_every_question() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_all_patience_is_not_waited_for() {
+async fn a_retry_after_beyond_the_bound_is_not_waited_for() {
     let server = server(in_turn([status(429).insert_header("retry-after", "86400")])).await;
     let bench = Bench::one(config(&server.uri()));
     let answer = tokio::time::timeout(Duration::from_secs(5), bench.ask("One.")).await.unwrap();
@@ -193,7 +192,7 @@ async fn a_wait_beyond_all_patience_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_judge_that_fails_time_after_time_is_left_alone_until_one_request_succeeds() {
+async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() {
     let mut responses = vec![status(500); 3];
     responses.extend([status(500), good(4)]);
     let server = server(in_turn(responses)).await;
@@ -214,7 +213,7 @@ async fn a_judge_that_fails_time_after_time_is_left_alone_until_one_request_succ
 }
 
 #[tokio::test]
-async fn a_question_of_no_good_does_not_open_the_breaker() {
+async fn invalid_requests_do_not_open_the_breaker() {
     let server = server(in_turn([status(400)])).await;
     let bench = Bench::one(config(&server.uri()));
     for n in 0..10 {
@@ -224,7 +223,7 @@ async fn a_question_of_no_good_does_not_open_the_breaker() {
 }
 
 #[tokio::test]
-async fn hedging_takes_whichever_comes_first() {
+async fn hedging_takes_the_first_reply() {
     let slow = good(1).set_delay(Duration::from_secs(20));
     let server = server(in_turn([slow, good(4)])).await;
     let hedge_after = Some(Period::millis(100));
@@ -236,7 +235,7 @@ async fn hedging_takes_whichever_comes_first() {
 }
 
 #[tokio::test]
-async fn a_question_that_waits_for_a_place_is_not_hedged() {
+async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(300))])).await;
     let hedge_after = Some(Period::secs(1));
     let bench = Bench::one(JudgeConfig { hedge_after, max_concurrency: 1, ..config(&server.uri()) });
@@ -259,7 +258,6 @@ async fn a_question_longer_than_the_window_is_not_sent() {
     assert_eq!(bench.ask("short").await.usage, Usage { tokens: 120, cost_usd: 0.0 });
 }
 
-/// Where logs go in a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! Budgets, kept answers, recordings, services that are kept from judges.
+//! Budgets, caches, recordings, reload, and services whose content judges may not see.
 
 use super::*;
 use crate::JudgeError;
@@ -12,13 +12,13 @@ async fn requests(server: &MockServer) -> usize {
     server.received_requests().await.unwrap().len()
 }
 
-/// Answers are small, so that little is set aside for them.
+/// Answers are short, so that little is reserved for them.
 fn frugal(endpoint: &str) -> JudgeConfig {
     JudgeConfig { max_tokens: 50, ..config(endpoint) }
 }
 
 #[tokio::test]
-async fn over_the_budget_of_a_trace_nothing_is_sent() {
+async fn nothing_is_sent_beyond_the_budget_of_a_trace() {
     let server = server(in_turn([good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(600), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -30,7 +30,7 @@ async fn over_the_budget_of_a_trace_nothing_is_sent() {
             Err(reason) => assert_eq!(reason, Unmeasured::Budget),
         }
     }
-    // Each takes 120; for a question and its answer some 190 are set aside.
+    // Each takes 120; some 190 are reserved for a question and its answer.
     assert_eq!((answered, requests(&server).await), (4, 4));
     let other = bench.judges.ask(trace(2), &ask("Q", &["main"])).await;
     assert_eq!(scores(&other), Ok(vec![4]), "another trace has its own");
@@ -38,7 +38,7 @@ async fn over_the_budget_of_a_trace_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn how_many_ask_at_once_does_not_change_what_a_budget_pays_for() {
+async fn concurrency_does_not_change_what_a_budget_pays_for() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(20))])).await;
     let budget = BudgetConfig { per_trace: tokens(1000), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -51,7 +51,7 @@ async fn how_many_ask_at_once_does_not_change_what_a_budget_pays_for() {
 }
 
 #[tokio::test]
-async fn money_is_bounded_by_the_price_and_counted() {
+async fn spending_in_usd_is_bounded_and_counted() {
     let server = server(in_turn([good(4)])).await;
     let price = Price { input: 10.0, output: 100.0, cached: Some(1.0) };
     let per_day = Limit { tokens: None, usd: Some(0.010) };
@@ -61,7 +61,7 @@ async fn money_is_bounded_by_the_price_and_counted() {
         ..frugal(&server.uri())
     };
     let bench = Bench::of(&[("main", own)], &JudgingConfig::default());
-    // 60 x 10 + 40 x 1 + 20 x 100 = 2640 millionths a question; more than twice that is set aside.
+    // 60 x 10 + 40 x 1 + 20 x 100 = 2640 millionths a question; more than twice that is reserved.
     let mut spent = 0.0;
     while let answer = bench.ask(&format!("Q{spent}")).await
         && answer.opinions.is_ok()
@@ -96,7 +96,7 @@ async fn a_question_is_paid_for_once_and_runs_are_independent() {
 }
 
 #[tokio::test]
-async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
+async fn cached_answers_survive_a_restart_and_are_not_used_for_another_schema() {
     let server = server(in_turn([good(4)])).await;
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheConfig { directory: Some(folder.path().join("cache")), ..CacheConfig::default() };
@@ -104,7 +104,7 @@ async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
     let configs = [("main", config(&server.uri()))];
     let bench = Bench::of(&configs, &judging);
     bench.ask("Same.").await;
-    // Nobody waits for the disk; a moment later it is there.
+    // The answer is written in the background.
     for _ in 0..200 {
         let written = std::fs::read_dir(folder.path().join("cache"))
             .unwrap()
@@ -115,7 +115,7 @@ async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let taken = Judges::new(&JudgeConfigs::default(), &judging, &bench.telemetry.judge);
-    assert!(matches!(taken, Err(JudgeError::Cache(_))), "one process a folder");
+    assert!(matches!(taken, Err(JudgeError::Cache(_))), "one process per folder");
     drop(bench);
     let bench = Bench::of(&configs, &judging);
     let answer = bench.ask("Same.").await;
@@ -132,7 +132,7 @@ async fn kept_answers_outlive_the_process_and_do_not_fit_another_schema() {
 }
 
 #[tokio::test]
-async fn a_run_is_recorded_and_repeated_without_a_server() {
+async fn a_recorded_run_is_replayed_without_a_server() {
     let server = server(in_turn([good(1), good(2), good(3), good(4), good(5)])).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
@@ -158,7 +158,7 @@ async fn a_run_is_recorded_and_repeated_without_a_server() {
 }
 
 #[tokio::test]
-async fn a_service_is_kept_from_external_judges_or_from_one() {
+async fn content_of_a_service_is_withheld_from_external_judges_or_from_one() {
     let server = server(in_turn([good(4)])).await;
     let judging = JudgingConfig { keep_internal: vec!["sh*".to_owned()], ..JudgingConfig::default() };
     let configs = [
@@ -182,7 +182,7 @@ async fn a_service_is_kept_from_external_judges_or_from_one() {
 }
 
 #[tokio::test]
-async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
+async fn a_reload_keeps_spending_and_cached_answers() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(50))])).await;
     let budget = BudgetConfig { per_hour: tokens(350), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -196,7 +196,7 @@ async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
         bench.judges.renewed(&configs, &judging).unwrap()
     };
     let (under_way, renewed) = tokio::join!(under_way, renewed);
-    assert_eq!(scores(&under_way), Ok(vec![4]), "what is under way ends");
+    assert_eq!(scores(&under_way), Ok(vec![4]), "questions under way are answered");
     let of = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
     assert_eq!(of("B").await, Ok(vec![4]));
     assert_eq!(of("C").await, Err(Unmeasured::Budget), "the hour's tokens are spent");
@@ -206,7 +206,7 @@ async fn another_configuration_keeps_what_was_spent_and_what_is_known() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_dropped_gives_back_its_place_and_its_budget() {
+async fn a_dropped_question_releases_its_permit_and_its_budget() {
     let server = server(in_turn([good(4).set_delay(Duration::from_secs(1)), good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(700), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -215,6 +215,6 @@ async fn a_question_that_is_dropped_gives_back_its_place_and_its_budget() {
     assert!(dropped.is_err());
     assert_eq!(bench.count("judge_requests_in_flight"), 0.0);
     assert_eq!(bench.count("judge_questions_waiting"), 0.0);
-    // What was sent may have been read: its prompt is paid for, its answer is not.
+    // The prompt counts as spent, since it may have been read; the answer does not.
     assert_eq!(scores(&bench.ask("B").await), Ok(vec![4]));
 }

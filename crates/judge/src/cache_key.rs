@@ -1,25 +1,24 @@
-//! Names of questions: what is the same question is asked, kept and recorded once.
+//! Keys of questions: the same question is asked, cached and recorded once.
 //!
 //! In: a question, and what else its answer depends on. Out: SHA-256 over all of it, each part with
-//! its length, so that no two questions run into one.
+//! its length, so that different questions have different keys.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use verdict_eval::measure::{Form, Question};
 
-/// The name of a question, its judge and sample included.
-pub(super) type Key = [u8; 32];
+pub(crate) type Key = [u8; 32];
 
-/// For the cache: everything that goes to the server (`body`, in which stand model, prompt and
-/// schema), where it goes, and which of the independent answers it is.
-pub(super) fn cached(url: &str, body: &[u8], sample: u32) -> Key {
-    over(&[b"cache/1", url.as_bytes(), &sample.to_le_bytes(), body])
+/// For the cache: everything that is sent (`body`, which contains model, prompt and schema), to which
+/// provider, and for which of the independent answers.
+pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> Key {
+    over(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
 }
 
-/// For recordings: prompt, form and sample, whoever answers, so that what one model said can be
-/// replayed under another configuration.
-pub(super) fn recorded(question: &Question, sample: u32) -> Key {
+/// For recordings: prompt, form and sample, so that the answers of one model can be replayed under
+/// another configuration.
+pub(crate) fn recorded(question: &Question, sample: u32) -> Key {
     let Question { prompt, form, .. } = question;
     let schema = form.schema.to_string();
     over(&[
@@ -33,8 +32,8 @@ pub(super) fn recorded(question: &Question, sample: u32) -> Key {
 }
 
 /// As in `verdict.<metric>.judge`: eight digits for rubric and form. Enumerations of the schema are
-/// left out: they name the spans of one trace, and the rubric names the labels.
-pub(super) fn rubric(question: &Question) -> String {
+/// left out: they contain the spans of one trace, and the rubric names the labels.
+pub(crate) fn rubric(question: &Question) -> String {
     let Form { name, schema, score } = &*question.form;
     let values = score.as_ref().map(|field| field.values.clone()).unwrap_or_default();
     let mut plain = schema.clone();
@@ -44,7 +43,7 @@ pub(super) fn rubric(question: &Question) -> String {
     hex(&hash[..4])
 }
 
-/// Forms are ours; this is beyond their depth.
+/// Schemas are written in this repository; none is deeper.
 const MAX_DEPTH: usize = 32;
 
 fn without_enums(schema: &mut Value, depth: usize) {
@@ -63,13 +62,12 @@ fn without_enums(schema: &mut Value, depth: usize) {
     }
 }
 
-/// As people and files write it.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A key as [`hex`] wrote it.
-pub(super) fn key(text: &str) -> Option<Key> {
+pub(crate) fn key(text: &str) -> Option<Key> {
     let mut key = Key::default();
     if text.len() != 2 * key.len() || !text.is_ascii() {
         return None;
@@ -97,7 +95,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn each_part_counts_and_none_runs_into_the_next() {
+    fn every_part_changes_the_key() {
         let one = cached("http://h/a", b"body", 0);
         assert_eq!(one, cached("http://h/a", b"body", 0));
         for other in [
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_knows_the_question_and_not_who_answers() {
+    fn the_key_of_a_recording_is_independent_of_the_judge() {
         let asked = question("q", "rate it", "content");
         let mut other = asked.clone();
         other.key = "another".into();

@@ -1,23 +1,22 @@
-//! A score weighted by the probabilities of the tokens that might have stood in its place.
+//! Scores weighted by the probabilities of their tokens.
 //!
-//! In: an answer's text, its tokens with their choices, and where the score stands. Out: the
-//! expectation over the values that a score may have: finer than the one that was drawn.
+//! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the
+//! expectation over the values that the score may have, which is finer than the sampled one.
 
-use super::dialect::Token;
+use crate::provider::Token;
 use verdict_eval::measure::ScoreField;
 
-/// Where less of the probability than this lies on values of the score, the server counted
-/// something else.
+/// With less of the probability on values of the score, the token is not the score's.
 const LEAST_MASS: f64 = 0.5;
 
-/// The expected score, where `text` is the bare object and `tokens` are its.
-pub(super) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Option<f64> {
+/// The expected score, if `text` is the bare object and `tokens` are its tokens.
+pub(crate) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Option<f64> {
     if !text.trim_start().starts_with('{') {
         return None;
     }
-    // llama.cpp takes a code fence off the text, but leaves its tokens.
-    let said: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
-    let at = memchr::memmem::find(&said, text.as_bytes())? + value_of(text, field.key)?;
+    // llama.cpp removes a code fence from the text, but not from the tokens.
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
+    let at = memchr::memmem::find(&bytes, text.as_bytes())? + value_of(text, field.key)?;
     let mut end = 0;
     let token = tokens.iter().find(|token| {
         end += token.bytes.len();
@@ -25,8 +24,8 @@ pub(super) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Opti
     })?;
     let mut mass = 0.0;
     let mut sum = 0.0;
-    for (choice, logprob) in &token.choices {
-        let Some(value) = number(choice).filter(|value| field.values.contains(value)) else { continue };
+    for (text, logprob) in &token.alternatives {
+        let Some(value) = number(text).filter(|value| field.values.contains(value)) else { continue };
         let probability = logprob.exp();
         if probability.is_finite() {
             mass += probability;
@@ -42,7 +41,7 @@ fn number(token: &str) -> Option<u8> {
     token.parse().ok()
 }
 
-/// Where the value of `key` begins, at the top of an object. The last, as parsers take it.
+/// Where the value of `key` begins at the top of an object. Of several the last, as parsers read it.
 fn value_of(text: &str, key: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at, mut found) = (0usize, 0, None);
@@ -67,7 +66,7 @@ fn value_of(text: &str, key: &str) -> Option<usize> {
     found
 }
 
-/// Behind the closing quote of the string that begins at `at`.
+/// The end of the closing quote of the string that begins at `at`.
 fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -97,7 +96,7 @@ mod tests {
     fn tokens(texts: &[&str], at: &str, choices: &[(&str, f64)]) -> Vec<Token> {
         let of = |text: &&str| Token {
             bytes: text.as_bytes().to_vec(),
-            choices: match *text == at {
+            alternatives: match *text == at {
                 true => choices.iter().map(|(t, p)| ((*t).to_owned(), p.ln())).collect(),
                 false => vec![((*text).to_owned(), 0.0)],
             },
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expectation_is_over_the_values_at_the_scores_place() {
+    fn the_expectation_is_over_the_alternatives_of_the_scores_token() {
         let parts = ["{\"", "rationale", "\": \"the \\\"score\\\": 1\", \"score\":", " 4", "}"];
         let tokens = tokens(&parts, " 4", &[(" 4", 0.6), ("5", 0.3), (" 3", 0.05), ("null", 0.05)]);
         let found = weighted(&parts.concat(), &tokens, &field()).unwrap();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_around_the_text_are_passed_over() {
+    fn tokens_around_the_text_are_ignored() {
         let parts = ["```", "json\n", "{\"score\": ", "2", "}", "\n```", ""];
         let tokens = tokens(&parts, "2", &[("2", 0.75), ("4", 0.25)]);
         assert_eq!(weighted("{\"score\": 2}", &tokens, &field()), Some(2.5));
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_token_there_is_no_weight() {
+    fn without_the_scores_token_there_is_no_weighted_score() {
         let text = "{\"score\":4}";
         let right = ["{\"score\":", "4", "}"];
         let few = tokens(&right, "4", &[("4", 0.2), ("x", 0.8)]);

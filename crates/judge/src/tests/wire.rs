@@ -1,4 +1,4 @@
-//! What goes over the wire, and what is read from it: golden bodies of both dialects.
+//! Requests and replies of the built-in dialects, with golden bodies.
 
 use super::*;
 use crate::config::{Format, Price};
@@ -11,11 +11,11 @@ async fn bodies(server: &MockServer) -> Vec<Value> {
 
 fn golden(body: &Value, expected: &str) {
     let body = serde_json::to_string_pretty(body).unwrap();
-    assert_eq!(body, expected.trim_end(), "what is sent has changed: every kept answer is lost with it");
+    assert_eq!(body, expected.trim_end(), "the request has changed, which invalidates every cached answer");
 }
 
 #[tokio::test]
-async fn a_chat_completion_is_asked_for_and_read() {
+async fn a_chat_completion_is_requested_and_read() {
     let server = server(in_turn([good(4)])).await;
     let price = Price { input: 1.0, output: 10.0, cached: Some(0.5) };
     let bench = Bench::one(JudgeConfig {
@@ -39,7 +39,7 @@ async fn a_chat_completion_is_asked_for_and_read() {
 }
 
 #[tokio::test]
-async fn a_message_is_asked_for_and_read() {
+async fn a_message_is_requested_and_read() {
     let server = MockServer::start().await;
     let body = json!({
         "type": "message", "role": "assistant", "stop_reason": "tool_use",
@@ -55,7 +55,7 @@ async fn a_message_is_asked_for_and_read() {
         .mount(&server)
         .await;
     let bench = Bench::one(JudgeConfig {
-        dialect: Dialect::Anthropic,
+        dialect: "anthropic".to_owned(),
         api_key: Some(Secret::new("sk-2")),
         ..config(&server.uri())
     });
@@ -69,7 +69,7 @@ async fn a_message_is_asked_for_and_read() {
 }
 
 #[tokio::test]
-async fn a_judge_that_speaks_prose_is_told_the_shape_and_understood() {
+async fn format_text_puts_the_schema_into_the_prompt_and_prose_around_the_answer_is_ignored() {
     let prose = format!("Sure! Here is my verdict:\n```json\n{}\n```\nAnything else?", verdict(2));
     let server = server(in_turn([ResponseTemplate::new(200).set_body_json(completion(&prose))])).await;
     let bench = Bench::one(JudgeConfig { format: Format::Text, ..config(&server.uri()) });
@@ -81,7 +81,7 @@ async fn a_judge_that_speaks_prose_is_told_the_shape_and_understood() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_asked_for_once_more_with_its_fault() {
+async fn an_invalid_answer_is_asked_for_once_more_with_its_fault() {
     let bad = json!({ "rationale": "r", "score": 9 }).to_string();
     let server = server(in_turn([ResponseTemplate::new(200).set_body_json(completion(&bad)), good(4)])).await;
     let bench = Bench::one(config(&server.uri()));
@@ -95,7 +95,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_once_more_with_its_fault() {
 }
 
 #[tokio::test]
-async fn the_body_can_be_overlaid() {
+async fn configured_keys_are_laid_over_the_body() {
     let server = server(in_turn([good(4)])).await;
     let body = [
         ("max_tokens".to_owned(), Value::Null),
@@ -110,7 +110,7 @@ async fn the_body_can_be_overlaid() {
 }
 
 #[tokio::test]
-async fn scores_are_weighted_where_the_server_gives_probabilities() {
+async fn scores_are_weighted_by_the_probabilities_of_their_tokens() {
     let text = verdict(4);
     let (before, after) = text.split_once('4').unwrap();
     let top = json!([{ "token": "4", "logprob": 0.75_f64.ln() }, { "token": "2", "logprob": 0.25_f64.ln() }]);
@@ -128,7 +128,7 @@ async fn scores_are_weighted_where_the_server_gives_probabilities() {
 }
 
 #[tokio::test]
-async fn several_judges_and_samples_answer_in_their_order() {
+async fn opinions_keep_the_order_of_judges_and_samples() {
     let one = server(in_turn([good(1)])).await;
     let two = server(in_turn([good(2).set_delay(Duration::from_millis(50))])).await;
     let down = server(in_turn([ResponseTemplate::new(401)])).await;

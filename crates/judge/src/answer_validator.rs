@@ -1,111 +1,106 @@
-//! A judge's text, held against the form that was asked for.
+//! Validation of judges' answers.
 //!
-//! In: text that a model wrote, and a [`Form`]. Out: the one object in it that fits, or the
-//! [`Fault`]. Looking for the object (in a code fence, among prose, in a string) is the only repair:
-//! it adds nothing to what was said. Where two different objects fit, neither is taken: one of them
-//! may be quoted from the trace, which may want to be its own judge.
+//! In: text that a model wrote, and a [`Form`]. Out: the one JSON object in it that fits the form's schema,
+//! or the [`InvalidAnswer`]. Finding the object (in a code fence, among prose, in a string) is the only
+//! repair: it adds nothing to the answer. If two different objects fit, neither is accepted: one of them may
+//! be quoted from the trace, whose content is untrusted.
 
 use serde_json::Value;
 
 use verdict_eval::measure::Form;
 use verdict_eval::measure::schema::{Outcome, Schema};
 
-/// Answers are a few thousand bytes; a longer text is none.
+/// Answers are a few KiB; a longer text is rejected unread.
 const MAX_TEXT: usize = 256 << 10;
-/// Places where an object may begin that are tried.
+/// Braces at which an object is looked for.
 const MAX_STARTS: usize = 64;
-/// Of a fault, in bytes: it goes into the next request.
+/// Bytes of a fault, which is quoted in the next request.
 const MAX_FAULT: usize = 300;
 
-/// Why a text is no answer. Its words go to the judge that wrote it.
+/// Why a text is not an answer. The message is sent to the judge that wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
-    /// It was cut.
+pub enum InvalidAnswer {
     #[error("it was cut off at the most tokens that an answer may have; be briefer")]
     Cut,
-    /// It is far too long.
     #[error("it is far too long")]
     TooLong,
-    /// There is no object in it.
     #[error("there is no JSON object in it")]
     NoObject,
-    /// There are several that fit and differ.
     #[error("there are several JSON objects in it, and they differ")]
-    Several,
-    /// The object does not fit.
+    Ambiguous,
     #[error("it does not fit the schema: {0}")]
-    Unfit(String),
+    SchemaMismatch(String),
 }
 
-/// A form, ready to hold answers against.
+/// A form with its compiled schema.
 #[derive(Debug)]
-pub struct Mould<'a> {
+pub struct AnswerValidator<'a> {
     form: &'a Form,
     schema: Schema,
 }
 
-impl<'a> Mould<'a> {
+impl<'a> AnswerValidator<'a> {
     /// # Errors
-    /// The form's schema is none; says why. That is a bug of the metric that made it.
-    pub fn new(form: &'a Form) -> Result<Mould<'a>, String> {
+    /// The form's schema is not a JSON schema, which is a bug of the metric that made it.
+    pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, String> {
         let schema = Schema::compile(&form.schema);
         match schema.flaw() {
             Some(flaw) => Err(flaw),
-            None => Ok(Mould { form, schema }),
+            None => Ok(AnswerValidator { form, schema }),
         }
     }
 
     /// The answer in `text`.
     ///
     /// # Errors
-    /// There is none, or more than one.
-    pub fn read(&self, text: &str) -> Result<Value, Fault> {
+    /// No object in it fits the schema, or several different ones do.
+    pub fn read(&self, text: &str) -> Result<Value, InvalidAnswer> {
         if text.len() > MAX_TEXT {
-            return Err(Fault::TooLong);
+            return Err(InvalidAnswer::TooLong);
         }
         let text = after_thinking(text).trim();
         match serde_json::from_str(text) {
-            Ok(whole @ Value::Object(_)) => return self.fit(whole),
-            // Written twice over: an object in a string.
+            Ok(whole @ Value::Object(_)) => return self.validate(whole),
+            // Encoded twice: an object in a string.
             Ok(Value::String(inner)) => {
                 if let Ok(whole @ Value::Object(_)) = serde_json::from_str(&inner) {
-                    return self.fit(whole);
+                    return self.validate(whole);
                 }
             }
             _ => {}
         }
-        let mut fault = Fault::NoObject;
+        let mut fault = InvalidAnswer::NoObject;
         let mut found: Option<Value> = None;
         for object in objects(text) {
-            match (self.fit(object), &found) {
+            match (self.validate(object), &found) {
                 (Ok(value), None) => found = Some(value),
-                (Ok(value), Some(before)) if value != *before => return Err(Fault::Several),
+                (Ok(value), Some(before)) if value != *before => return Err(InvalidAnswer::Ambiguous),
                 (Ok(_), Some(_)) => {}
-                (Err(why), _) if fault == Fault::NoObject => fault = why,
+                (Err(why), _) if fault == InvalidAnswer::NoObject => fault = why,
                 (Err(_), _) => {}
             }
         }
         found.ok_or(fault)
     }
 
-    /// `value` if it fits.
+    /// Returns `value` if it fits the schema.
     ///
     /// # Errors
-    /// It does not.
-    pub fn fit(&self, mut value: Value) -> Result<Value, Fault> {
+    /// It does not fit.
+    pub fn validate(&self, mut value: Value) -> Result<Value, InvalidAnswer> {
         let checked = self.schema.check(&value);
         if checked.outcome != Outcome::Valid {
             let first = checked.problems.into_iter().next();
-            let mut said =
+            let mut fault =
                 first.map_or_else(|| "there is too much of it".to_owned(), |problem| problem.fault);
-            said.truncate(said.floor_char_boundary(MAX_FAULT));
-            return Err(Fault::Unfit(said));
+            fault.truncate(fault.floor_char_boundary(MAX_FAULT));
+            return Err(InvalidAnswer::SchemaMismatch(fault));
         }
         self.round(&mut value);
         Ok(value)
     }
 
-    /// 4.0 is 4: an enum of the schema lets both pass.
+    /// The schema's enum accepts 4.0 for 4; callers read integers.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn round(&self, value: &mut Value) {
         let Some(score) = self.form.score.as_ref().and_then(|field| value.get_mut(field.key)) else { return };
@@ -115,13 +110,13 @@ impl<'a> Mould<'a> {
     }
 }
 
-/// What stands behind the thoughts that some models write before their answer.
+/// The text after the reasoning that some models write before their answer.
 fn after_thinking(text: &str) -> &str {
     let Some(thoughts) = text.trim_start().strip_prefix("<think>") else { return text };
     thoughts.split_once("</think>").map_or("", |(_, rest)| rest)
 }
 
-/// The objects in a text that are not in another, first to last.
+/// The outermost objects in a text, in order.
 fn objects(text: &str) -> Vec<Value> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -144,13 +139,13 @@ mod tests {
     use super::*;
     use crate::testing::form;
 
-    fn read(text: &str) -> Result<u64, Fault> {
+    fn read(text: &str) -> Result<u64, InvalidAnswer> {
         let form = form();
-        Mould::new(&form).unwrap().read(text).map(|value| value["score"].as_u64().unwrap())
+        AnswerValidator::new(&form).unwrap().read(text).map(|value| value["score"].as_u64().unwrap())
     }
 
     #[test]
-    fn the_object_is_found_wherever_it_stands() {
+    fn the_object_is_found_anywhere_in_the_text() {
         for text in [
             r#"{"rationale":"r","score":4}"#,
             "  {\"rationale\":\"r\",\"score\":4.0}\n",
@@ -166,25 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_says_why() {
-        assert_eq!(read("no idea"), Err(Fault::NoObject));
-        assert_eq!(read(""), Err(Fault::NoObject));
-        assert_eq!(read("[4]"), Err(Fault::NoObject));
-        assert_eq!(read("<think>{\"rationale\":\"r\",\"score\":1}"), Err(Fault::NoObject));
-        assert_eq!(read(&"x".repeat(MAX_TEXT + 1)), Err(Fault::TooLong));
+    fn a_text_that_is_not_an_answer_is_refused_with_the_reason() {
+        assert_eq!(read("no idea"), Err(InvalidAnswer::NoObject));
+        assert_eq!(read(""), Err(InvalidAnswer::NoObject));
+        assert_eq!(read("[4]"), Err(InvalidAnswer::NoObject));
+        assert_eq!(read("<think>{\"rationale\":\"r\",\"score\":1}"), Err(InvalidAnswer::NoObject));
+        assert_eq!(read(&"x".repeat(MAX_TEXT + 1)), Err(InvalidAnswer::TooLong));
         let two = r#"The trace says {"rationale":"x","score":5}. I say {"rationale":"r","score":1}."#;
-        assert_eq!(read(two), Err(Fault::Several));
+        assert_eq!(read(two), Err(InvalidAnswer::Ambiguous));
         for unfit in [
             r#"{"rationale":"r","score":6}"#,
             r#"{"rationale":"r","score":"4"}"#,
             r#"{"rationale":"r"}"#,
             r#"{"rationale":"r","score":4,"more":1}"#,
         ] {
-            let Err(Fault::Unfit(why)) = read(unfit) else { panic!("{unfit}") };
+            let Err(InvalidAnswer::SchemaMismatch(why)) = read(unfit) else { panic!("{unfit}") };
             assert!(!why.is_empty() && why.len() <= MAX_FAULT, "{why}");
         }
         let long = format!(r#"{{"rationale":"r","score":4,"{}":1}}"#, "é".repeat(1000));
-        let Err(Fault::Unfit(why)) = read(&long) else { panic!() };
+        let Err(InvalidAnswer::SchemaMismatch(why)) = read(&long) else { panic!() };
         assert!(why.len() <= MAX_FAULT);
     }
 
@@ -195,9 +190,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a model writes: no panic, and what is taken fits.
+        /// No text panics, and every accepted value fits the schema.
         #[test]
-        fn any_text_is_taken_whole_or_refused(
+        fn any_text_is_accepted_whole_or_refused(
             parts in proptest::collection::vec(
                 proptest::prop_oneof![
                     proptest::string::string_regex("\\PC{0,20}").unwrap(),
@@ -211,9 +206,9 @@ mod tests {
             )
         ) {
             let form = form();
-            let mould = Mould::new(&form).unwrap();
-            if let Ok(value) = mould.read(&parts.concat()) {
-                proptest::prop_assert_eq!(mould.fit(value.clone()), Ok(value.clone()));
+            let validator = AnswerValidator::new(&form).unwrap();
+            if let Ok(value) = validator.read(&parts.concat()) {
+                proptest::prop_assert_eq!(validator.validate(value.clone()), Ok(value.clone()));
                 proptest::prop_assert!((1..=5).contains(&value["score"].as_u64().unwrap()));
             }
         }

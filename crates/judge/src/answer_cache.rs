@@ -1,0 +1,254 @@
+//! The answer cache: each question is paid for once.
+//!
+//! In: a question's key, and how to ask it. Out: its answer from memory, from disk, from a caller that is
+//! already asking, or by asking. Of several callers with the same question the first asks and the others
+//! wait; if the first is dropped, the next one asks.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use moka::sync::Cache;
+use prometheus_client::metrics::counter::Counter;
+
+use crate::cache_key::Key;
+use crate::config::CacheConfig;
+use crate::disk_cache::{DiskCache, DiskCacheError};
+use crate::record::JudgeAnswer;
+use verdict_eval::measure::{Unmeasured, Usage};
+use verdict_telemetry::QuestionOutcome;
+
+/// The end of one question to one judge.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) answer: Result<Arc<JudgeAnswer>, Unmeasured>,
+    pub(crate) outcome: QuestionOutcome,
+    /// What it took this time.
+    pub(crate) usage: Usage,
+}
+
+impl Resolved {
+    /// Without a request.
+    pub(crate) fn free(answer: Result<Arc<JudgeAnswer>, Unmeasured>, outcome: QuestionOutcome) -> Resolved {
+        Resolved { answer, outcome, usage: Usage::default() }
+    }
+}
+
+/// What the caller that asks leaves to those that wait. Empty until there is an answer.
+type Slot = tokio::sync::Mutex<Option<Result<Arc<JudgeAnswer>, Unmeasured>>>;
+
+#[derive(Debug)]
+pub(crate) struct AnswerCache {
+    memory: Cache<Key, Arc<JudgeAnswer>>,
+    disk: Option<Arc<DiskCache>>,
+    // moka's own coalescing panics when a waiting caller has seen 200 askers dropped.
+    in_flight: Mutex<HashMap<Key, Arc<Slot>>>,
+}
+
+impl AnswerCache {
+    /// Opens the folder if one is configured, unless `before` has it open.
+    pub(crate) fn open(
+        config: &CacheConfig,
+        before: Option<&AnswerCache>,
+        errors: &Counter,
+    ) -> Result<AnswerCache, DiskCacheError> {
+        let max_bytes = config.max_bytes.0;
+        let disk = match &config.directory {
+            None => None,
+            Some(path) => {
+                match before.and_then(|cache| cache.disk.as_ref()).filter(|disk| disk.is_at(path)) {
+                    Some(disk) => {
+                        disk.set_max_bytes(max_bytes);
+                        Some(Arc::clone(disk))
+                    }
+                    None => Some(Arc::new(DiskCache::open(path, max_bytes, errors.clone())?)),
+                }
+            }
+        };
+        // Answers stay valid under another configuration: keys contain all that an answer depends on.
+        let memory = Cache::builder().max_capacity(config.entries).weigher(weight).build();
+        for (key, answer) in before.iter().flat_map(|cache| cache.memory.iter()) {
+            memory.insert(*key, answer);
+        }
+        Ok(AnswerCache { memory, disk, in_flight: Mutex::default() })
+    }
+
+    /// The answer to the question `key`. `ask` is polled only if there is none; an answer on disk must be
+    /// `valid`.
+    pub(crate) async fn get_or_ask(
+        &self,
+        key: Key,
+        valid: impl Fn(&JudgeAnswer) -> bool,
+        ask: impl Future<Output = (Result<JudgeAnswer, Unmeasured>, Usage)>,
+    ) -> Resolved {
+        if let Some(answer) = self.memory.get(&key) {
+            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+        }
+        let flight = self.join(key);
+        let mut slot = flight.slot.lock().await;
+        if let Some(answer) = &*slot {
+            return Resolved::free(answer.clone(), QuestionOutcome::Shared);
+        }
+        // It may have been answered between the lookup and joining.
+        if let Some(answer) = self.memory.get(&key) {
+            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+        }
+        if let Some(answer) = self.on_disk(key).await.filter(|answer| valid(answer)) {
+            let answer = Arc::new(answer);
+            self.memory.insert(key, Arc::clone(&answer));
+            *slot = Some(Ok(Arc::clone(&answer)));
+            return Resolved::free(Ok(answer), QuestionOutcome::Cached);
+        }
+        let (answer, usage) = ask.await;
+        let answer = answer.map(Arc::new);
+        if let Ok(answer) = &answer {
+            self.memory.insert(key, Arc::clone(answer));
+            self.write_to_disk(key, Arc::clone(answer));
+        }
+        // Budgets differ by trace: the next caller may have one left.
+        if answer.as_ref().err() != Some(&Unmeasured::Budget) {
+            *slot = Some(answer.clone());
+        }
+        let outcome = match &answer {
+            Ok(_) => QuestionOutcome::Answered,
+            Err(Unmeasured::Budget) => QuestionOutcome::Budget,
+            Err(Unmeasured::Timeout) => QuestionOutcome::Timeout,
+            Err(_) => QuestionOutcome::Failed,
+        };
+        Resolved { answer, outcome, usage }
+    }
+
+    async fn on_disk(&self, key: Key) -> Option<JudgeAnswer> {
+        let disk = Arc::clone(self.disk.as_ref().filter(|disk| disk.contains(&key))?);
+        tokio::task::spawn_blocking(move || disk.read(&key)).await.ok().flatten()
+    }
+
+    /// In the background: no question waits for the disk.
+    fn write_to_disk(&self, key: Key, answer: Arc<JudgeAnswer>) {
+        if let Some(disk) = self.disk.clone() {
+            tokio::task::spawn_blocking(move || disk.write(&key, &answer));
+        }
+    }
+
+    fn join(&self, key: Key) -> Flight<'_> {
+        let slot = Arc::clone(lock(&self.in_flight).entry(key).or_default());
+        Flight { cache: self, key, slot }
+    }
+}
+
+/// Bytes of an answer that count as one entry.
+const USUAL_BYTES: usize = 2048;
+
+/// A long answer counts as several entries, so that a broken judge does not fill the memory.
+fn weight(_: &Key, answer: &Arc<JudgeAnswer>) -> u32 {
+    u32::try_from(answer.value.to_string().len().div_ceil(USUAL_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// A caller whose question is being asked, by itself or by another.
+struct Flight<'a> {
+    cache: &'a AnswerCache,
+    key: Key,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut in_flight = lock(&self.cache.in_flight);
+        // The map's reference and that of the last caller: slots are cloned only under this lock.
+        if Arc::strong_count(&self.slot) == 2 {
+            in_flight.remove(&self.key);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    fn answer(text: &str) -> JudgeAnswer {
+        JudgeAnswer::new("m/00000000", Value::from(text), None, Usage { tokens: 7, cost_usd: 0.1 })
+    }
+
+    fn cache(entries: u64) -> Arc<AnswerCache> {
+        let config = CacheConfig { entries, ..CacheConfig::default() };
+        Arc::new(AnswerCache::open(&config, None, &Counter::default()).unwrap())
+    }
+
+    /// Asks after a second; counts in `asked`.
+    async fn ask(
+        cache: &AnswerCache,
+        asked: &AtomicUsize,
+        answer: Result<JudgeAnswer, Unmeasured>,
+    ) -> Resolved {
+        let asking = async {
+            asked.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            (answer, Usage { tokens: 7, cost_usd: 0.1 })
+        };
+        cache.get_or_ask([1; 32], |_| true, asking).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_question_is_asked_once_and_paid_for_once() {
+        let (cache, asked) = (cache(10), AtomicUsize::new(0));
+        let all = futures_util::future::join_all((0..50).map(|_| ask(&cache, &asked, Ok(answer("a"))))).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(all.iter().map(|o| o.usage.tokens).sum::<u64>(), 7);
+        assert_eq!(all.iter().filter(|o| o.outcome == QuestionOutcome::Shared).count(), 49);
+        assert!(all.iter().all(|o| o.answer.as_ref().unwrap().value == "a"));
+        let later = ask(&cache, &asked, Ok(answer("b"))).await;
+        assert_eq!((later.outcome, later.usage.tokens), (QuestionOutcome::Cached, 0));
+        assert!(lock(&cache.in_flight).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_the_asker_is_dropped_a_waiting_caller_asks() {
+        let (cache, asked) = (cache(10), AtomicUsize::new(0));
+        let mut first = Box::pin(ask(&cache, &asked, Ok(answer("first"))));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        let mut second = Box::pin(ask(&cache, &asked, Ok(answer("second"))));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "the second waits");
+        drop(first);
+        let second = second.await;
+        assert_eq!((second.outcome, asked.load(Ordering::Relaxed)), (QuestionOutcome::Answered, 2));
+        assert!(lock(&cache.in_flight).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_shared_but_not_cached_and_a_spent_budget_is_not_shared() {
+        let (cache, asked) = (cache(10), AtomicUsize::new(0));
+        let (one, two) = tokio::join!(
+            ask(&cache, &asked, Err(Unmeasured::JudgeError)),
+            ask(&cache, &asked, Ok(answer("never asked")))
+        );
+        assert_eq!(one.answer, Err(Unmeasured::JudgeError));
+        assert_eq!((two.answer, two.outcome), (Err(Unmeasured::JudgeError), QuestionOutcome::Shared));
+        let (poor, rich) = tokio::join!(
+            ask(&cache, &asked, Err(Unmeasured::Budget)),
+            ask(&cache, &asked, Ok(answer("rich")))
+        );
+        assert_eq!((poor.answer, poor.outcome), (Err(Unmeasured::Budget), QuestionOutcome::Budget));
+        assert_eq!(rich.answer.unwrap().value, "rich");
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_entries_nothing_is_cached_but_pending_questions_are_shared() {
+        let (cache, asked) = (cache(0), AtomicUsize::new(0));
+        let (_, two) =
+            tokio::join!(ask(&cache, &asked, Ok(answer("a"))), ask(&cache, &asked, Ok(answer("b"))));
+        assert_eq!(two.outcome, QuestionOutcome::Shared);
+        cache.memory.run_pending_tasks();
+        ask(&cache, &asked, Ok(answer("c"))).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,13 @@
+//! The built-in dialects: one file and one row each.
+
+mod anthropic;
+mod openai;
+mod rerank;
+
+use std::sync::Arc;
+
+use crate::dialect::Dialect;
+
+pub(crate) fn built_in() -> [Arc<dyn Dialect>; 3] {
+    [Arc::new(openai::OpenAi), Arc::new(anthropic::Anthropic), Arc::new(rerank::Rerank)]
+}

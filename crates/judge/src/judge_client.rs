@@ -1,0 +1,350 @@
+//! The client of one judge: a question in, a valid answer or a reason out, and what it cost.
+//!
+//! For each request the budget is reserved, the request limiter and the circuit breaker give their
+//! permits, and the provider sends it; failures that may pass are retried. An answer that cannot be used
+//! is asked for once more, with its fault. Dropping the future at any point releases everything.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use bytes::Bytes;
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::answer_validator::{AnswerValidator, InvalidAnswer};
+use crate::breaker::{Breaker, BreakerPermit};
+use crate::budget::{Amount, BudgetTracker};
+use crate::config::{JudgeConfig, JudgingConfig};
+use crate::failure::{Failure, FailureKind};
+use crate::logprobs;
+use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, TokenCount};
+use crate::record::JudgeAnswer;
+use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
+use verdict_config::matches;
+use verdict_eval::measure::{Question, Unmeasured, Usage};
+use verdict_eval::recognise::Text;
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeCells;
+
+/// The first wait between attempts; each is twice the one before, with as much again of jitter.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// A retry after a longer wait would come too late for the trace that waits for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// A question is asked again once if its answer cannot be used.
+const ROUNDS: usize = 2;
+/// Fewest bytes per token on average, in prose, JSON and scripts of three bytes a letter: reservations
+/// should not be too small.
+const FEWEST_BYTES: u64 = 3;
+/// Usual bytes per token of a long text, by which prompts are compared with the model's window.
+const USUAL_BYTES: u64 = 4;
+/// An unusable answer is repeated to its writer up to this length.
+const MAX_REPEATED: usize = 8 << 10;
+
+#[derive(Debug)]
+pub(crate) struct JudgeClient {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: JudgeConfig,
+    pub(crate) cells: JudgeCells,
+    provider: Arc<dyn Provider>,
+    limiter: RequestLimiter,
+    breaker: Breaker,
+    external: bool,
+    /// Kinds of failures that were logged: each is a warning once, not once per question.
+    logged: Mutex<HashSet<&'static str>>,
+}
+
+/// A question, with what is derived from it once for all judges.
+#[derive(Debug)]
+pub(crate) struct PreparedQuestion<'a> {
+    pub(crate) question: &'a Question,
+    pub(crate) validator: AnswerValidator<'a>,
+    /// Hash of rubric and form.
+    pub(crate) rubric: String,
+    pub(crate) trace: TraceId,
+    /// The services whose content the question shows.
+    pub(crate) services: &'a [Text],
+}
+
+/// One request, and on whose account it is sent.
+#[derive(Clone, Copy)]
+struct Outgoing<'a> {
+    request: JudgeRequest<'a>,
+    body: &'a Bytes,
+    budget: &'a BudgetTracker,
+    trace: TraceId,
+}
+
+/// Why there is no reply.
+enum NoReply {
+    BudgetSpent,
+    BreakerOpen,
+    Failed(Failure),
+}
+
+impl JudgeClient {
+    pub(crate) fn new(
+        name: &str,
+        config: &JudgeConfig,
+        provider: Arc<dyn Provider>,
+        cells: JudgeCells,
+    ) -> JudgeClient {
+        cells.breaker.set(0);
+        JudgeClient {
+            name: name.into(),
+            config: config.clone(),
+            cells,
+            limiter: RequestLimiter::new(config),
+            breaker: Breaker::new(&config.breaker),
+            external: config.external.unwrap_or(provider.is_external()),
+            provider,
+            logged: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn location(&self) -> &str {
+        self.provider.location()
+    }
+
+    /// Whether it may be shown content of all these services.
+    pub(crate) fn may_see(&self, services: &[Text], judging: &JudgingConfig) -> bool {
+        let listed = |list: &[String]| services.iter().any(|name| list.iter().any(|p| matches(p, name)));
+        let withheld =
+            listed(&self.config.exclude_services) || (self.external && listed(&judging.keep_internal));
+        !withheld
+    }
+
+    /// The body of a question that is asked for the first time.
+    pub(crate) fn encode(&self, question: &Question) -> Bytes {
+        self.provider.encode(&self.request(question, None))
+    }
+
+    fn request<'a>(&'a self, question: &'a Question, correction: Option<&'a Correction>) -> JudgeRequest<'a> {
+        JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction }
+    }
+
+    /// Asks; `body` is what [`JudgeClient::encode`] returned.
+    pub(crate) async fn ask(
+        &self,
+        prepared: &PreparedQuestion<'_>,
+        mut body: Bytes,
+        budget: &BudgetTracker,
+    ) -> (Result<JudgeAnswer, Unmeasured>, Usage) {
+        let PreparedQuestion { question, validator, trace, .. } = prepared;
+        let mut usage = Usage::default();
+        let mut correction = None;
+        for _ in 0..ROUNDS {
+            let request = self.request(question, correction.as_ref());
+            let outgoing = Outgoing { request, body: &body, budget, trace: *trace };
+            let (reply, spent) = self.reply(outgoing).await;
+            usage += Usage { tokens: spent.tokens, cost_usd: spent.usd() };
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(reason) => return (Err(reason), usage),
+            };
+            let again = match read(&reply, validator) {
+                Ok(value) => {
+                    let score = question.form.score.as_ref();
+                    let weighted = score.and_then(|f| logprobs::weighted(&reply.text, &reply.tokens, f));
+                    let judge = format!("{}/{}", self.config.model, prepared.rubric);
+                    return (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage);
+                }
+                Err((fault, again)) => {
+                    self.unusable(fault);
+                    again
+                }
+            };
+            let Some(again) = again else { break };
+            body = self.provider.encode(&self.request(question, Some(&again)));
+            correction = Some(again);
+        }
+        (Err(Unmeasured::JudgeError), usage)
+    }
+
+    /// Sends a request until there is a reply, or another attempt cannot help. Also returns what it cost.
+    async fn reply(&self, outgoing: Outgoing<'_>) -> (Result<Reply, Unmeasured>, Amount) {
+        let mut spent = Amount::default();
+        let tokens = outgoing.body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens);
+        if tokens > self.config.max_prompt_tokens {
+            self.unusable("question_too_long");
+            return (Err(Unmeasured::JudgeError), spent);
+        }
+        let mut waits = ExponentialBuilder::default()
+            .with_jitter()
+            .with_min_delay(FIRST_WAIT)
+            .with_max_delay(LONGEST_WAIT)
+            .with_max_times(self.config.retries as usize)
+            .build();
+        loop {
+            let (result, cost) = Box::pin(self.hedged(outgoing)).await;
+            spent = spent.plus(cost);
+            let failure = match result {
+                Ok(reply) => return (Ok(reply), spent),
+                Err(NoReply::BudgetSpent) => return (Err(Unmeasured::Budget), spent),
+                Err(NoReply::BreakerOpen) => return (Err(Unmeasured::JudgeError), spent),
+                Err(NoReply::Failed(failure)) => failure,
+            };
+            let too_long = failure.retry_after.is_some_and(|after| after > MAX_PAUSE);
+            let wait = if failure.is_retryable() && !too_long { waits.next() } else { None };
+            match wait {
+                Some(wait) => sleep(wait).await,
+                None if failure.kind == FailureKind::Timeout => return (Err(Unmeasured::Timeout), spent),
+                None => return (Err(Unmeasured::JudgeError), spent),
+            }
+        }
+    }
+
+    /// One attempt; with `hedge_after`, a second one once the first takes longer, and the first reply.
+    async fn hedged(&self, outgoing: Outgoing<'_>) -> (Result<Reply, NoReply>, Amount) {
+        let sent = Notify::new();
+        let first = self.attempt(outgoing, &sent);
+        let Some(after) = self.config.hedge_after else { return first.await };
+        tokio::pin!(first);
+        // Counted from sending: a second attempt would only wait for the limiter behind the first.
+        let delay = async {
+            sent.notified().await;
+            sleep(*after).await;
+        };
+        tokio::select! {
+            ended = &mut first => return ended,
+            () = delay => {}
+        }
+        let second = self.attempt(outgoing, &sent);
+        tokio::pin!(second);
+        let (ended, first_ended) = tokio::select! {
+            ended = &mut first => (ended, true),
+            ended = &mut second => (ended, false),
+        };
+        let (Err(why), spent) = ended else { return ended };
+        let (rest, cost) = if first_ended { second.await } else { first.await };
+        let rest = match rest {
+            // Of two reasons, the failure of the request that was sent says more.
+            Err(NoReply::BudgetSpent | NoReply::BreakerOpen) => Err(why),
+            rest => rest,
+        };
+        (rest, spent.plus(cost))
+    }
+
+    async fn attempt(&self, outgoing: Outgoing<'_>, sent: &Notify) -> (Result<Reply, NoReply>, Amount) {
+        let Outgoing { request, body, budget, trace } = outgoing;
+        let nothing = Amount::default();
+        if self.breaker.is_open(Instant::now()) {
+            return (Err(NoReply::BreakerOpen), nothing);
+        }
+        let price = &self.config.price;
+        let prompt =
+            TokenCount { input: (body.len() as u64).div_ceil(FEWEST_BYTES), ..TokenCount::default() };
+        let most = TokenCount { output: u64::from(self.config.max_tokens), ..prompt };
+        let reserved = budget.reserve(&self.name, trace, Amount::of(most, price)).await;
+        let Some(mut reserved) = reserved else { return (Err(NoReply::BudgetSpent), nothing) };
+        let slot = {
+            let _waiting = GaugeGuard::inc(&self.cells.waiting);
+            self.limiter.acquire().await
+        };
+        let permit = self.breaker.try_acquire(Instant::now());
+        let (Some(_slot), Some(permit)) = (slot, permit) else {
+            return (Err(NoReply::BreakerOpen), nothing);
+        };
+        let _in_flight = GaugeGuard::inc(&self.cells.in_flight);
+        let prompt_cost = Amount::of(prompt, price);
+        reserved.sent(prompt_cost);
+        sent.notify_one();
+        let started = Instant::now();
+        let reply = timeout(*self.config.timeout, self.provider.send(request, body.clone())).await;
+        let reply = reply.unwrap_or_else(|_| Err(Failure::new("timeout", FailureKind::Timeout)));
+        self.cells.request(reply.as_ref().map_or_else(|f| f.status, |_| "ok"), started.elapsed());
+        let (result, cost) = match reply {
+            Ok(reply) => {
+                permit.succeeded();
+                let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
+                let counted = reply.usage.unwrap_or(TokenCount { output, ..prompt });
+                let cost = Amount::of(counted, price);
+                self.cells.spent([counted.input, counted.cached, counted.output], cost.usd());
+                (Ok(reply), cost)
+            }
+            Err(failure) => {
+                // After a timeout the server may have read the prompt all the same.
+                let cost = if failure.kind == FailureKind::Timeout { prompt_cost } else { nothing };
+                self.failed(&failure, permit);
+                (Err(NoReply::Failed(failure)), cost)
+            }
+        };
+        reserved.settle(cost);
+        self.cells.breaker.set(self.breaker.health(Instant::now()) as i64);
+        (result, cost)
+    }
+
+    fn failed(&self, failure: &Failure, permit: BreakerPermit<'_>) {
+        let Failure { status, error_type: error, .. } = failure;
+        if self.is_first(status) {
+            tracing::warn!(judge = %self.name, status, %error, "request to a judge failed; further failures with this status are logged at level debug");
+        } else {
+            tracing::debug!(judge = %self.name, status, %error, "request to a judge failed");
+        }
+        if let Some(after) = failure.retry_after {
+            self.limiter.pause(after);
+        }
+        if failure.is_unhealthy() {
+            if permit.failed(Instant::now()) {
+                let open_for = *self.config.breaker.open_for;
+                tracing::warn!(judge = %self.name, status, %error, ?open_for, "circuit breaker opened after failures in a row; nothing is sent to the judge for open_for");
+            }
+        } else if failure.kind == FailureKind::InvalidRequest {
+            permit.succeeded();
+        }
+    }
+
+    fn unusable(&self, fault: &'static str) {
+        self.cells.unusable(fault);
+        if self.is_first(fault) {
+            tracing::warn!(judge = %self.name, fault, "a judge's answer, or a question to it, cannot be used; logged once per fault");
+        }
+    }
+
+    fn is_first(&self, kind: &'static str) -> bool {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(kind)
+    }
+}
+
+/// The value of a reply; or the name of its fault and, if asking again may help, what to say.
+fn read(reply: &Reply, validator: &AnswerValidator<'_>) -> Result<Value, (&'static str, Option<Correction>)> {
+    let fault = match reply.finish {
+        // A model that refused once refuses again.
+        FinishReason::Refused => return Err(("refused", None)),
+        FinishReason::Length => InvalidAnswer::Cut,
+        FinishReason::Complete => match validator.read(&reply.text) {
+            Ok(value) => return Ok(value),
+            Err(fault) => fault,
+        },
+    };
+    let name = match fault {
+        InvalidAnswer::Cut => "cut",
+        InvalidAnswer::TooLong => "too_long",
+        InvalidAnswer::NoObject => "no_object",
+        InvalidAnswer::Ambiguous => "several",
+        InvalidAnswer::SchemaMismatch(_) => "unfit",
+    };
+    let repeated =
+        fault != InvalidAnswer::Cut && !reply.text.trim().is_empty() && reply.text.len() <= MAX_REPEATED;
+    let answer = repeated.then(|| reply.text.clone());
+    Err((name, Some(Correction { answer, fault: fault.to_string() })))
+}
+
+/// Counts one in a gauge until it is dropped.
+struct GaugeGuard<'a>(&'a Gauge);
+
+impl<'a> GaugeGuard<'a> {
+    fn inc(gauge: &'a Gauge) -> GaugeGuard<'a> {
+        gauge.inc();
+        GaugeGuard(gauge)
+    }
+}
+
+impl Drop for GaugeGuard<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

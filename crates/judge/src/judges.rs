@@ -1,0 +1,310 @@
+//! All judges of a configuration.
+//!
+//! In: [`Ask`]s of metrics. Out: [`Answer`]s. Spending, caches and what is known of each endpoint outlive
+//! a reload of the configuration.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use crate::answer_cache::{AnswerCache, Resolved};
+use crate::answer_validator::AnswerValidator;
+use crate::budget::{self, BudgetTracker};
+use crate::cache_key;
+use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::dialect::Dialect;
+use crate::dialects;
+use crate::disk_cache::DiskCacheError;
+use crate::http_provider::HttpProvider;
+use crate::judge_client::{JudgeClient, PreparedQuestion};
+use crate::provider::Provider;
+use crate::record::JudgeAnswer;
+use crate::recording::{Recorder, Recording};
+use verdict_client::ClientError;
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{Answer, Opinion, Unmeasured, Usage};
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
+
+/// Judges cannot be used as they are configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JudgeError {
+    #[error("judges.{judge}.{source}")]
+    Endpoint { judge: String, source: ClientError },
+    #[error("judges.{judge}.dialect: '{dialect}' is not one of {known}")]
+    UnknownDialect { judge: String, dialect: String, known: String },
+    /// `key` is `replay` or `record`.
+    #[error("judges.{judge}.{key}: {why}")]
+    Recording { judge: String, key: &'static str, why: String },
+    #[error("judging.cache.directory: {0}")]
+    Cache(#[from] DiskCacheError),
+}
+
+#[derive(Debug)]
+struct Judge {
+    client: JudgeClient,
+    replay: Option<Recording>,
+    record: Option<Recorder>,
+}
+
+/// Dialects by name, and providers by the name of their judge.
+#[derive(Clone, Debug)]
+struct Extensions {
+    dialects: Vec<Arc<dyn Dialect>>,
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+}
+
+/// Configures [`Judges`]; made by [`Judges::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct JudgesBuilder {
+    configs: JudgeConfigs,
+    judging: JudgingConfig,
+    metrics: JudgeMetrics,
+    extensions: Extensions,
+}
+
+impl JudgesBuilder {
+    /// Adds a dialect, which judges select by `dialect: name`. It replaces one of the same name.
+    pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> JudgesBuilder {
+        self.extensions.dialects.insert(0, dialect);
+        self
+    }
+
+    /// Lets `provider` answer as the judge `name`. Without a configuration of that name the judge has the
+    /// default limits; `endpoint`, `dialect` and what else concerns HTTP do not apply.
+    pub fn provider(mut self, name: impl Into<String>, provider: Arc<dyn Provider>) -> JudgesBuilder {
+        self.extensions.providers.insert(name.into(), provider);
+        self
+    }
+
+    /// Without it, self-metrics are counted nowhere.
+    pub fn metrics(mut self, metrics: &JudgeMetrics) -> JudgesBuilder {
+        self.metrics = metrics.clone();
+        self
+    }
+
+    /// Reads files (TLS, cached and recorded answers); connects with the first question.
+    ///
+    /// # Errors
+    /// A file, folder, endpoint or dialect cannot be used; the message names the key.
+    pub fn build(self) -> Result<Judges, JudgeError> {
+        build(self, None)
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    judges: BTreeMap<String, Arc<Judge>>,
+    judging: JudgingConfig,
+    budget: Arc<BudgetTracker>,
+    cache: AnswerCache,
+    metrics: JudgeMetrics,
+    extensions: Extensions,
+}
+
+/// All judges. Cheap to clone; clones share everything.
+#[derive(Clone, Debug)]
+pub struct Judges {
+    inner: Arc<Inner>,
+    run: u32,
+}
+
+impl Judges {
+    pub fn builder(configs: &JudgeConfigs, judging: &JudgingConfig) -> JudgesBuilder {
+        let extensions = Extensions { dialects: dialects::built_in().into(), providers: BTreeMap::new() };
+        let (configs, judging) = (configs.clone(), judging.clone());
+        JudgesBuilder { configs, judging, metrics: JudgeMetrics::default(), extensions }
+    }
+
+    /// Judges with the built-in dialects.
+    ///
+    /// # Errors
+    /// As [`JudgesBuilder::build`].
+    pub fn new(
+        configs: &JudgeConfigs,
+        judging: &JudgingConfig,
+        metrics: &JudgeMetrics,
+    ) -> Result<Judges, JudgeError> {
+        Judges::builder(configs, judging).metrics(metrics).build()
+    }
+
+    /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
+    /// are kept; questions under way are still answered by these.
+    ///
+    /// # Errors
+    /// As [`JudgesBuilder::build`].
+    pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
+        let before = &*self.inner;
+        let (configs, judging) = (configs.clone(), judging.clone());
+        let (metrics, extensions) = (before.metrics.clone(), before.extensions.clone());
+        build(JudgesBuilder { configs, judging, metrics, extensions }, Some(before))
+    }
+
+    /// The same judges, with answers that are independent of those of other runs.
+    #[must_use]
+    pub fn of_run(&self, run: u32) -> Judges {
+        Judges { inner: Arc::clone(&self.inner), run }
+    }
+
+    /// Answers a question about a trace, on the trace's budget. A failure is the answer's [`Unmeasured`].
+    /// Dropping the future releases what it holds; callers that wait for the same question then ask.
+    pub async fn ask(&self, trace: TraceId, ask: &Ask) -> Answer {
+        let question = &ask.question;
+        let answer = |opinions, usage| Answer { key: question.key.clone(), opinions, usage };
+        let validator = match AnswerValidator::new(&question.form) {
+            Ok(validator) => validator,
+            Err(why) => {
+                tracing::error!(metric = ask.metric, %why, "the schema of a question's answer is invalid, which is a bug of the metric");
+                return answer(Err(Unmeasured::JudgeError), Usage::default());
+            }
+        };
+        let rubric = cache_key::rubric(question);
+        let prepared = PreparedQuestion { question, validator, rubric, trace, services: &ask.services };
+        let judges = ask.judges.iter().filter_map(|name| self.inner.judges.get(name));
+        let each = judges.flat_map(|judge| {
+            let samples = judge.client.config.samples.max(1);
+            let first = self.run.saturating_mul(samples);
+            let prepared = &prepared;
+            (0..samples).map(move |i| Box::pin(self.resolve(judge, prepared, first.saturating_add(i))))
+        });
+        let resolved = join_all(each).await;
+        let mut usage = Usage::default();
+        resolved.iter().for_each(|one| usage += one.usage);
+        answer(opinions(resolved), usage)
+    }
+
+    /// One judge, one sample.
+    async fn resolve(&self, judge: &Judge, prepared: &PreparedQuestion<'_>, sample: u32) -> Resolved {
+        let Judge { client, replay, record } = judge;
+        let Inner { judging, budget, cache, .. } = &*self.inner;
+        let valid = |answer: &JudgeAnswer| prepared.validator.validate(answer.value.clone()).is_ok();
+        let resolved = if !client.may_see(prepared.services, judging) {
+            Resolved::free(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
+        } else if let Some(recording) = replay {
+            // A recorded answer that does not fit was edited.
+            match recording.get(&cache_key::recorded(prepared.question, sample)).filter(|a| valid(a)) {
+                // What it cost is part of the run that is repeated.
+                Some(answer) => Resolved {
+                    usage: answer.usage(),
+                    ..Resolved::free(Ok(answer), QuestionOutcome::Replayed)
+                },
+                None => Resolved::free(Err(Unmeasured::JudgeError), QuestionOutcome::Failed),
+            }
+        } else {
+            let body = client.encode(prepared.question);
+            let key = cache_key::cached(client.location(), &body, sample);
+            cache.get_or_ask(key, valid, client.ask(prepared, body, budget)).await
+        };
+        if let (Some(recorder), Ok(answer)) = (record, &resolved.answer) {
+            recorder.record(&cache_key::recorded(prepared.question, sample), answer);
+        }
+        client.cells.question(resolved.outcome);
+        resolved
+    }
+}
+
+fn build(builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, JudgeError> {
+    let JudgesBuilder { mut configs, judging, metrics, extensions } = builder;
+    for name in extensions.providers.keys() {
+        configs.entry(name.clone()).or_default();
+    }
+    let cache = AnswerCache::open(&judging.cache, before.map(|inner| &inner.cache), &metrics.disk_errors)?;
+    let mut judges = BTreeMap::new();
+    for (name, config) in &configs {
+        // One whose configuration is the same keeps its connections, limits and breaker.
+        let known = before.and_then(|inner| inner.judges.get(name));
+        let judge = match known.filter(|judge| judge.client.config == *config) {
+            Some(judge) => Arc::clone(judge),
+            None => Arc::new(judge(name, config, &extensions, &metrics)?),
+        };
+        judges.insert(name.clone(), judge);
+    }
+    let budget = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
+    budget.set_limits(budget::ALL, judging.budget);
+    for (name, config) in &configs {
+        budget.set_limits(name, config.budget);
+    }
+    let inner = Inner { judges, judging, budget, cache, metrics, extensions };
+    Ok(Judges { inner: Arc::new(inner), run: 0 })
+}
+
+/// The discard port of this machine.
+const NOWHERE: &str = "http://127.0.0.1:9/v1";
+
+fn judge(
+    name: &str,
+    config: &JudgeConfig,
+    extensions: &Extensions,
+    metrics: &JudgeMetrics,
+) -> Result<Judge, JudgeError> {
+    // One that only replays needs no endpoint, and sends nothing to this one.
+    let nowhere = config.endpoint.is_empty() && config.replay.is_some();
+    let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
+    let placed = JudgeConfig { endpoint, ..config.clone() };
+    let provider = match extensions.providers.get(name) {
+        Some(provider) => Arc::clone(provider),
+        None => http_provider(name, &placed, &extensions.dialects)?,
+    };
+    let wrong = |key, path: &Path, why| {
+        let why = format!("{}: {why}", path.display());
+        JudgeError::Recording { judge: name.to_owned(), key, why }
+    };
+    let replay = config.replay.as_deref();
+    let replay = replay.map(|path| Recording::read(path).map_err(|why| wrong("replay", path, why)));
+    let record = config.record.as_deref();
+    let recorder = |path| Recorder::open(path, metrics.disk_errors.clone());
+    let record = record.map(|path| recorder(path).map_err(|why| wrong("record", path, why)));
+    Ok(Judge {
+        client: JudgeClient::new(name, &placed, provider, metrics.of(name)),
+        replay: replay.transpose()?,
+        record: record.transpose()?,
+    })
+}
+
+fn http_provider(
+    name: &str,
+    config: &JudgeConfig,
+    dialects: &[Arc<dyn Dialect>],
+) -> Result<Arc<dyn Provider>, JudgeError> {
+    let judge = name.to_owned();
+    let Some(dialect) = dialects.iter().find(|dialect| dialect.name() == config.dialect) else {
+        let names: Vec<&str> = dialects.iter().map(|dialect| dialect.name()).collect();
+        let (dialect, known) = (config.dialect.clone(), names.join(", "));
+        return Err(JudgeError::UnknownDialect { judge, dialect, known });
+    };
+    match HttpProvider::new(config, Arc::clone(dialect)) {
+        Ok(provider) => Ok(Arc::new(provider)),
+        Err(source) => Err(JudgeError::Endpoint { judge, source }),
+    }
+}
+
+/// The opinions in order; without any, the most telling reason: a failure before a timeout, before a spent
+/// budget, before judges that may not be asked.
+fn opinions(resolved: Vec<Resolved>) -> Result<Vec<Opinion>, Unmeasured> {
+    let weight = |reason: &Unmeasured| match reason {
+        Unmeasured::JudgeError => 3,
+        Unmeasured::Timeout => 2,
+        Unmeasured::Budget => 1,
+        _ => 0,
+    };
+    let mut why: Option<Unmeasured> = None;
+    let mut opinions = Vec::new();
+    for one in resolved {
+        match one.answer {
+            Ok(answer) => opinions.push(Opinion {
+                value: answer.value.clone(),
+                weighted: answer.weighted,
+                judge: Arc::clone(&answer.judge),
+            }),
+            Err(reason) => {
+                why = Some(why.map_or(reason, |w| if weight(&reason) > weight(&w) { reason } else { w }))
+            }
+        }
+    }
+    // Neither opinions nor reasons: no judge of these names is configured.
+    if opinions.is_empty() { Err(why.unwrap_or(Unmeasured::JudgeError)) } else { Ok(opinions) }
+}

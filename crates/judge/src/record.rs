@@ -1,0 +1,58 @@
+//! A judge's answer, and its form as one line of JSON: in recordings and in the cache on disk.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cache_key::{self, Key};
+use verdict_eval::measure::Usage;
+
+/// An answer that fits its form.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct JudgeAnswer {
+    /// The model and the hash of rubric and form.
+    pub(crate) judge: Arc<str>,
+    /// The score weighted by the probabilities of its tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) weighted: Option<f64>,
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    cost_usd: f64,
+    pub(crate) value: Value,
+}
+
+impl JudgeAnswer {
+    /// `usage` is what it took when it was asked.
+    pub(crate) fn new(judge: &str, value: Value, weighted: Option<f64>, usage: Usage) -> JudgeAnswer {
+        let Usage { tokens, cost_usd } = usage;
+        JudgeAnswer { judge: judge.into(), weighted, tokens, cost_usd, value }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        Usage { tokens: self.tokens, cost_usd: self.cost_usd }
+    }
+}
+
+/// Longest line that is read: answers are a few KiB.
+pub(crate) const MAX_LINE: u64 = 1 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Line<A> {
+    key: String,
+    #[serde(flatten)]
+    answer: A,
+}
+
+/// Without its line break.
+pub(crate) fn write(key: &Key, answer: &JudgeAnswer) -> String {
+    // Strings, numbers and JSON values: serialising them cannot fail.
+    serde_json::to_string(&Line { key: cache_key::hex(key), answer }).unwrap_or_default()
+}
+
+/// `None` if [`write()`] did not write it.
+pub(crate) fn read(text: &str) -> Option<(Key, JudgeAnswer)> {
+    let line: Line<JudgeAnswer> = serde_json::from_str(text).ok()?;
+    Some((cache_key::key(&line.key)?, line.answer))
+}

@@ -1,0 +1,138 @@
+//! Limits of requests to one judge: how many at once, how many per minute, and pauses.
+//!
+//! In: the configured limits, and the server's `Retry-After`. Out: a permit, when there is one. The
+//! rate is GCRA (`governor`) with bursts of at most one second's worth, so that no sixty seconds contain
+//! more than the configured number and a sixtieth.
+
+use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::config::JudgeConfig;
+
+/// A server that asks for a longer pause is tried sooner: it may have recovered.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(120);
+/// Requests that waited for the end of a pause are spread over this time.
+const SPREAD: Duration = Duration::from_millis(500);
+
+/// The runtime's clock, which tests can advance.
+#[derive(Clone, Debug)]
+struct Since(Instant);
+
+impl Clock for Since {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+type Limiter = RateLimiter<NotKeyed, InMemoryState, Since, NoOpMiddleware<Duration>>;
+
+#[derive(Debug)]
+pub(crate) struct RequestLimiter {
+    concurrency: Semaphore,
+    limiter: Option<(Limiter, Since)>,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+impl RequestLimiter {
+    pub(crate) fn new(config: &JudgeConfig) -> RequestLimiter {
+        let clock = Since(Instant::now());
+        let limiter = config.requests_per_minute.and_then(NonZeroU32::new).map(|rate| {
+            let burst = NonZeroU32::new(rate.get() / 60).unwrap_or(NonZeroU32::MIN);
+            let quota = Quota::per_minute(rate).allow_burst(burst);
+            (RateLimiter::direct_with_clock(quota, clock.clone()), clock)
+        });
+        let concurrency = Semaphore::new(config.max_concurrency.max(1));
+        RequestLimiter { concurrency, limiter, paused_until: Mutex::new(None) }
+    }
+
+    /// Waits for a permit, first come first served. `None` only if the semaphore is closed, which never happens.
+    pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
+        let permit = self.concurrency.acquire().await.ok()?;
+        loop {
+            if let Some(until) = self.paused_until() {
+                sleep_until(until + SPREAD.mul_f64(fastrand::f64())).await;
+                continue;
+            }
+            match self.limiter.as_ref().map(|(limiter, clock)| (limiter.check(), clock)) {
+                None | Some((Ok(()), _)) => return Some(permit),
+                Some((Err(not_yet), clock)) => sleep(not_yet.wait_time_from(clock.now())).await,
+            }
+        }
+    }
+
+    /// Issues no permit for this time.
+    pub(crate) fn pause(&self, time: Duration) {
+        let until = Instant::now() + time.min(MAX_PAUSE);
+        let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *paused = Some(paused.map_or(until, |before| before.max(until)));
+    }
+
+    fn paused_until(&self) -> Option<Instant> {
+        let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *paused = paused.filter(|until| *until > Instant::now());
+        *paused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter(max_concurrency: usize, requests_per_minute: Option<u32>) -> RequestLimiter {
+        RequestLimiter::new(&JudgeConfig { max_concurrency, requests_per_minute, ..JudgeConfig::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_minute_exceeds_the_rate() {
+        let limiter = limiter(100, Some(120));
+        let start = Instant::now();
+        let mut at = Vec::new();
+        for _ in 0..361 {
+            drop(limiter.acquire().await);
+            at.push(start.elapsed().as_secs_f64());
+        }
+        for (i, first) in at.iter().enumerate() {
+            let within = at[i..].iter().take_while(|t| **t < first + 60.0).count();
+            assert!(within <= 122, "{within} in a minute");
+        }
+        let last = at.last().unwrap();
+        assert!((178.0..182.0).contains(last), "361 at 120 a minute took {last} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_is_released_when_it_is_dropped() {
+        let limiter = limiter(2, None);
+        let one = limiter.acquire().await.unwrap();
+        let _two = limiter.acquire().await.unwrap();
+        let third = limiter.acquire();
+        tokio::pin!(third);
+        assert!(tokio::time::timeout(Duration::from_secs(9), &mut third).await.is_err());
+        drop(one);
+        assert!(third.await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_holds_for_all_requests_and_is_bounded() {
+        let limiter = limiter(8, None);
+        limiter.pause(Duration::from_secs(7));
+        limiter.pause(Duration::from_secs(3));
+        let start = Instant::now();
+        drop(limiter.acquire().await);
+        let waited = start.elapsed();
+        assert!(waited >= Duration::from_secs(7) && waited <= Duration::from_secs(7) + SPREAD, "{waited:?}");
+        limiter.pause(Duration::from_secs(86_400));
+        let start = Instant::now();
+        drop(limiter.acquire().await);
+        assert!(start.elapsed() <= MAX_PAUSE + SPREAD);
+    }
+}
