@@ -95,7 +95,7 @@ fn ask(user: &str) -> Ask {
 }
 
 fn score(answer: &Answer) -> Result<u64, Unmeasured> {
-    answer.opinions.as_ref().map(|all| all[0].value["score"].as_u64().unwrap()).map_err(|reason| *reason)
+    answer.opinions.as_ref().map(|all| all[0].value["score"].as_u64().unwrap_or(0)).map_err(|reason| *reason)
 }
 
 fn configs(endpoint: &str) -> JudgeConfigs {
