@@ -19,8 +19,9 @@ pub(super) struct Meter {
 
 impl Meter {
     pub fn new(telemetry: Arc<Telemetry>) -> Meter {
-        let metrics =
-            measure::catalog::written().map(|name| (name, telemetry.verdicts.metric(name))).collect();
+        // Rules are timed by names of their own, measurements counted by those of the table.
+        let names = measure::catalog::names().chain(measure::table::TABLE.iter().map(|row| row.name));
+        let metrics = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
         Meter { telemetry, metrics }
     }
 

@@ -16,7 +16,7 @@ use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
 use super::similarity::{cosine, vectors};
 use verdict_eval::measure::defects::RULES;
-use verdict_eval::measure::{Measurement, Value, scale};
+use verdict_eval::measure::{Measurement, Value, table};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
 
@@ -84,7 +84,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let score = match measured.value {
-                Value::Score(score) => scale::normalised(m.metric, score),
+                Value::Score(score) => table::spec(m.metric)?.scale.normalised(score)?,
                 Value::Label(_) => f64::from(u8::from(measured.passed)),
                 Value::Number(_) => return None,
             };

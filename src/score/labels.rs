@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label};
 use verdict_eval::measure::Category;
+use verdict_eval::measure::table::spec;
 
 /// The shape, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{
@@ -126,43 +127,9 @@ impl SpanLabel {
     }
 }
 
-/// What a metric is there to find. A metric is not blamed for what is another's task (000,
-/// appendix A.1: coverage is recall on the errors that a judge is designed to detect). `None`: any.
+/// What a metric is there to find. `None`: any.
 fn finds(metric: &str) -> Option<&'static [Category]> {
-    use Category::*;
-    Some(match metric {
-        "instruction_following" => &[InstructionNonCompliance, FormattingErrors],
-        "reasoning_integrity" | "gpa.logical_consistency" => &[
-            LanguageOnly,
-            ToolRelated,
-            ToolOutputMisinterpretation,
-            IncorrectProblemIdentification,
-            IncorrectMemoryUsage,
-            ContextHandlingFailures,
-        ],
-        "avoidance" => &[GoalDeviation],
-        "error_detection" => &[
-            FormattingErrors,
-            ToolDefinitionIssues,
-            EnvironmentSetupErrors,
-            RateLimiting,
-            AuthenticationErrors,
-            ServiceErrors,
-            ResourceNotFound,
-            ResourceExhaustion,
-            TimeoutIssues,
-        ],
-        "tool_completeness" | "gpa.tool_calling" => {
-            &[PoorInformationRetrieval, FormattingErrors, ToolRelated, ResourceNotFound]
-        }
-        "plan_efficiency" | "gpa.plan_quality" | "gpa.plan_adherence" => {
-            &[TaskOrchestration, GoalDeviation, IncorrectProblemIdentification]
-        }
-        "tool_coverage" | "gpa.tool_selection" => &[PoorInformationRetrieval, ToolSelectionErrors],
-        "tool_abuse" | "gpa.execution_efficiency" => &[ResourceAbuse],
-        "completeness" | "gpa.goal_fulfillment" => &[GoalDeviation, InstructionNonCompliance, LanguageOnly],
-        _ => return None,
-    })
+    spec(metric).map(|row| row.categories).filter(|found| !found.is_empty())
 }
 
 impl TraceLabels {

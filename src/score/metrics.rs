@@ -15,7 +15,7 @@ use super::bootstrap::{self, Interval};
 use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
-use verdict_eval::measure::{Measurement, Value, scale};
+use verdict_eval::measure::{Measurement, Value, table};
 use verdict_eval::recognise::{AgentTrace, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -173,7 +173,7 @@ pub fn agreements(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<String, Agreemen
         }
     }
     let of = |(metric, pairs): (String, Vec<(f64, f64)>)| {
-        let (min, max) = scale::scale(&metric);
+        let (min, max) = table::spec(&metric)?.scale.range()?;
         Agreement::of(&pairs, Scale { min, max }).map(|agreement| (metric, agreement))
     };
     scored.into_iter().filter_map(of).collect()

@@ -9,15 +9,13 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value as Json, json};
 
 use verdict_eval::measure::plan::prompt::{DATA, fence};
+use verdict_eval::measure::table::{Scale, spec};
 use verdict_eval::measure::{Answer, Category, Form, Measurement, Prompt, Question, Value};
 
 /// Questions of one trace; a trace of more unlabelled findings is labelled in part.
 const MAX_QUESTIONS: usize = 64;
 /// What an answer says where nothing fits.
 const NONE: &str = "none";
-
-/// Limits that an operator set are no errors of the taxonomy.
-const LIMITS: [&str; 2] = ["latency", "tokens"];
 
 const TASK: &str = "\
 Somebody has checked a step of an AI agent's run and found a fault. You file the fault under the one \
@@ -34,7 +32,9 @@ pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -
     let mut out = Vec::new();
     for (m, measurement) in measurements.iter().enumerate() {
         let Ok(measured) = &measurement.outcome else { continue };
-        if measured.passed || LIMITS.contains(&measurement.metric) {
+        // Limits that an operator set are no errors of the taxonomy.
+        let is_limit = spec(measurement.metric).is_some_and(|row| matches!(row.scale, Scale::Quantity(_)));
+        if measured.passed || is_limit {
             continue;
         }
         for (f, finding) in measured.findings.iter().enumerate() {

@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::encoded::{Encoded, Fixed};
 use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note, Told};
 use crate::measure;
-use crate::measure::{Detail, Finding, Measurement, Severity, Value, scale};
+use crate::measure::table::spec;
+use crate::measure::{Detail, Finding, Measurement, Severity, Value};
 use crate::propagate::{Verdict, Verdicts};
 use crate::recognise::AgentTrace;
 use verdict_otlp::trace::CloseReason;
@@ -324,5 +325,5 @@ fn sentence(text: &mut String, finding: &Finding) {
 /// A score on 0..1; a label or a quantity has no such thing.
 pub(super) fn normalized(metric: &str, value: &Value) -> Option<f64> {
     let Value::Score(score) = *value else { return None };
-    Some(scale::normalised(metric, score))
+    spec(metric)?.scale.normalised(score)
 }

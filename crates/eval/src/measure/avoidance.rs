@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use super::agent::attempts::Attempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::CallsAt;
-use super::{Answer, Context, Measurement, Metric, Need, Severity, Step, Unmeasured};
+use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -34,15 +34,6 @@ const MAX_SENTENCES: usize = 14;
 pub struct Avoidance;
 
 impl Metric for Avoidance {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        // Whether this call wrote an agent's final answer shows when the agent has ended.
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(measure(context).into_iter().collect())
     }

@@ -1,54 +1,34 @@
-//! All rule-based metrics, and the one call that runs them over a trace.
+//! The one call that runs every rule over a trace.
 //!
-//! In: a [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the metrics
-//! stand here. Never judged: evaluator spans and all beneath them, and cancelled spans. Wrappers
-//! (a second span for one model call, an agent's mere creation) carry no leaf metric; only their
-//! own errors count.
+//! In: a [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the rows of the
+//! [`table`](super::table). Never judged: evaluator spans and all beneath them, and cancelled spans.
+//! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
+//! their own errors count.
 
+use super::ask::Asked;
 use super::locate_quotes;
 use super::memo::Memo;
+use super::table::{MetricSpec, TABLE};
 use super::{Context, Measurement, Metric, Settings, Step};
 use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Kind;
 
-/// Every metric of this version that rules answer.
-pub fn rules() -> Vec<Box<dyn Metric>> {
-    vec![
-        Box::new(super::error_detection::ErrorDetection),
-        Box::new(super::avoidance::Avoidance),
-        Box::new(super::instruction_following::InstructionFollowing),
-        Box::new(super::tool_completeness::ToolCompleteness),
-        Box::new(super::reasoning::ReasoningIntegrity),
-        Box::new(super::latency::Latency),
-        Box::new(super::tokens::Tokens),
-        Box::new(super::agent::plan_efficiency::PlanEfficiency),
-        Box::new(super::agent::tool_coverage::ToolCoverage),
-        Box::new(super::agent::tool_abuse::ToolAbuse),
-        Box::new(super::agent::completeness::Completeness),
-        Box::new(super::plan::metric::PlanRules),
-        Box::new(super::path::metric::Paths),
-        Box::new(super::checklist::Checklist { asks: false }),
-    ]
+/// Every metric that rules answer, with its row.
+pub fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric)> {
+    TABLE.iter().filter_map(|row| Some((row, row.rules?)))
 }
 
-/// Every metric that asks judges, where the settings name any for it.
-pub fn asking(settings: &Settings) -> Vec<Box<dyn Metric>> {
-    let mut all = super::ask::metrics();
-    all.push(Box::new(super::plan::metric::PlanJudged));
-    all.push(Box::new(super::checklist::Checklist { asks: true }));
-    all.into_iter().filter(|metric| !settings.judges(metric.name()).is_empty()).collect()
+/// Every metric that asks judges, with its row, where the settings name any for it.
+pub fn asking(settings: &Settings) -> Vec<(&'static MetricSpec, Box<dyn Metric>)> {
+    // Rows with a way of asking of their own come after the others.
+    let common = super::table::asked().map(|row| (row, Box::new(Asked(row)) as Box<dyn Metric>));
+    let own = TABLE.iter().filter_map(|row| Some((row, Box::new(row.asks?) as Box<dyn Metric>)));
+    common.chain(own).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
-/// Names of [`rules`], as in the configuration and, but for `path`, in attribute keys.
+/// Names of the rules, under which their work is timed: as in the table, but for `path`.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    rules().into_iter().map(|metric| metric.name())
-}
-
-/// Names of measurements that may be made, and of the rules themselves.
-pub fn written() -> impl Iterator<Item = &'static str> {
-    let asked = super::ask::metrics().into_iter().map(|metric| metric.name());
-    let asked = asked.filter(|asked| !names().any(|name| name == *asked));
-    names().chain(super::path::metric::NAMES).chain(asked)
+    rules().map(|(row, _)| row.timed())
 }
 
 /// Runs every rule over every span that may be judged.
@@ -66,14 +46,15 @@ pub fn run_each(
     let memo = Memo::new();
     let judged = judged(trace);
     let mut out = Vec::new();
-    for metric in rules() {
-        let ruled = settings.ruled(metric.name());
-        let everywhere = settings.everywhere(metric.name());
-        for (at, view) in trace.views.iter().enumerate() {
-            let applies = ruled
-                && judged.get(at).copied().unwrap_or(false)
-                && (!view.wrapper || metric.name() == super::error_detection::NAME)
-                && everywhere.unwrap_or_else(|| settings.enabled(metric.name(), trace, at));
+    for (row, metric) in rules() {
+        let own = (row.settings)(settings);
+        let everywhere = own.everywhere();
+        let on = settings.ruled(row) && everywhere != Some(false);
+        let wrappers = row.name == super::error_detection::NAME;
+        for (at, view) in trace.views.iter().enumerate().filter(|_| on) {
+            let applies = judged.get(at).copied().unwrap_or(false)
+                && (!view.wrapper || wrappers)
+                && everywhere.unwrap_or_else(|| own.enabled(trace, at));
             if !applies {
                 continue;
             }
@@ -82,7 +63,7 @@ pub fn run_each(
                 out.extend(measurements);
             }
         }
-        after(metric.name());
+        after(row.timed());
     }
     // Stable, so that the metrics' order holds within a span.
     out.sort_by_key(|m| m.at);

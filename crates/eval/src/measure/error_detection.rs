@@ -16,7 +16,7 @@ use super::error_text;
 use super::excerpt::head;
 use super::memo::Memo;
 use super::tool_completeness::written;
-use super::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
+use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{AgentTrace, Call, Content, ErrorSign, ErrorSource, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -35,14 +35,6 @@ const SHOWN_KIND: usize = 80;
 pub struct ErrorDetection;
 
 impl Metric for ErrorDetection {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Subtree
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(measure(context).into_iter().collect())
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::CallsAt;
-use super::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
+use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Part, Role, SpanView};
 use verdict_otlp::trace::Kind;
 
@@ -27,15 +27,6 @@ pub const NAME: &str = "instruction_following";
 pub struct InstructionFollowing;
 
 impl Metric for InstructionFollowing {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        // Which output is an agent's answer shows when the agent has ended.
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(measure(context).into_iter().collect())
     }

@@ -3,7 +3,7 @@
 //! In: a span's times and the operator's limits. Out: a number; a span without a limit has none.
 
 use super::defects::{Defect, measured, unmeasured};
-use super::{Answer, Context, Measured, Metric, Need, Step, Unmeasured, Value};
+use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 
 /// See the module.
 pub struct Latency;
@@ -12,14 +12,6 @@ pub struct Latency;
 pub const NAME: &str = "latency";
 
 impl Metric for Latency {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Span
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let Some(limit) = context.settings.max_ms(context.trace, context.at) else {
             return Step::Done(Vec::new());

@@ -300,12 +300,14 @@ pub struct Context<'a> {
 
 /// A metric. Deterministic: the same view and answers give the same step.
 pub trait Metric: Send + Sync {
-    /// As in its attribute key.
-    fn name(&self) -> &'static str;
-    /// What it must see before it can run.
-    fn need(&self) -> Need;
     /// The next move, given the answers so far.
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
+}
+
+impl<M: Metric + ?Sized> Metric for &M {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        (**self).step(context, answers)
+    }
 }
 
 pub mod agent;
@@ -330,10 +332,10 @@ pub mod question_rounds;
 mod tests;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod scale;
 pub mod schema;
 pub mod settings;
 pub mod merge_judgements;
+pub mod table;
 pub mod tokens;
 pub mod tool_completeness;
 pub mod conversation;
@@ -341,6 +343,7 @@ pub mod locate_quotes;
 pub use memo::Memo;
 pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
 pub use settings::Settings;
+pub use table::MetricSpec;
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

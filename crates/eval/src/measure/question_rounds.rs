@@ -8,9 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::ask::filter::{Doubt, Gate};
-use super::ask::topic::topic;
 use super::question::{Answer, Question, services};
-use super::{Context, Measurement, Memo, Metric, Need, Settings, Step, Unmeasured, catalog, defects};
+use super::{
+    Context, Measurement, Memo, Metric, MetricSpec, Need, Settings, Step, Unmeasured, catalog, defects,
+};
 use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
 
@@ -48,7 +49,7 @@ struct Open {
 
 /// The asking metrics of one trace.
 pub struct Rounds {
-    metrics: Vec<Box<dyn Metric>>,
+    metrics: Vec<(&'static MetricSpec, Box<dyn Metric>)>,
     /// Metrics and spans that have not begun. Questions are rendered when there is somebody to
     /// carry them: those of a long trace together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
@@ -94,7 +95,7 @@ impl Rounds {
     }
 
     fn over(
-        metrics: Vec<Box<dyn Metric>>,
+        metrics: Vec<(&'static MetricSpec, Box<dyn Metric>)>,
         sight: Sight<'_>,
         doubt: Doubt,
         ready: impl Fn(Need, Idx) -> bool,
@@ -102,18 +103,19 @@ impl Rounds {
         let judged = catalog::judged(sight.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
-        for (index, metric) in metrics.iter().enumerate() {
+        for (index, (row, _)) in metrics.iter().enumerate() {
+            let own = (row.settings)(sight.settings);
             for (at, view) in sight.trace.views.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
                     && !view.wrapper
-                    && ready(metric.need(), at)
-                    && sight.settings.enabled(metric.name(), sight.trace, at);
+                    && ready(row.need, at)
+                    && own.enabled(sight.trace, at);
                 if !applies {
                     continue;
                 }
-                match sight.settings.asker.gate(metric.name(), sight, at, doubt) {
+                match sight.settings.asker.gate(row, sight, at, doubt) {
                     Gate::Ask => todo.push_back((index, at)),
-                    Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, metric.name(), reason)),
+                    Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
                     Gate::Skip => {}
                 }
             }
@@ -153,7 +155,7 @@ impl Rounds {
     }
 
     fn step(&mut self, ticket: usize, mut open: Open, sight: Sight<'_>) {
-        let Some(metric) = self.metrics.get(open.metric) else { return };
+        let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // Answers come in any order; which way they came must not show.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Sight { trace, settings, rules } = sight;
@@ -162,8 +164,8 @@ impl Rounds {
         match metric.step(&context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
-                let judges = settings.judges(metric.name());
-                let (at, metric) = (open.at, metric.name());
+                let judges = settings.judges(row);
+                let (at, metric) = (open.at, row.name);
                 open.round += 1;
                 open.waiting = questions.len();
                 self.ready.extend(questions.into_iter().map(|mut question| {
@@ -175,7 +177,7 @@ impl Rounds {
                 self.open.insert(ticket, open);
             }
             Step::Ask(_) => {
-                self.done.push(defects::unmeasured(open.at, metric.name(), Unmeasured::JudgeError));
+                self.done.push(defects::unmeasured(open.at, row.name, Unmeasured::JudgeError));
             }
         }
     }
@@ -184,21 +186,21 @@ impl Rounds {
     pub fn finish(mut self, sight: Sight<'_>, why: Unmeasured) -> Vec<Measurement> {
         let metrics = &self.metrics;
         let begun = self.open.into_values().map(|open| (open.metric, open.at));
-        let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.name(), at)));
+        let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.0.name, at)));
         self.done.extend(late.map(|(metric, at)| defects::unmeasured(at, metric, why)));
         // Whether a metric that has not begun exists on its span, only its first step can tell.
         for (metric, at) in self.todo {
-            let Some(metric) = self.metrics.get(metric) else { continue };
+            let Some((row, metric)) = self.metrics.get(metric) else { continue };
             // Of those that are asked about by topic it is known, and a step would render a prompt.
-            if topic(metric.name()).is_some() {
-                self.done.push(defects::unmeasured(at, metric.name(), why));
+            if row.rubric.is_some() {
+                self.done.push(defects::unmeasured(at, row.name, why));
                 continue;
             }
             let Sight { trace, settings, rules } = sight;
             let context = Context { trace, at, settings, memo: &Memo::new(), rules };
             match metric.step(&context, &[]) {
                 Step::Done(measurements) => self.done.extend(measurements),
-                Step::Ask(_) => self.done.push(defects::unmeasured(at, metric.name(), why)),
+                Step::Ask(_) => self.done.push(defects::unmeasured(at, row.name, why)),
             }
         }
         self.done.sort_by_key(|m| m.at);

@@ -5,13 +5,12 @@
 //! failure). A metric's name that this version does not know is an error of the configuration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ask::Asker;
-use super::plan;
+pub use super::table::Settings;
+use super::table::{MetricSpec, Scale, TABLE, spec};
 use crate::recognise::AgentTrace;
 use verdict_config::{admits, matches};
 use verdict_otlp::trace::{Idx, Kind};
@@ -20,7 +19,7 @@ mod gpa;
 pub use gpa::{Gpa, Judgement, Per, Special};
 
 /// The judge that is built in.
-const RULES: &str = "rules";
+pub(super) const RULES: &str = "rules";
 
 /// Where an override holds. Every key that is given must match; `*` at the end of a pattern
 /// stands for any rest.
@@ -89,28 +88,28 @@ impl<L: Default> Default for Labelled<L> {
     }
 }
 
-/// Labels of `error_detection` (001, table 1).
+/// Labels of `error_detection` (001, table 1), each with its place among the labels of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorLabel {
     /// The program or the framework itself failed.
-    SystemError,
+    SystemError = 3,
     /// A tool failed.
-    ToolError,
+    ToolError = 2,
     /// A remote API failed.
-    ApiError,
+    ApiError = 1,
 }
 
-/// Labels of `avoidance` (001, table 1).
+/// Labels of `avoidance` (001, table 1), each with its place among the labels of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AvoidanceLabel {
     /// It does not know, or could not get at it.
-    MissingKnowledge,
+    MissingKnowledge = 2,
     /// It refuses on grounds of policy.
-    PolicyRestriction,
+    PolicyRestriction = 1,
     /// Any other non-answer.
-    Other,
+    Other = 3,
 }
 
 /// Failing labels of `error_detection`; by default all.
@@ -180,208 +179,188 @@ impl Default for TokenLimits {
     }
 }
 
-/// All metrics of this version, as `verdict.metrics` configures them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Default `[rules]`. Who answers where a metric does not say: `rules`, and the names of
-    /// `judges`. With both, a rule's fact is final, elsewhere the judge leads; several judges give
-    /// the median.
-    pub judges: Vec<String>,
-    /// Errors, by status, exception, flag, or as returned text. Labels `valid`, `system_error`,
-    /// `tool_error`, `api_error`; by default all but `valid` fail.
-    pub error_detection: Labelled<FailingErrors>,
-    /// Refusals and give-ups. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
-    pub avoidance: Labelled<FailingAvoidances>,
-    /// Verifiable instructions of the prompt, held against the output (1-5).
-    pub instruction_following: Scored,
-    /// Facts and claims held against what the model had seen (1-5).
-    pub reasoning_integrity: Scored,
-    /// Whether a tool call did what it was for (1-5).
-    pub tool_completeness: Scored,
-    /// Time from start to end, in milliseconds.
-    pub latency: Latency,
-    /// Tokens of a model call.
-    pub tokens: TokenLimits,
-    /// An agent's run held against its plan (1-5).
-    pub plan_efficiency: Scored,
-    /// Whether an agent's calls cover its task (1-5).
-    pub tool_coverage: Scored,
-    /// Repeated, looping or unadapted calls of an agent (1-5).
-    pub tool_abuse: Scored,
-    /// Whether an agent's final answer covers what was asked (1-5).
-    pub completeness: Scored,
-    /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
-    pub plan: plan::Settings,
-    /// An agent's calls held against the paths that its task allows (0-1): `path.*`.
-    pub path: super::path::Settings,
-    /// The task as a checklist of yes or no questions, each proved from the run (003).
-    pub checklist: super::checklist::Settings,
-    /// Goal, plan and action (0-3), by judges alone.
-    pub gpa: Gpa,
-    /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
-    #[serde(skip)]
-    pub asker: Arc<Asker>,
+/// What the configuration says of one metric.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricSettings<'a> {
+    pub(super) enabled: bool,
+    pub(super) threshold: Option<f64>,
+    /// A bit for each failing label, by its place among the labels of the row.
+    pub(super) failing: u8,
+    pub(super) judges: &'a [String],
+    pub(super) overrides: &'a [Override],
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            judges: vec![RULES.to_owned()],
-            error_detection: Labelled::default(),
-            avoidance: Labelled::default(),
-            instruction_following: Scored::default(),
-            reasoning_integrity: Scored::default(),
-            tool_completeness: Scored::default(),
-            latency: Latency::default(),
-            tokens: TokenLimits::default(),
-            plan_efficiency: Scored::default(),
-            tool_coverage: Scored::default(),
-            tool_abuse: Scored::default(),
-            completeness: Scored::default(),
-            plan: plan::Settings::default(),
-            path: super::path::Settings::default(),
-            checklist: super::checklist::Settings::default(),
-            gpa: Gpa::default(),
-            asker: Arc::default(),
-        }
+impl MetricSettings<'_> {
+    /// Of a metric that is switched off.
+    pub(super) const OFF: MetricSettings<'static> =
+        MetricSettings { enabled: false, threshold: None, failing: 0, judges: &[], overrides: &[] };
+
+    /// Whether the metric is wanted on the span `at`.
+    pub(super) fn enabled(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let special = self.overrides.iter().filter(|o| o.enabled.is_some());
+        special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
     }
+
+    /// Whether the metric is wanted, where that is the same on every span of every trace.
+    pub(super) fn everywhere(&self) -> Option<bool> {
+        let differs = self.overrides.iter().any(|o| o.enabled.is_some());
+        (!differs).then_some(self.enabled)
+    }
+
+    fn anywhere(&self) -> bool {
+        self.enabled || self.overrides.iter().any(|o| o.enabled == Some(true))
+    }
+}
+
+/// A section of `verdict.metrics`.
+pub(super) trait Section {
+    /// What it says of one of its metrics.
+    fn of(&self, metric: &str) -> MetricSettings<'_>;
+
+    /// What is wrong with the values, as (key below the section, message).
+    fn problems(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// The judges that it names, as (key below the section, name).
+    fn named_judges(&self) -> Vec<(String, &str)> {
+        below("judges", self.of("").judges)
+    }
+}
+
+impl Section for Scored {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        let Scored { enabled, threshold, judges, overrides } = self;
+        MetricSettings { enabled: *enabled, threshold: Some(*threshold), failing: 0, judges, overrides }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
+        thresholds(Scale::FIVE, self.threshold, &self.overrides)
+    }
+}
+
+/// Failing labels, by their places among the labels of the row.
+pub(super) trait Failing: Default {
+    fn places(&self) -> impl Iterator<Item = u8>;
+}
+
+impl Failing for FailingErrors {
+    fn places(&self) -> impl Iterator<Item = u8> {
+        self.0.iter().map(|label| *label as u8)
+    }
+}
+
+impl Failing for FailingAvoidances {
+    fn places(&self) -> impl Iterator<Item = u8> {
+        self.0.iter().map(|label| *label as u8)
+    }
+}
+
+impl<L: Failing> Section for Labelled<L> {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        let failing = self.fail_labels.places().fold(0, |bits, place| bits | 1 << place);
+        let Labelled { enabled, judges, overrides, .. } = self;
+        MetricSettings { enabled: *enabled, threshold: None, failing, judges, overrides }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let with = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
+        let why = "this metric has labels, not scores: use fail_labels";
+        with.map(|(i, _)| (format!("overrides[{i}].threshold"), why.to_owned())).collect()
+    }
+}
+
+impl Section for Latency {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let of_kinds = self.by_agent.values().flat_map(BTreeMap::values);
+        let limits = self.max_ms.values().chain(self.by_model.values()).chain(of_kinds);
+        let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
+        wrong.map(|ms| (String::new(), format!("{ms} is not a positive number of milliseconds"))).collect()
+    }
+}
+
+impl Section for TokenLimits {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
+    }
+}
+
+/// Judges with the key that names them.
+pub(super) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str)> {
+    judges.iter().map(|judge| (key.to_owned(), judge.as_str())).collect()
+}
+
+/// Thresholds outside a metric's scale, as (key, message).
+fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<(String, String)> {
+    let special = overrides.iter().enumerate();
+    let special = special.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
+    let all = [("threshold".to_owned(), general)].into_iter().chain(special);
+    all.filter_map(|(key, threshold)| Some((key, outside(scale, threshold)?))).collect()
+}
+
+fn outside(scale: Scale, threshold: f64) -> Option<String> {
+    let (min, max) = scale.range()?;
+    let outside = !(min..=max).contains(&threshold);
+    outside.then(|| format!("{threshold} is outside the metric's scale {min} to {max}"))
 }
 
 impl Settings {
-    fn scored(&self, metric: &str) -> Option<&Scored> {
-        Some(match metric {
-            "instruction_following" => &self.instruction_following,
-            "reasoning_integrity" => &self.reasoning_integrity,
-            "tool_completeness" => &self.tool_completeness,
-            "plan_efficiency" => &self.plan_efficiency,
-            "tool_coverage" => &self.tool_coverage,
-            "tool_abuse" => &self.tool_abuse,
-            "completeness" => &self.completeness,
-            _ => return None,
-        })
+    /// What it says of `metric`.
+    pub(super) fn of(&self, metric: &str) -> MetricSettings<'_> {
+        spec(metric).map_or(MetricSettings::OFF, |row| (row.settings)(self))
     }
 
-    fn overrides(&self, metric: &str) -> &[Override] {
-        match metric {
-            "error_detection" => &self.error_detection.overrides,
-            "avoidance" => &self.avoidance.overrides,
-            gpa if Gpa::has(gpa) => &self.gpa.overrides,
-            _ => self.scored(metric).map_or(&[], |s| &s.overrides),
-        }
+    /// Whether the rules answer the metric of `row`. What judges cannot be asked instead of them
+    /// they always answer.
+    pub(super) fn ruled(&self, row: &MetricSpec) -> bool {
+        row.rubric.is_none() || self.answering(row).iter().any(|judge| judge == RULES)
     }
 
-    /// Whether the rules answer `metric`.
-    pub fn ruled(&self, metric: &str) -> bool {
-        if metric == plan::metric::SCORE {
-            // Form and wiring are the rules' whoever else is asked; off, no span is even looked at.
-            return self.plan.enabled;
-        }
-        let rules_only = !SCORED.contains(&metric) && !LABELLED.contains(&metric) && !Gpa::has(metric);
-        rules_only || self.answering(metric).iter().any(|judge| judge == RULES)
+    /// The judges beside the rules that the metric of `row` asks, by name.
+    pub(super) fn judges(&self, row: &MetricSpec) -> Vec<String> {
+        self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
 
-    /// The judges beside the rules that `metric` asks, by name.
-    pub fn judges(&self, metric: &str) -> Vec<String> {
-        self.answering(metric).iter().filter(|judge| *judge != RULES).cloned().collect()
-    }
-
-    /// Every judge that some metric names, with the key that names it.
-    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
-        let of = |metric: &'static str| (format!("{metric}.judges"), self.own_judges(metric));
-        let metrics = SCORED.into_iter().chain(LABELLED).map(of);
-        let plan = ("plan.judges".to_owned(), &self.plan.judges[..]);
-        let gpa = self.gpa.by_metric.iter().map(|(judgement, special)| {
-            let name = judgement.metric().trim_start_matches("gpa.");
-            (format!("gpa.by_metric.{name}.judges"), &special.judges[..])
-        });
-        let gpa = gpa.chain([("gpa.judges".to_owned(), &self.gpa.judges[..])]);
-        let all =
-            std::iter::once(("judges".to_owned(), &self.judges[..])).chain(metrics).chain(gpa).chain([plan]);
-        all.flat_map(|(key, judges)| judges.iter().map(move |judge| (key.clone(), judge.as_str())))
-            .chain(self.checklist.named_judges())
-            .filter(|(_, judge)| *judge != RULES)
-    }
-
-    fn answering(&self, metric: &str) -> &[String] {
-        match self.own_judges(metric) {
+    fn answering(&self, row: &MetricSpec) -> &[String] {
+        match (row.settings)(self).judges {
             [] => &self.judges,
             own => own,
         }
     }
 
-    fn own_judges(&self, metric: &str) -> &[String] {
-        match metric {
-            "error_detection" => &self.error_detection.judges,
-            "avoidance" => &self.avoidance.judges,
-            plan::metric::SCORE => &self.plan.judges,
-            super::checklist::NAME => &self.checklist.judges,
-            gpa if Gpa::has(gpa) => self.gpa.judges(gpa),
-            _ => self.scored(metric).map_or(&[], |s| &s.judges),
-        }
-    }
-
-    /// Whether `metric` is wanted on the span `at`.
-    pub fn enabled(&self, metric: &str, trace: &AgentTrace, at: Idx) -> bool {
-        let general = self.general(metric);
-        let special = self.overrides(metric).iter().filter(|o| o.enabled.is_some());
-        special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(general)
-    }
-
-    /// Whether `metric` is wanted, where that is the same on every span of every trace.
-    pub fn everywhere(&self, metric: &str) -> Option<bool> {
-        let differs = self.overrides(metric).iter().any(|o| o.enabled.is_some());
-        (!differs).then(|| self.general(metric))
-    }
-
-    /// Whether `metric` is wanted where no override says otherwise.
-    fn general(&self, metric: &str) -> bool {
-        match metric {
-            "error_detection" => self.error_detection.enabled,
-            "avoidance" => self.avoidance.enabled,
-            "latency" => self.latency.enabled,
-            "tokens" => self.tokens.enabled,
-            plan::metric::SCORE => self.plan.enabled,
-            "path" => self.path.is_on(),
-            super::checklist::NAME => self.checklist.enabled,
-            gpa if Gpa::has(gpa) => self.gpa.enabled(gpa),
-            _ => self.scored(metric).is_some_and(|s| s.enabled),
-        }
+    /// Every judge that some metric names, with the key that names it.
+    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
+        let sections = self.sections().into_iter().flat_map(|(section, own)| {
+            own.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
+        });
+        let all = below("judges", &self.judges).into_iter().chain(sections);
+        all.filter(|(_, judge)| *judge != RULES)
     }
 
     /// Whether any metric may be wanted anywhere. If not, spans need not even be read.
     pub fn any(&self) -> bool {
-        let asked = Judgement::ALL.into_iter().map(Judgement::metric);
-        let asked = asked.filter(|metric| !self.judges(metric).is_empty());
-        super::catalog::names().chain(asked).any(|metric| {
-            self.general(metric) || self.overrides(metric).iter().any(|o| o.enabled == Some(true))
-        })
+        let is_answered = |row: &&MetricSpec| row.rules.is_some() || !self.judges(row).is_empty();
+        TABLE.iter().filter(is_answered).any(|row| (row.settings)(self).anywhere())
     }
 
     /// The threshold of a scored metric on the span `at`; a score below it fails.
     pub fn threshold(&self, metric: &str, trace: &AgentTrace, at: Idx) -> f64 {
-        let general = match self.scored(metric) {
-            Some(scored) => scored.threshold,
-            None if Gpa::has(metric) => self.gpa.threshold(metric),
-            None => Scored::default().threshold,
-        };
-        let mut special = self.overrides(metric).iter().filter(|o| o.threshold.is_some());
-        special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold).unwrap_or(general)
+        let own = self.of(metric);
+        let mut special = own.overrides.iter().filter(|o| o.threshold.is_some());
+        let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
+        special.or(own.threshold).unwrap_or_default()
     }
 
     /// Whether `label` of a label metric counts as failed. `valid` never does.
     pub fn fails(&self, metric: &str, label: &str) -> bool {
-        let errors = &self.error_detection.fail_labels.0;
-        let avoidances = &self.avoidance.fail_labels.0;
-        match (metric, label) {
-            ("error_detection", "system_error") => errors.contains(&ErrorLabel::SystemError),
-            ("error_detection", "tool_error") => errors.contains(&ErrorLabel::ToolError),
-            ("error_detection", "api_error") => errors.contains(&ErrorLabel::ApiError),
-            ("avoidance", "missing_knowledge") => avoidances.contains(&AvoidanceLabel::MissingKnowledge),
-            ("avoidance", "policy_restriction") => avoidances.contains(&AvoidanceLabel::PolicyRestriction),
-            ("avoidance", "other") => avoidances.contains(&AvoidanceLabel::Other),
-            _ => false,
-        }
+        let Some(row) = spec(metric) else { return false };
+        let Scale::Labels(labels) = row.scale else { return false };
+        let place = labels.iter().position(|known| *known == label);
+        place.is_some_and(|place| (row.settings)(self).failing >> place & 1 == 1)
     }
 
     /// Most milliseconds allowed on the span `at`, where a limit is set.
@@ -409,57 +388,14 @@ impl Settings {
 
     /// What is wrong with the values, as (key below `verdict.metrics`, message).
     pub fn problems(&self) -> Vec<(String, String)> {
-        let mut out = Vec::new();
-        for metric in SCORED {
-            let Some(scored) = self.scored(metric) else { continue };
-            check_threshold(metric, scored.threshold, &mut out);
-            for (i, special) in scored.overrides.iter().enumerate() {
-                if let Some(threshold) = special.threshold {
-                    check_threshold(&format!("{metric}.overrides[{i}]"), threshold, &mut out);
-                }
-            }
-        }
-        for (metric, overrides) in
-            [("error_detection", &self.error_detection.overrides), ("avoidance", &self.avoidance.overrides)]
-        {
-            for (i, _) in overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some()) {
-                let key = format!("{metric}.overrides[{i}].threshold");
-                out.push((key, "this metric has labels, not scores: use fail_labels".to_owned()));
-            }
-        }
-        out.extend(self.plan.problems().into_iter().map(|(key, why)| (format!("plan.{key}"), why)));
-        out.extend(self.path.problems().into_iter().map(|(key, message)| (format!("path.{key}"), message)));
-        let of_checklist = self.checklist.problems().into_iter();
-        out.extend(of_checklist.map(|(key, why)| (format!("checklist.{key}"), why)));
-        out.extend(self.gpa.problems());
-        let limits = &self.latency;
-        let of_kinds = limits.by_agent.values().flat_map(BTreeMap::values);
-        for ms in limits.max_ms.values().chain(limits.by_model.values()).chain(of_kinds) {
-            if !(ms.is_finite() && *ms > 0.0) {
-                out.push(("latency".to_owned(), format!("{ms} is not a positive number of milliseconds")));
-            }
-        }
-        out
-    }
-}
-
-/// Metrics with labels that judges answer as well.
-const LABELLED: [&str; 2] = ["error_detection", "avoidance"];
-
-/// Metrics with scores on 1-5 that judges answer as well.
-const SCORED: [&str; 7] = [
-    "instruction_following",
-    "reasoning_integrity",
-    "tool_completeness",
-    "plan_efficiency",
-    "tool_coverage",
-    "tool_abuse",
-    "completeness",
-];
-
-fn check_threshold(key: &str, threshold: f64, out: &mut Vec<(String, String)>) {
-    if !(1.0..=5.0).contains(&threshold) {
-        out.push((format!("{key}.threshold"), format!("{threshold} is outside the metric's scale 1 to 5")));
+        let of = |(section, own): (&'static str, &dyn Section)| {
+            let place = move |key: String| match key.is_empty() {
+                true => section.to_owned(),
+                false => format!("{section}.{key}"),
+            };
+            own.problems().into_iter().map(move |(key, why)| (place(key), why)).collect::<Vec<_>>()
+        };
+        self.sections().into_iter().flat_map(of).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 //! a span without a limit has none, one that reports no tokens is unmeasured.
 
 use super::defects::{Defect, measured, unmeasured};
-use super::{Answer, Context, Measured, Metric, Need, Step, Unmeasured, Value};
+use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 use verdict_otlp::trace::Kind;
 
 /// See the module.
@@ -14,14 +14,6 @@ pub struct Tokens;
 pub const NAME: &str = "tokens";
 
 impl Metric for Tokens {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Span
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm);
         let limit = context.settings.max_tokens(context.trace, context.at);

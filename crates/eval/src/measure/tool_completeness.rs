@@ -9,7 +9,7 @@
 use super::defects::{Findings, unmeasured};
 use super::error_detection::{CallsAt, of_call};
 use super::reasoning::no_progress;
-use super::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
+use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -25,15 +25,6 @@ pub const NAME: &str = "tool_completeness";
 pub struct ToolCompleteness;
 
 impl Metric for ToolCompleteness {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        // A call's result may stand in a later prompt only.
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let kind = context.trace.views.get(context.at).map_or(Kind::Unknown, |r| r.kind);
         Step::Done(match kind {

@@ -15,11 +15,9 @@
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::measure::Severity;
+use crate::measure::table::spec;
 use crate::recognise::{AgentTrace, ErrorSource};
 use verdict_otlp::trace::{Idx, Kind, Status};
-
-/// Metrics about the way, not about the result.
-const PROCESS: [&str; 5] = ["tool_abuse", "plan_efficiency", "gpa.execution_efficiency", "latency", "tokens"];
 
 /// What makes two spans attempts at the same thing.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
@@ -74,7 +72,7 @@ impl<'s> Relevance<'s> {
         let Some(agent) = self.trace.owner.get(i).copied().flatten() else { return true };
         let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
-            let process = failed.iter().all(|m| PROCESS.contains(m));
+            let process = failed.iter().all(|m| spec(m).is_some_and(|row| row.process));
             let minor = severity == Severity::Low && !is_answer;
             if process || minor || self.recovered(i) {
                 return false;

@@ -12,7 +12,7 @@ use crate::measure::agent::request::{Ask, Request};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Need, Step, Unmeasured};
+use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
 use verdict_otlp::trace::Status;
 
@@ -39,14 +39,6 @@ regex!(
 pub struct Completeness;
 
 impl Metric for Completeness {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(
             cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),

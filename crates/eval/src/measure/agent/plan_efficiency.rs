@@ -13,7 +13,7 @@ use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
-use crate::measure::{Answer, Context, Finding, Measurement, Metric, Need, Severity, Step, Unmeasured};
+use crate::measure::{Answer, Context, Finding, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
@@ -30,14 +30,6 @@ const BROKEN: usize = 2;
 pub struct PlanEfficiency;
 
 impl Metric for PlanEfficiency {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Subtree
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let index = cast::index_at(context.trace, context.memo, context.at);
         let agent = index.and_then(|i| Some((i, context.trace.agents.get(i)?)));

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, quoted};
 use crate::measure::agent::cast;
 use crate::measure::defects::{Defect, Findings, unmeasured};
-use crate::measure::{Answer, Context, Finding, Measurement, Metric, Need, Step, Unmeasured};
+use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 use verdict_otlp::trace::SpanId;
 
@@ -74,14 +74,6 @@ const CHANGING: [&str; 26] = [
 pub struct ToolAbuse;
 
 impl Metric for ToolAbuse {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Subtree
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(cast::agent_at(context).map(|agent| measure(context, agent)).into_iter().collect())
     }

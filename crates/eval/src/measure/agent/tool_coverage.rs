@@ -15,7 +15,7 @@ use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::plan::execution::{is_conditional, names_tool};
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
+use crate::measure::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 /// As in its attribute key.
@@ -33,14 +33,6 @@ const MAX_CITED: usize = 8;
 pub struct ToolCoverage;
 
 impl Metric for ToolCoverage {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(
             cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::topic::{TOPICS, topic};
+use crate::measure::table::{MetricSpec, asked};
 use verdict_config::matches;
 use verdict_otlp::trace::Kind;
 
@@ -177,7 +177,7 @@ pub fn instruction_problems(instructions: &[Instruction]) -> Vec<(String, String
             out.push((key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            if !TOPICS.iter().any(|topic| matches(pattern, topic.name)) {
+            if !asked().any(|topic| matches(pattern, topic.name)) {
                 out.push((key("metrics"), unknown(pattern)));
             }
         }
@@ -191,8 +191,12 @@ pub fn instruction_problems(instructions: &[Instruction]) -> Vec<(String, String
     out
 }
 
+fn topic(metric: &str) -> Option<&'static MetricSpec> {
+    asked().find(|topic| topic.name == metric)
+}
+
 fn unknown(metric: &str) -> String {
-    let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+    let names: Vec<&str> = asked().map(|topic| topic.name).collect();
     format!("'{metric}' is no metric that judges answer; they are {}", names.join(", "))
 }
 

@@ -7,10 +7,9 @@
 use super::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
-use super::topic::topic;
 use super::{stands, step};
 use crate::measure::question_rounds::Sight;
-use crate::measure::{Context, Measurement, Memo, Unmeasured};
+use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
@@ -48,19 +47,19 @@ impl Doubt {
 }
 
 impl Asker {
-    /// Whether `metric` is asked about the span `at`.
-    pub fn gate(&self, metric: &str, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
+    /// Whether judges are asked for the metric of `row` about the span `at`.
+    pub fn gate(&self, row: &MetricSpec, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
         let Sight { trace, settings, rules } = sight;
         let memo = Memo::new();
         let context = Context { trace, at, settings, memo: &memo, rules };
-        let nothing = topic(metric).and_then(|topic| stands(topic, &context).err());
+        let nothing = row.rubric.and_then(|_| stands(row, &context).err());
         if nothing == Some(None) || !self.is_wanted(sight, at) {
             return Gate::Skip;
         }
         let own = || {
             step::of_span(rules, at)
                 .iter()
-                .filter(|m| m.metric == metric)
+                .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())
         };
         // A rule's fact is final whatever a judge says.
@@ -72,7 +71,7 @@ impl Asker {
         }
         let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
         let sampled = share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service);
-        let wanted = match self.when(metric) {
+        let wanted = match self.when(row.name) {
             When::Always => true,
             // Rules that were not asked know nothing, and what they only suspect they do not know.
             When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::topic::{Scale, Topic};
+use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Form, ScoreField};
 use verdict_otlp::trace::SpanId;
 
@@ -24,16 +24,16 @@ pub const FINDINGS: &str = "findings";
 pub const NO_CATEGORY: &str = "None";
 
 /// Asks for a grade and for findings on `spans`.
-pub fn with_findings(topic: &Topic, spans: &[SpanId]) -> Arc<Form> {
+pub fn with_findings(topic: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
     form(topic, Some(spans))
 }
 
 /// Asks for a grade alone.
-pub fn grade_only(topic: &Topic) -> Arc<Form> {
+pub fn grade_only(topic: &MetricSpec) -> Arc<Form> {
     form(topic, None)
 }
 
-fn form(topic: &Topic, spans: Option<&[SpanId]>) -> Arc<Form> {
+fn form(topic: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
     let mut fields = Map::new();
     fields.insert(RATIONALE.to_owned(), json!({ "type": "string" }));
     let score = match topic.scale {
@@ -51,7 +51,7 @@ fn form(topic: &Topic, spans: Option<&[SpanId]>) -> Arc<Form> {
         let finding = object(finding(spans));
         fields.insert(FINDINGS.to_owned(), json!({ "type": "array", "items": finding }));
     }
-    Arc::new(Form { name: topic.form, schema: object(fields), score })
+    Arc::new(Form { name: topic.form(), schema: object(fields), score })
 }
 
 fn finding(spans: &[SpanId]) -> Map<String, Value> {
@@ -73,13 +73,13 @@ fn object(fields: Map<String, Value>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topic::TOPICS;
     use super::*;
     use crate::measure::schema::{Outcome, Schema};
+    use crate::measure::table::{asked, spec};
 
     #[test]
     fn the_rationale_comes_first_and_no_keyword_is_one_that_servers_reject() {
-        for topic in &TOPICS {
+        for topic in asked() {
             let form = with_findings(topic, &[SpanId([1; 8])]);
             let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
             assert_eq!((keys[0].as_str(), keys[2].as_str()), (RATIONALE, FINDINGS));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_schema_accepts_what_it_asks_for_and_nothing_else() {
-        let form = with_findings(&TOPICS[2], &[SpanId([1; 8])]);
+        let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])]);
         let schema = Schema::compile(&form.schema);
         assert_eq!(schema.flaw(), None);
         let fits = |value: &Value| schema.check(value).outcome == Outcome::Valid;

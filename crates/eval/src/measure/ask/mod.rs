@@ -6,7 +6,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `topic`, `rubric/` | the metrics, and how each is judged |
+//! | `rubric/` | how each metric is judged |
 //! | `config` | `verdict.ask`, `verdict.rubrics`, `verdict.instructions` |
 //! | `filter` | which questions are asked at all: samples, spans, doubts |
 //! | `step` | a metric of one model or tool call |
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::defects::unmeasured;
-use super::{Answer, Context, Metric, Need, Settings, Step, Unmeasured};
+use super::{Answer, Context, Metric, Settings, Step, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 use crate::redact::{Redact, Redactor};
 use verdict_config::{admits, matches};
@@ -49,12 +49,11 @@ pub mod prompt_page;
 pub mod step;
 pub mod transcript;
 pub mod system;
-pub mod topic;
 pub mod topology;
 pub mod verdict;
 
+use super::table::{About, MetricSpec};
 pub use config::{Ask, Instruction, When};
-use topic::{About, TOPICS, Topic};
 
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +136,7 @@ impl Asker {
     }
 
     /// The first half of the prompts of a topic about the span `at`.
-    pub fn system(&self, topic: &Topic, trace: &AgentTrace, at: Idx) -> Arc<str> {
+    pub fn system(&self, topic: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
         let view = trace.views.get(at);
         let service = view.and_then(|view| view.service.as_deref());
         let agent = super::settings::agent_name(trace, at);
@@ -162,22 +161,9 @@ impl Asker {
 }
 
 /// A metric that judges answer.
-pub struct Asked(pub &'static Topic);
-
-/// All of them.
-pub fn metrics() -> Vec<Box<dyn Metric>> {
-    TOPICS.iter().map(|topic| Box::new(Asked(topic)) as Box<dyn Metric>).collect()
-}
+pub struct Asked(pub &'static MetricSpec);
 
 impl Metric for Asked {
-    fn name(&self) -> &'static str {
-        self.0.name
-    }
-
-    fn need(&self) -> Need {
-        self.0.need
-    }
-
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         match stands(self.0, context) {
             Err(None) => return Step::Done(Vec::new()),
@@ -186,17 +172,17 @@ impl Metric for Asked {
         }
         match self.0.about {
             About::Model | About::Tool | About::Step => step::step(self.0, context, answers),
-            About::Agent | About::Run | About::Plans | About::Segments => run::step(self.0, context, answers),
+            _ => run::step(self.0, context, answers),
         }
     }
 }
 
 /// Whether there is anything to ask about the span of `view`; why not, where that is to be said.
 /// Cheap: it is asked of every span, before anything is rendered.
-fn stands(topic: &Topic, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     match topic.about {
         About::Model | About::Tool | About::Step => step::stands(topic, context),
-        About::Agent | About::Run | About::Plans | About::Segments => run::stands(topic, context).map(|_| ()),
+        _ => run::stands(topic, context).map(|_| ()),
     }
 }
 

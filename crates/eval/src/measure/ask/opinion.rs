@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::form::{FINDINGS, LABEL, RATIONALE, SCORE};
 use super::prompt_page::Sheet;
 use super::quote::Quotable;
-use super::topic::{Scale, Topic};
 use crate::measure::defects::{MAX_FINDINGS, clip};
+use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -111,7 +111,7 @@ impl Shown {
 }
 
 /// Reads an opinion; nothing where it holds no grade of the topic's.
-pub fn read(topic: &Topic, shown: &Shown, opinion: &Opinion) -> Option<Said> {
+pub fn read(topic: &MetricSpec, shown: &Shown, opinion: &Opinion) -> Option<Said> {
     let value = &opinion.value;
     let grade = match topic.scale {
         Scale::Labels(labels) => {

@@ -12,12 +12,12 @@ use super::opinion::{self, Found, Grade, Said, Shown};
 use super::parts::{HEADING, cut, size};
 use super::prompt_page::{Block, Sheet};
 use super::step::{ask, evidence, of_span};
-use super::topic::{About, Topic};
 use super::transcript::{Scope, tell};
 use super::verdict::{Heard, conclude};
 use super::{asker, plans, topology};
 use crate::measure::defects::unmeasured;
 use crate::measure::settings::Per;
+use crate::measure::table::{About, MetricSpec};
 use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 use verdict_otlp::trace::Idx;
@@ -30,7 +30,7 @@ const MOST_GRADED: usize = 60;
 const MOST_FAILING: usize = 30;
 
 /// See the module.
-pub fn step(topic: &'static Topic, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Ok(scope) = stands(topic, context) else { return Step::Done(Vec::new()) };
     let missing = |reason| Step::Done(vec![unmeasured(context.at, topic.name, reason)]);
     let system = asker(context.settings).system(topic, context.trace, context.at);
@@ -83,7 +83,7 @@ fn agent_of(trace: &AgentTrace, scope: Scope) -> Option<&Agent> {
 }
 
 /// See [`super::stands`].
-pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<Scope, Option<Unmeasured>> {
+pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<Scope, Option<Unmeasured>> {
     let scope = scope(topic.about, context.trace, context.settings, context.at).ok_or(None)?;
     let about_answer = matches!(topic.name, "completeness" | "gpa.goal_fulfillment");
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
@@ -99,7 +99,7 @@ pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<Scope, Opti
 
 /// What is to be asked of one run.
 struct Inquiry<'a, 'v> {
-    topic: &'static Topic,
+    topic: &'static MetricSpec,
     context: &'a Context<'v>,
     scope: Scope,
     head: Vec<Block>,
@@ -109,7 +109,7 @@ struct Inquiry<'a, 'v> {
 
 impl<'a, 'v> Inquiry<'a, 'v> {
     fn new(
-        topic: &'static Topic,
+        topic: &'static MetricSpec,
         context: &'a Context<'v>,
         scope: Scope,
         room: usize,
@@ -378,7 +378,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
 }
 
 /// What was said of each part; why not, where one of them has no answer.
-fn read(topic: &Topic, sheets: &[Sheet], answers: &[Answer]) -> Result<Vec<Vec<Heard>>, Unmeasured> {
+fn read(topic: &MetricSpec, sheets: &[Sheet], answers: &[Answer]) -> Result<Vec<Vec<Heard>>, Unmeasured> {
     let part = |(i, sheet): (usize, &Sheet)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let shown = Shown::of(sheet);

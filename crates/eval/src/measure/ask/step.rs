@@ -10,9 +10,9 @@ use super::form;
 use super::opinion::{self, Shown};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, Sheet};
-use super::topic::{About, Topic};
 use super::verdict::{Heard, conclude};
 use crate::measure::defects::unmeasured;
+use crate::measure::table::{About, MetricSpec};
 use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
 use crate::recognise::{Content, Part, Role, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
@@ -25,7 +25,7 @@ const MOST_PIECES: usize = 4;
 const MOST_EVIDENCE: usize = 12;
 
 /// See the module.
-pub fn step(topic: &'static Topic, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
     let system = asker(context.settings).system(topic, context.trace, context.at);
     let sheet = sheet(topic, context, view, asker(context.settings).room(&system));
@@ -36,7 +36,7 @@ pub fn step(topic: &'static Topic, context: &Context<'_>, answers: &[Answer]) ->
 }
 
 /// See [`super::stands`].
-pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     let view = context.trace.views.get(context.at).filter(|view| fits(topic.about, view.kind));
     match is_readable(topic, context, view.ok_or(None)?) {
         true => Ok(()),
@@ -45,12 +45,17 @@ pub(super) fn stands(topic: &Topic, context: &Context<'_>) -> Result<(), Option<
 }
 
 /// The question that a page asks.
-pub(super) fn ask(topic: &Topic, key: &str, prompt: Prompt, sheet: &Sheet) -> Question {
+pub(super) fn ask(topic: &MetricSpec, key: &str, prompt: Prompt, sheet: &Sheet) -> Question {
     let ids: Vec<_> = sheet.spans().into_iter().map(|(_, id)| id).collect();
     Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
 }
 
-fn measured(topic: &'static Topic, context: &Context<'_>, sheet: &Sheet, answer: &Answer) -> Measurement {
+fn measured(
+    topic: &'static MetricSpec,
+    context: &Context<'_>,
+    sheet: &Sheet,
+    answer: &Answer,
+) -> Measurement {
     match &answer.opinions {
         Err(reason) => unmeasured(context.at, topic.name, *reason),
         Ok(opinions) => {
@@ -74,7 +79,7 @@ fn fits(about: About, kind: Kind) -> bool {
 }
 
 /// Whether there is what the metric is about.
-fn is_readable(topic: &Topic, context: &Context<'_>, view: &SpanView) -> bool {
+fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
     let enough = match topic.name {
@@ -87,7 +92,7 @@ fn is_readable(topic: &Topic, context: &Context<'_>, view: &SpanView) -> bool {
 }
 
 /// The page: neighbours first, then the span itself, its output last.
-fn sheet(topic: &Topic, context: &Context<'_>, view: &SpanView, room: usize) -> Sheet {
+fn sheet(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> Sheet {
     let asker = asker(context.settings);
     let mut blocks = Vec::new();
     if topic.need >= crate::measure::Need::Siblings {

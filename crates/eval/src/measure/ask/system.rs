@@ -4,19 +4,19 @@
 use std::fmt::Write;
 
 use super::config::{Example, Instruction};
-use super::topic::{About, Scale, Topic};
+use crate::measure::table::{About, MetricSpec, Scale};
 
 /// How content is shown and findings are given; the categories.
 const FINDINGS: &str = include_str!("rubric/findings.md");
 
 /// Of a topic, with the operator's rubric in place of ours where there is one.
-pub fn system(topic: &Topic, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+pub fn system(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
     let what = match topic.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
         About::Step => "one call of a language model or a tool, a step of an AI agent's run",
         About::Agent => "the run of one AI agent",
-        About::Run | About::Plans | About::Segments => "the run of one AI agent, or of several together",
+        _ => "the run of one AI agent, or of several together",
     };
     let mut out = format!(
         "You judge {what}, from its recorded trace, by one criterion: {}. You are exact and sceptical, \
@@ -24,7 +24,8 @@ pub fn system(topic: &Topic, rubric: Option<&str>, instructions: &[&Instruction]
         topic.name
     );
     // The version tells people which rubric is in force; the judge needs no comment.
-    let ours = topic.rubric.split_once("-->").map_or(topic.rubric, |(_, text)| text);
+    let ours = topic.rubric.map_or("", |rubric| rubric.text);
+    let ours = ours.split_once("-->").map_or(ours, |(_, text)| text);
     let _ = writeln!(out, "{}\n", rubric.unwrap_or(ours).trim());
     let _ = writeln!(out, "{}\n", FINDINGS.trim());
     if !instructions.is_empty() {
@@ -53,8 +54,9 @@ fn shown(example: &Example) -> String {
 
 fn answer(scale: Scale) -> String {
     let grade = match scale {
-        Scale::Five => "`score`: 1, 2, 3, 4 or 5, by the scale above",
-        Scale::Three => "`score`: 0, 1, 2 or 3, by the scale above",
+        Scale::FIVE => "`score`: 1, 2, 3, 4 or 5, by the scale above",
+        Scale::THREE => "`score`: 0, 1, 2 or 3, by the scale above",
+        Scale::Scores(..) | Scale::Quantity(_) => "`score`: a number of the scale above",
         Scale::Labels(_) => "`label`: one of the labels above",
     };
     format!(

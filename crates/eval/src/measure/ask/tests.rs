@@ -34,8 +34,8 @@ fn settings(metrics: &[&str]) -> Settings {
             "tool_abuse" => settings.tool_abuse.judges = judges(),
             "completeness" => settings.completeness.judges = judges(),
             gpa => {
-                let all = crate::measure::settings::Judgement::ALL;
-                let judgement = all.into_iter().find(|j| j.metric() == gpa).expect("a metric");
+                let name = serde_json::json!(gpa.trim_start_matches("gpa."));
+                let judgement = serde_json::from_value(name).expect("a metric");
                 settings.gpa.by_metric.entry(judgement).or_default().judges = judges();
             }
         }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::asker;
 use super::opinion::{Found, Grade, Said};
-use super::topic::{Scale, Topic};
 use crate::measure::defects::{MAX_FINDINGS, unmeasured};
+use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
 /// What a judge said; nothing where its answer could not be read.
@@ -26,7 +26,7 @@ pub struct Heard {
 }
 
 /// Joins what was heard about the span of `view`.
-pub fn conclude(topic: &'static Topic, context: &Context<'_>, heard: Vec<Heard>) -> Measurement {
+pub fn conclude(topic: &'static MetricSpec, context: &Context<'_>, heard: Vec<Heard>) -> Measurement {
     let judge = names(&heard);
     let all = heard.len();
     let dropped: usize = heard.iter().filter_map(|h| h.said.as_ref()).map(|said| said.dropped).sum();
@@ -55,7 +55,12 @@ pub fn conclude(topic: &'static Topic, context: &Context<'_>, heard: Vec<Heard>)
     out
 }
 
-fn joined(topic: &'static Topic, context: &Context<'_>, standing: &[Said], notes: &mut Notes) -> Measurement {
+fn joined(
+    topic: &'static MetricSpec,
+    context: &Context<'_>,
+    standing: &[Said],
+    notes: &mut Notes,
+) -> Measurement {
     let grade = match topic.scale {
         Scale::Labels(labels) => majority(topic, context, labels, standing, notes),
         _ => Grade::Score(median(standing, notes)),
@@ -95,7 +100,7 @@ fn joined(topic: &'static Topic, context: &Context<'_>, standing: &[Said], notes
     }
 }
 
-fn passes(topic: &Topic, context: &Context<'_>, grade: Grade) -> bool {
+fn passes(topic: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
     match (grade, topic.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => {
             labels.get(i).is_some_and(|label| !context.settings.fails(topic.name, label))
@@ -137,7 +142,7 @@ fn short(score: f64) -> String {
 }
 
 fn majority(
-    topic: &Topic,
+    topic: &MetricSpec,
     context: &Context<'_>,
     labels: &[&str],
     standing: &[Said],

@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use super::agent::cast;
 use super::defects::{Defect, measured, unmeasured};
 use super::{
-    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Need, Step, Unmeasured,
-    Value,
+    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
 };
 use crate::recognise::{Agent, AgentTrace};
 use verdict_config::admits;
@@ -54,14 +53,6 @@ pub struct Checklist {
 }
 
 impl Metric for Checklist {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let settings = &context.settings.checklist;
         let Some((i, agent)) = cast::indexed_at(context) else { return Step::Done(Vec::new()) };

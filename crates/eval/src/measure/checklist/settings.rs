@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check::Check;
+use crate::measure::settings::{MetricSettings, Section, below};
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,9 +151,12 @@ pub struct Asset {
     pub text: String,
 }
 
-impl Settings {
-    /// What is wrong with the values, as (key below the section, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+impl Section for Settings {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.enabled, judges: &self.judges, ..MetricSettings::OFF }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for (i, fixed) in self.fixed.iter().enumerate() {
             pattern(&format!("fixed[{i}].match.task"), fixed.of.task.as_deref(), &mut out);
@@ -185,14 +189,11 @@ impl Settings {
         out
     }
 
-    /// Every judge that is named here, with the key that names it.
-    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
-        let own = self.judges.iter().map(|name| ("checklist.judges".to_owned(), name.as_str()));
-        let by_class = self.by_class.values().flatten();
-        let by_class = by_class.map(|name| ("checklist.by_class".to_owned(), name.as_str()));
-        let search = self.search.iter().map(|name| ("checklist.search".to_owned(), name.as_str()));
-        let rerank = self.rerank.iter().map(|name| ("checklist.rerank".to_owned(), name.as_str()));
-        own.chain(by_class).chain(search).chain(rerank)
+    fn named_judges(&self) -> Vec<(String, &str)> {
+        let by_class = self.by_class.values().flat_map(|judges| below("by_class", judges));
+        let search = below("search", self.search.as_slice());
+        let rerank = below("rerank", self.rerank.as_slice());
+        below("judges", &self.judges).into_iter().chain(by_class).chain(search).chain(rerank).collect()
     }
 }
 

@@ -20,8 +20,8 @@ use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::head;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Need,
-    Severity, Step, Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Severity,
+    Step, Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
 use verdict_otlp::trace::Idx;
@@ -55,14 +55,6 @@ const MOST_CITED: usize = 20;
 pub struct Paths;
 
 impl Metric for Paths {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let settings = &context.settings.path;
         if settings.loaded.tasks().is_empty() {

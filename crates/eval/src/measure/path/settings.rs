@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::task::{Gate, Task, Thresholds};
+use crate::measure::settings::{MetricSettings, Section};
 
 /// `path`: nothing is measured until a task file is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,9 +48,14 @@ impl Settings {
     pub fn is_on(&self) -> bool {
         self.enabled && !self.tasks.is_empty()
     }
+}
 
-    /// What is wrong with the values, as (key below `verdict.metrics.path`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+impl Section for Settings {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
         let limits = self.thresholds.problems();
         limits.map(|name| (format!("thresholds.{name}"), "not between 0 and 1".to_owned())).collect()
     }

@@ -20,8 +20,8 @@ use crate::measure::agent::cast;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES};
 use crate::measure::excerpt::head;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Need, Severity,
-    Step, Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Severity, Step,
+    Unmeasured, Value,
 };
 use verdict_otlp::trace::Idx;
 
@@ -67,14 +67,6 @@ fn examine(context: &Context<'_>, agent: usize, plan: Plan) -> Read {
 pub struct PlanRules;
 
 impl Metric for PlanRules {
-    fn name(&self) -> &'static str {
-        SCORE
-    }
-
-    fn need(&self) -> Need {
-        Need::Subtree
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let Some(read) = at_span(context) else { return Step::Done(Vec::new()) };
         let judge: Cow<'static, str> = Cow::Borrowed(RULES);
@@ -98,14 +90,6 @@ impl Metric for PlanRules {
 pub struct PlanJudged;
 
 impl Metric for PlanJudged {
-    fn name(&self) -> &'static str {
-        SCORE
-    }
-
-    fn need(&self) -> Need {
-        Need::Subtree
-    }
-
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let Some(read) = at_span(context) else { return Step::Done(Vec::new()) };
         let Read { query, examined, .. } = &*read;

@@ -42,7 +42,7 @@ impl Part {
     pub const EFFECTIVE: usize = 4;
 
     /// The metric's name, as in its attribute key.
-    pub fn metric(self) -> &'static str {
+    pub const fn metric(self) -> &'static str {
         match self {
             Part::ToolPromptAlignment => "plan.tool_prompt_alignment",
             Part::Format => "plan.format",

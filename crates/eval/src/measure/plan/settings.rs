@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::metric::{RATING, SCORE};
 use super::part::Weights;
 use super::read;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
+use crate::measure::settings::{MetricSettings, Section};
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,9 +82,19 @@ impl Settings {
         let found = self.references.iter().find(|r| plain(&r.query) == query)?;
         Some(read::read(&found.plan)).filter(|plan| !plan.is_unreadable())
     }
+}
 
-    /// What is wrong with the values, as (key below the section, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+impl Section for Settings {
+    fn of(&self, metric: &str) -> MetricSettings<'_> {
+        let threshold = match metric {
+            SCORE => Some(self.score_threshold),
+            RATING => None,
+            _ => Some(self.threshold),
+        };
+        MetricSettings { enabled: self.enabled, threshold, judges: &self.judges, ..MetricSettings::OFF }
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
         let scales = [("threshold", self.threshold, 1.0), ("score_threshold", self.score_threshold, 100.0)];
         for (key, value, top) in scales {

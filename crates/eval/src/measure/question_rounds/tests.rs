@@ -19,12 +19,6 @@ fn question(key: &str) -> Question {
 }
 
 impl Metric for Thrice {
-    fn name(&self) -> &'static str {
-        "latency"
-    }
-    fn need(&self) -> Need {
-        Need::Parent
-    }
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
         match keys[..] {
@@ -32,7 +26,7 @@ impl Metric for Thrice {
             ["a", "b"] => Step::Ask(vec![question("c")]),
             ["a", "b", "c"] => {
                 let measured = Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() };
-                Step::Done(vec![defects::measured(context.at, self.name(), measured)])
+                Step::Done(vec![defects::measured(context.at, "latency", measured)])
             }
             _ => panic!("answers in order, none missing: {keys:?}"),
         }
@@ -43,12 +37,6 @@ impl Metric for Thrice {
 struct Endless;
 
 impl Metric for Endless {
-    fn name(&self) -> &'static str {
-        "tokens"
-    }
-    fn need(&self) -> Need {
-        Need::Trace
-    }
     fn step(&self, _: &Context<'_>, answers: &[Answer]) -> Step {
         Step::Ask(vec![question(&format!("{:03}", answers.len()))])
     }
@@ -57,6 +45,10 @@ impl Metric for Endless {
 fn answer(ask: &Ask) -> Answer {
     let opinion = Opinion { value: json!({}), weighted: None, judge: Arc::from("m/1") };
     Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
+}
+
+fn only(name: &str, metric: impl Metric + 'static) -> Vec<(&'static MetricSpec, Box<dyn Metric>)> {
+    vec![(crate::measure::table::spec(name).expect("a row"), Box::new(metric))]
 }
 
 fn two_spans() -> AgentTrace {
@@ -74,7 +66,7 @@ fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
 fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
     let (trace, settings) = (two_spans(), Settings::default());
     let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, at| at == 0);
+    let mut rounds = Rounds::over(only("latency", Thrice), sight, Doubt::of(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds, sight);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].ticket, answer(&first[0]), sight);
@@ -91,7 +83,7 @@ fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
 fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
     let (trace, settings) = (two_spans(), Settings::default());
     let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Thrice)], sight, Doubt::of(&[]), |_, _| true);
+    let mut rounds = Rounds::over(only("latency", Thrice), sight, Doubt::of(&[]), |_, _| true);
     let ask = rounds.next(sight).unwrap();
     rounds.answer(ask.ticket, answer(&ask), sight);
     let done = rounds.finish(sight, Unmeasured::Timeout);
@@ -103,7 +95,7 @@ fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
 fn a_metric_that_asks_without_end_is_stopped() {
     let (trace, settings) = (two_spans(), Settings::default());
     let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(vec![Box::new(Endless)], sight, Doubt::of(&[]), |_, at| at == 0);
+    let mut rounds = Rounds::over(only("tokens", Endless), sight, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next(sight) {
         asked += 1;

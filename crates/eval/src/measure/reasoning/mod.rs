@@ -25,7 +25,7 @@ pub mod skipped_lookups;
 pub use review::Review;
 
 use super::defects::{Findings, unmeasured};
-use super::{Answer, Context, Measurement, Metric, Need, Step, Unmeasured};
+use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::Content;
 use verdict_otlp::trace::Kind;
 
@@ -36,14 +36,6 @@ pub const NAME: &str = "reasoning_integrity";
 pub struct ReasoningIntegrity;
 
 impl Metric for ReasoningIntegrity {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn need(&self) -> Need {
-        Need::Trace
-    }
-
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         Step::Done(measure(context).into_iter().collect())
     }

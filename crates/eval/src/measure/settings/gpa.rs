@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Override;
+use super::{MetricSettings, Override, Scale, Section, below, outside, thresholds};
 
 /// Goal, plan and action, each by a judge of its own. No rule answers them: without judges nothing
 /// is measured.
@@ -83,19 +83,8 @@ pub struct Special {
 }
 
 impl Judgement {
-    /// All seven.
-    pub const ALL: [Judgement; 7] = [
-        Judgement::GoalFulfillment,
-        Judgement::LogicalConsistency,
-        Judgement::ExecutionEfficiency,
-        Judgement::PlanQuality,
-        Judgement::PlanAdherence,
-        Judgement::ToolSelection,
-        Judgement::ToolCalling,
-    ];
-
     /// The metric.
-    pub fn metric(self) -> &'static str {
+    pub const fn metric(self) -> &'static str {
         match self {
             Judgement::GoalFulfillment => "gpa.goal_fulfillment",
             Judgement::LogicalConsistency => "gpa.logical_consistency",
@@ -107,49 +96,35 @@ impl Judgement {
         }
     }
 
-    fn of(metric: &str) -> Option<Judgement> {
-        Judgement::ALL.into_iter().find(|judgement| judgement.metric() == metric)
+    fn key(self, field: &str) -> String {
+        format!("by_metric.{}.{field}", self.metric().trim_start_matches("gpa."))
     }
 }
 
-impl Gpa {
-    fn special(&self, metric: &str) -> Option<&Special> {
-        self.by_metric.get(&Judgement::of(metric)?)
-    }
-
-    /// Whether `metric` is one of the seven.
-    pub(super) fn has(metric: &str) -> bool {
-        Judgement::of(metric).is_some()
-    }
-
-    pub(super) fn enabled(&self, metric: &str) -> bool {
-        self.special(metric).and_then(|special| special.enabled).unwrap_or(self.enabled)
-    }
-
-    pub(super) fn threshold(&self, metric: &str) -> f64 {
-        self.special(metric).and_then(|special| special.threshold).unwrap_or(self.threshold)
-    }
-
-    pub(super) fn judges(&self, metric: &str) -> &[String] {
-        match self.special(metric).map(|special| &special.judges[..]) {
-            None | Some([]) => &self.judges,
-            Some(own) => own,
+impl Section for Gpa {
+    fn of(&self, metric: &str) -> MetricSettings<'_> {
+        let special = self.by_metric.iter().find(|(judgement, _)| judgement.metric() == metric);
+        let special = special.map(|(_, special)| special);
+        let own = special.map_or(&[][..], |special| &special.judges);
+        MetricSettings {
+            enabled: special.and_then(|special| special.enabled).unwrap_or(self.enabled),
+            threshold: special.and_then(|special| special.threshold).or(Some(self.threshold)),
+            failing: 0,
+            judges: if own.is_empty() { &self.judges } else { own },
+            overrides: &self.overrides,
         }
     }
 
-    /// What is wrong with the values, as (key below `verdict.metrics`, message).
-    pub(super) fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<(String, String)> {
         let special = self.by_metric.iter().filter_map(|(judgement, special)| {
-            let name = judgement.metric().trim_start_matches("gpa.");
-            Some((format!("gpa.by_metric.{name}"), special.threshold?))
+            Some((judgement.key("threshold"), outside(Scale::THREE, special.threshold?)?))
         });
-        let overrides = self.overrides.iter().enumerate();
-        let overrides = overrides.filter_map(|(i, o)| Some((format!("gpa.overrides[{i}]"), o.threshold?)));
-        let all = [("gpa".to_owned(), self.threshold)].into_iter().chain(special).chain(overrides);
-        all.filter(|(_, threshold)| !(0.0..=3.0).contains(threshold))
-            .map(|(key, threshold)| {
-                (format!("{key}.threshold"), format!("{threshold} is outside the metric's scale 0 to 3"))
-            })
-            .collect()
+        special.chain(thresholds(Scale::THREE, self.threshold, &self.overrides)).collect()
+    }
+
+    fn named_judges(&self) -> Vec<(String, &str)> {
+        let special = self.by_metric.iter();
+        let special = special.flat_map(|(judgement, own)| below(&judgement.key("judges"), &own.judges));
+        special.chain(below("judges", &self.judges)).collect()
     }
 }

@@ -22,7 +22,7 @@ fn nothing_written_means_the_defaults() {
     let settings = read("{}").unwrap();
     assert_eq!(settings, Settings::default());
     let trace = one_llm_span("a", "m");
-    assert!(settings.enabled("avoidance", &trace, 0));
+    assert!(settings.of("avoidance").enabled(&trace, 0));
     assert_eq!(settings.threshold("completeness", &trace, 0), 4.0);
     assert_eq!(settings.max_ms(&trace, 0), None);
     assert_eq!(settings.max_tokens(&trace, 0), None);
@@ -54,7 +54,7 @@ fn overrides_hold_where_all_their_keys_match() {
     .unwrap();
     let trace = one_llm_span("planner", "big-7");
     assert_eq!(settings.threshold("tool_abuse", &trace, 0), 2.0);
-    assert!(!settings.enabled("tool_abuse", &trace, 0));
+    assert!(!settings.of("tool_abuse").enabled(&trace, 0));
     assert_eq!(settings.threshold("tool_abuse", &one_llm_span("planner", "small"), 0), 4.0);
 }
 
@@ -82,7 +82,7 @@ fn values_that_make_no_sense_are_named() {
     .unwrap();
     let problems = settings.problems();
     let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(keys, ["completeness.threshold", "avoidance.overrides[0].threshold", "latency"]);
+    assert_eq!(keys, ["avoidance.overrides[0].threshold", "latency", "completeness.threshold"]);
 }
 
 #[test]
@@ -90,10 +90,14 @@ fn judges_are_the_metrics_own_or_those_of_all() {
     let settings =
         read("judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n")
             .unwrap();
-    assert!(settings.ruled("completeness") && settings.ruled("tool_abuse") && settings.ruled("latency"));
-    assert!(!settings.ruled("avoidance"));
-    assert_eq!(settings.judges("completeness"), ["main"]);
-    assert!(settings.judges("tool_abuse").is_empty());
+    assert!(
+        settings.ruled(spec("completeness").unwrap())
+            && settings.ruled(spec("tool_abuse").unwrap())
+            && settings.ruled(spec("latency").unwrap())
+    );
+    assert!(!settings.ruled(spec("avoidance").unwrap()));
+    assert_eq!(settings.judges(spec("completeness").unwrap()), ["main"]);
+    assert!(settings.judges(spec("tool_abuse").unwrap()).is_empty());
     let named: Vec<(String, &str)> = settings.named_judges().collect();
     assert_eq!(named, [("judges".to_owned(), "main"), ("avoidance.judges".to_owned(), "big")]);
 }

@@ -44,7 +44,7 @@ fn prompts_for_real_runs_read_as_they_should() {
 fn what_the_judge_is_told_about_itself_reads_as_it_should() {
     let mut out = String::new();
     for metric in ["error_detection", "gpa.plan_quality"] {
-        let topic = topic::topic(metric).unwrap();
+        let topic = crate::measure::table::spec(metric).unwrap();
         out.push_str(&format!(
             "==== {metric}\n{}\n",
             Asker::default().system(topic, &AgentTrace::default(), 0)
