@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::receive::BindError;
 use crate::receive::config::Endpoint;
-use crate::receive::listen::{Cells, Limits, Listener};
+use crate::receive::listen::{Limits, Listener, ListenerMetrics};
 use crate::telemetry::{CONTENT_TYPE, Telemetry};
 
 /// Probes and scrapes are few; more connections than this wait.
@@ -125,7 +125,7 @@ impl Admin {
             tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{why}");
         }
         let router = router(telemetry, readiness);
-        self.0.serve(router, limits, Cells::default(), stop, Duration::from_secs(1)).await;
+        self.0.serve(router, limits, ListenerMetrics::default(), stop, Duration::from_secs(1)).await;
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn probes_follow_start_overload_and_shutdown_and_metrics_are_scraped() {
+    async fn probes_report_start_overload_and_shutdown_and_metrics_are_served() {
         let config = AdminConfig { endpoint: Endpoint::loopback(0) };
         let admin = bind(&config).await.unwrap();
         let addr = admin.addr();

@@ -24,6 +24,7 @@ pub mod export;
 // What joins the stages, and what they share.
 pub mod pipeline;
 pub mod outcome;
+mod reservation;
 pub mod telemetry;
 pub mod admin;
 pub mod logging;

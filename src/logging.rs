@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_and_directives_are_read_and_nonsense_is_named() {
+    fn levels_and_directives_are_parsed_and_errors_name_the_value() {
         for level in ["info", "debug", "warn,otel_verdict::export=trace", "off"] {
             assert!(filter(level).is_ok(), "{level}");
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_that_print_headers_stay_quiet_unless_named() {
+    fn library_logs_stay_at_warn_unless_configured() {
         let quiet = filter("debug").unwrap().to_string();
         assert!(quiet.contains("h2=warn") && quiet.contains("debug"), "{quiet}");
         let loud = filter("debug,h2=debug").unwrap().to_string();

@@ -22,6 +22,46 @@ pub enum Outcome {
     Lost,
 }
 
+/// Why items ended in [`Outcome::Dropped`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum DropReason {
+    /// The queue of an exporter that is not required was full.
+    QueueFull,
+    /// The destination rejected the request permanently.
+    Refused,
+    /// Rejected items of a request that was otherwise accepted (`partial_success`).
+    Rejected,
+    /// The destination does not accept the signal (logs, metrics).
+    Unsupported,
+    /// `retry_on_failure.max_elapsed_time` was reached, or retries are disabled.
+    RetriesEnded,
+    /// Not sent before the shutdown deadline.
+    Shutdown,
+}
+
+impl DropReason {
+    /// In the order of `reason as usize`.
+    pub const ALL: [DropReason; 6] = [
+        DropReason::QueueFull,
+        DropReason::Refused,
+        DropReason::Rejected,
+        DropReason::Unsupported,
+        DropReason::RetriesEnded,
+        DropReason::Shutdown,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DropReason::QueueFull => "queue_full",
+            DropReason::Refused => "refused",
+            DropReason::Rejected => "rejected",
+            DropReason::Unsupported => "unsupported",
+            DropReason::RetriesEnded => "retries_ended",
+            DropReason::Shutdown => "shutdown",
+        }
+    }
+}
+
 /// Counts of outcomes of one exporter, in spans (or records, or points).
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -146,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_receipt_sum_to_the_whole() {
+    fn split_receipts_sum_to_the_whole() {
         let ledger = Arc::new(Ledger::default());
         let mut whole = Receipt::new(10, Arc::clone(&ledger));
         whole.split(3).resolve(Outcome::Dropped);
@@ -160,7 +200,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "dropped without an outcome")]
-    fn a_receipt_dropped_without_an_outcome_is_a_loss() {
+    fn unresolved_receipt_counts_as_lost() {
         drop(Receipt::new(1, Arc::new(Ledger::default())));
     }
 }

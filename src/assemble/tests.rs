@@ -53,7 +53,7 @@ impl Bench {
 }
 
 #[test]
-fn a_whole_trace_closes_when_quiet_after_its_root() {
+fn complete_trace_closes_after_quiet_time() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(2, 1)]);
     assert_eq!(bench.poll(60), []);
@@ -73,7 +73,7 @@ fn a_second_batch_within_quiet_is_not_late() {
 }
 
 #[test]
-fn a_log_also_counts_as_life() {
+fn log_record_extends_the_quiet_time() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(1, 0)]);
     let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
@@ -83,7 +83,7 @@ fn a_log_also_counts_as_life() {
 }
 
 #[test]
-fn a_killed_run_closes_when_idle_and_is_incomplete() {
+fn trace_without_root_closes_when_idle_as_incomplete() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(3, 2), span(2, 1)]);
     assert_eq!(bench.poll(299), []);
@@ -91,7 +91,7 @@ fn a_killed_run_closes_when_idle_and_is_incomplete() {
 }
 
 #[test]
-fn a_parent_in_another_process_is_waited_for_less() {
+fn missing_remote_parent_uses_remote_idle() {
     let mut bench = Bench::new(Close::default());
     let mut agent = span(2, 1);
     agent.remote_parent = true;
@@ -101,7 +101,7 @@ fn a_parent_in_another_process_is_waited_for_less() {
 }
 
 #[test]
-fn a_root_that_has_not_ended_is_waited_for() {
+fn root_without_end_time_keeps_the_trace_open() {
     let mut bench = Bench::new(Close::default());
     let mut root = span(1, 0);
     root.end = 0;
@@ -111,7 +111,7 @@ fn a_root_that_has_not_ended_is_waited_for() {
 }
 
 #[test]
-fn age_ends_a_trace_that_never_rests() {
+fn max_age_closes_a_busy_trace() {
     let mut bench = Bench::new(Close::default());
     for minute in 0..60 {
         bench.add(minute * 60, [span(minute as u8 + 2, 1)]);
@@ -131,7 +131,7 @@ fn caps_close_at_once() {
 }
 
 #[test]
-fn resends_are_left_out_and_twins_are_kept() {
+fn exact_resends_are_dropped_and_spans_with_equal_ids_are_kept() {
     let mut bench = Bench::new(Close::default());
     let mut twin = span(2, 1);
     twin.bytes = Bytes::from_static(b"other");
@@ -142,7 +142,7 @@ fn resends_are_left_out_and_twins_are_kept() {
 }
 
 #[test]
-fn late_spans_go_on_at_once_with_the_verdict_so_far() {
+fn late_spans_are_forwarded_with_the_previous_verdict() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.poll(10).len(), 1);
@@ -164,7 +164,7 @@ fn closed_traces_are_forgotten_oldest_first() {
 }
 
 #[test]
-fn a_service_may_have_its_own_times() {
+fn by_service_overrides_apply() {
     let over = Override { quiet: Some(Period::secs(1)), ..Override::default() };
     let close = Close { by_service: [("shop".to_owned(), over)].into(), ..Close::default() };
     let mut bench = Bench::new(close);
@@ -185,7 +185,7 @@ fn shutdown_closes_all_in_order_of_age() {
 }
 
 #[test]
-fn logs_whose_spans_never_come_are_let_go() {
+fn logs_without_spans_expire() {
     let mut bench = Bench::new(Close::default());
     let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
     bench.assembler.attach(T, log, bench.start);
@@ -194,7 +194,7 @@ fn logs_whose_spans_never_come_are_let_go() {
 }
 
 #[test]
-fn under_pressure_the_largest_idle_traces_go_first() {
+fn memory_pressure_closes_the_largest_idle_traces_first() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
     for (n, held) in [(1u8, 10), (2, 500), (3, 100), (4, 9000)] {
@@ -209,7 +209,7 @@ fn under_pressure_the_largest_idle_traces_go_first() {
 }
 
 #[test]
-fn an_allocation_is_charged_whole_while_one_of_its_spans_is_held() {
+fn shared_allocation_is_charged_completely() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
     let add = |assembler: &mut Assembler, spans: Vec<Span>| assembler.add(T, spans, 1000, |_| None, now);
@@ -223,7 +223,7 @@ fn an_allocation_is_charged_whole_while_one_of_its_spans_is_held() {
 }
 
 #[test]
-fn what_stands_around_a_span_is_counted_and_that_once() {
+fn envelope_bytes_are_counted_once_per_trace() {
     let mut bench = Bench::new(Close::default());
     let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
@@ -234,7 +234,7 @@ fn what_stands_around_a_span_is_counted_and_that_once() {
 }
 
 #[test]
-fn a_closed_trace_says_what_it_was_charged_while_it_was_open() {
+fn closed_trace_reports_its_charged_bytes() {
     let mut bench = Bench::new(Close::default());
     let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
@@ -254,7 +254,7 @@ fn a_closed_trace_says_what_it_was_charged_while_it_was_open() {
 }
 
 #[test]
-fn what_spans_cost_beside_their_bytes_is_freed_with_them() {
+fn relieve_counts_span_overhead() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
     assembler.add(TraceId([1; 16]), (2..52).map(|id| span(id, 1)), 100, |_| None, now);
@@ -265,7 +265,7 @@ fn what_spans_cost_beside_their_bytes_is_freed_with_them() {
 }
 
 #[test]
-fn the_same_bytes_under_another_resource_are_another_span() {
+fn equal_bytes_under_another_resource_are_another_span() {
     let mut bench = Bench::new(Close::default());
     let other = Arc::new(Envelope { resource: Bytes::from_static(b"other"), scope: Bytes::new() });
     let elsewhere = Span { envelope: other, ..span(1, 0) };
@@ -274,7 +274,7 @@ fn the_same_bytes_under_another_resource_are_another_span() {
 }
 
 #[test]
-fn a_parent_that_one_child_calls_local_is_not_remote_whichever_came_first() {
+fn parent_is_local_if_any_child_says_so() {
     for local_first in [true, false] {
         let mut bench = Bench::new(Close::default());
         let remote = Span { remote_parent: true, ..span(3, 9) };
@@ -289,14 +289,14 @@ fn a_parent_that_one_child_calls_local_is_not_remote_whichever_came_first() {
 }
 
 #[test]
-fn a_wait_without_end_is_no_panic() {
+fn unlimited_waits_do_not_overflow() {
     let mut bench = Bench::new(Close { max_age: Period(Duration::MAX), ..Close::default() });
     bench.add(0, [span(1, 0)]);
     assert_eq!(bench.poll(10), [(CloseReason::Complete, 1, false)]);
 }
 
 #[test]
-fn an_open_trace_is_shown_when_it_has_grown_and_pauses_and_stays_open() {
+fn preview_of_a_grown_and_quiet_trace_leaves_it_open() {
     let mut bench = Bench::new(Close::default());
     let grown = |bench: &mut Bench, at: u64| -> Vec<usize> {
         let now = bench.start + secs(at);

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
 use crate::export::console;
 use crate::export::console::Style;
-use crate::export::direct::Direct;
+use crate::export::direct::DirectClient;
 use crate::pipeline::service::Service;
 use crate::receive;
 use crate::receive::config::Endpoint;
@@ -128,7 +128,7 @@ async fn show() -> Result<(), Failure> {
         tls: Tls { insecure: true, ..Tls::default() },
         ..OtlpGrpc::default()
     };
-    let client = Direct::grpc(&client).map_err(|e| Failure::Run(e.to_string()))?;
+    let client = DirectClient::grpc(&client).map_err(|e| Failure::Run(e.to_string()))?;
     let mut expected = 0;
     for (signal, body) in RUNS.iter().flat_map(|run| run.requests) {
         let sent = client.send(*signal, &Bytes::from_static(body)).await;

@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::run;
 use crate::cli::terminal::write_stderr;
 use crate::export::config::{OtlpGrpc, OtlpHttp};
-use crate::export::direct::{Direct, NotTaken};
+use crate::export::direct::{DirectClient, SendError};
 use verdict_client::Tls;
 use verdict_config::{Period, Secret};
 
@@ -109,11 +109,11 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
     Ok(())
 }
 
-fn client(args: &Replay) -> Result<Direct, crate::export::StartError> {
+fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
     let headers = args.headers.iter().cloned().collect();
     let insecure = !args.endpoint.starts_with("https://");
     match args.protocol {
-        Protocol::Grpc => Direct::grpc(&OtlpGrpc {
+        Protocol::Grpc => DirectClient::grpc(&OtlpGrpc {
             endpoint: args.endpoint.clone(),
             tls: Tls { insecure, ..Tls::default() },
             headers,
@@ -127,7 +127,7 @@ fn client(args: &Replay) -> Result<Direct, crate::export::StartError> {
                 .iter()
                 .find_map(|path| args.endpoint.strip_suffix(path))
                 .unwrap_or(&args.endpoint);
-            Direct::http(&OtlpHttp {
+            DirectClient::http(&OtlpHttp {
                 endpoint: format!("{scheme}{base}"),
                 headers,
                 timeout: args.timeout,
@@ -145,7 +145,7 @@ struct Tally {
 }
 
 struct Sender {
-    client: Direct,
+    client: DirectClient,
     pause: Option<Duration>,
     next: Instant,
     tally: Tally,
@@ -167,7 +167,7 @@ impl Sender {
                     write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
                     return;
                 }
-                Err(NotTaken { again: Some(after), .. }) if attempt < AGAIN => {
+                Err(SendError { retry: Some(after), .. }) if attempt < AGAIN => {
                     tokio::time::sleep(after.unwrap_or(wait).min(LONGEST_WAIT)).await;
                     wait *= 2;
                 }

@@ -1,5 +1,5 @@
-//! What is wrong with an exporter's settings, all at once, told by key. Reads text only: no
-//! socket, file or folder is touched.
+//! Validates the settings of exporters and reports all problems by key, without opening files or
+//! sockets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,80 +12,80 @@ use super::{grpc, http};
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size};
 
-/// One thing wrong, and where.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Key below `exporters`, dotted: `otlp_grpc.sending_queue.num_consumers`.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// The problem, and the expected value.
     pub message: String,
 }
 
-/// Requests below this size would be mostly resources and scopes: every part repeats them.
+/// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
+/// which every request repeats.
 const MIN_REQUEST: u64 = 1 << 10;
 
-/// More would only crowd the destination, and each costs a task.
+/// Largest `num_consumers`: each is a task and a concurrent request.
 const MAX_CONSUMERS: usize = 1_000;
 
 impl ExporterConfigs {
-    /// Every problem of every exporter.
     pub fn problems(&self) -> Vec<Problem> {
-        let mut found = Found { id: String::new(), problems: Vec::new() };
+        let mut problems = Problems { id: String::new(), all: Vec::new() };
         for (id, config) in &self.0 {
-            found.id.clone_from(id);
+            problems.id.clone_from(id);
             if id.ends_with('/') {
-                found.add("", "a name must follow the '/'");
+                problems.add("", "a name must follow the '/'");
             }
             match config {
-                ExporterConfig::Grpc(c) => grpc_problems(c, &mut found),
-                ExporterConfig::Http(c) => http_problems(c, &mut found),
+                ExporterConfig::Grpc(c) => grpc_problems(c, &mut problems),
+                ExporterConfig::Http(c) => http_problems(c, &mut problems),
                 ExporterConfig::File(c) => {
                     if c.path.as_os_str().is_empty() {
-                        found.add("path", "the file to write to is needed");
+                        problems.add("path", "required");
                     }
-                    queue(&c.sending_queue, &mut found);
-                    retry(&c.retry_on_failure, &mut found);
+                    queue(&c.sending_queue, &mut problems);
+                    retry(&c.retry_on_failure, &mut problems);
                 }
-                ExporterConfig::Console(c) => queue(&c.sending_queue, &mut found),
+                ExporterConfig::Console(c) => queue(&c.sending_queue, &mut problems),
             }
         }
-        found.problems
+        problems.all
     }
 }
 
-struct Found {
+struct Problems {
     id: String,
-    problems: Vec<Problem>,
+    all: Vec<Problem>,
 }
 
-impl Found {
+impl Problems {
     fn add(&mut self, key: &str, message: impl Into<String>) {
         let dot = if key.is_empty() { "" } else { "." };
-        self.problems.push(Problem { key: format!("{}{dot}{key}", self.id), message: message.into() });
+        self.all.push(Problem { key: format!("{}{dot}{key}", self.id), message: message.into() });
     }
 }
 
-fn grpc_problems(c: &OtlpGrpc, found: &mut Found) {
-    if let Err(why) = grpc::Target::read(&c.endpoint, c.tls.insecure) {
-        found.add("endpoint", why);
+fn grpc_problems(c: &OtlpGrpc, problems: &mut Problems) {
+    if let Err(error) = grpc::Target::parse(&c.endpoint, c.tls.insecure) {
+        problems.add("endpoint", error.to_string());
     }
-    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, found);
-    compression(c.compression, &c.compression_params, found);
-    queue(&c.sending_queue, found);
-    retry(&c.retry_on_failure, found);
+    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, problems);
+    compression(c.compression, &c.compression_params, problems);
+    queue(&c.sending_queue, problems);
+    retry(&c.retry_on_failure, problems);
 }
 
-fn http_problems(c: &OtlpHttp, found: &mut Found) {
+fn http_problems(c: &OtlpHttp, problems: &mut Problems) {
     for &signal in &c.signals {
-        if let Err((key, why)) = http::url(c, signal) {
-            found.add(key, why);
+        if let Err(http::UrlError { key, message }) = http::url(c, signal) {
+            problems.add(key, message);
         }
     }
-    found.problems.dedup();
-    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, found);
-    compression(c.compression, &c.compression_params, found);
-    queue(&c.sending_queue, found);
-    retry(&c.retry_on_failure, found);
+    problems.all.dedup();
+    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, problems);
+    compression(c.compression, &c.compression_params, problems);
+    queue(&c.sending_queue, problems);
+    retry(&c.retry_on_failure, problems);
 }
 
 fn shared(
@@ -93,26 +93,26 @@ fn shared(
     headers: &BTreeMap<String, Secret>,
     timeout: Period,
     max_request: Size,
-    found: &mut Found,
+    problems: &mut Problems,
 ) {
     let named = |file: &Option<_>| file.as_deref().is_some_and(|f: &Path| !f.as_os_str().is_empty());
     if named(&tls.cert_file) != named(&tls.key_file) {
-        found.add("tls", "cert_file and key_file need each other");
+        problems.add("tls", "set both cert_file and key_file, or neither");
     }
     for (name, value) in headers {
         if verdict_client::header(name, value).is_err() {
-            found.add(&format!("headers.{name}"), "not a header that can be sent");
+            problems.add(&format!("headers.{name}"), "not a valid HTTP header");
         }
     }
     if timeout.is_zero() {
-        found.add("timeout", "must be above 0");
+        problems.add("timeout", "must be above 0");
     }
     if max_request.0 < MIN_REQUEST || max_request.0 > u64::from(u32::MAX) {
-        found.add("max_request_size", "must lie between 1KiB and 4GiB");
+        problems.add("max_request_size", "must be between 1KiB and 4GiB");
     }
 }
 
-fn compression(kind: Compression, params: &CompressionParams, found: &mut Found) {
+fn compression(kind: Compression, params: &CompressionParams, problems: &mut Problems) {
     let levels = match kind {
         Compression::None => return,
         Compression::Gzip => 0..=9,
@@ -120,28 +120,28 @@ fn compression(kind: Compression, params: &CompressionParams, found: &mut Found)
     };
     if !levels.contains(&params.level) {
         let (low, high) = (levels.start(), levels.end());
-        found.add("compression_params.level", format!("must lie between {low} and {high}"));
+        problems.add("compression_params.level", format!("must be between {low} and {high}"));
     }
 }
 
-fn queue(queue: &SendingQueue, found: &mut Found) {
+fn queue(queue: &SendingQueue, problems: &mut Problems) {
     if queue.queue_size.0 == 0 {
-        found.add("sending_queue.queue_size", "must be above 0; to do without a queue, say enabled: false");
+        problems.add("sending_queue.queue_size", "must be above 0; set enabled: false to disable the queue");
     }
     if !(1..=MAX_CONSUMERS).contains(&queue.num_consumers) {
-        found.add("sending_queue.num_consumers", format!("must lie between 1 and {MAX_CONSUMERS}"));
+        problems.add("sending_queue.num_consumers", format!("must be between 1 and {MAX_CONSUMERS}"));
     }
 }
 
-fn retry(retry: &RetryOnFailure, found: &mut Found) {
+fn retry(retry: &RetryOnFailure, problems: &mut Problems) {
     if !(0.0..=1.0).contains(&retry.randomization_factor) {
-        found.add("retry_on_failure.randomization_factor", "must lie between 0 and 1");
+        problems.add("retry_on_failure.randomization_factor", "must be between 0 and 1");
     }
     if !retry.multiplier.is_finite() || retry.multiplier < 1.0 {
-        found.add("retry_on_failure.multiplier", "must be at least 1");
+        problems.add("retry_on_failure.multiplier", "must be at least 1");
     }
     if retry.initial_interval.is_zero() {
-        found.add("retry_on_failure.initial_interval", "must be above 0");
+        problems.add("retry_on_failure.initial_interval", "must be above 0");
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_designs_own_example_reads_and_has_no_problem() {
+    fn example_of_all_exporter_types_is_valid() {
         let all = read(
             r#"
 otlp_grpc: { endpoint: "127.0.0.1:14317", tls: { insecure: true }, compression: none, signals: [traces, logs, metrics], sending_queue: { sizer: bytes, queue_size: 268435456 }, retry_on_failure: { initial_interval: 5s, max_interval: 30s, max_elapsed_time: 300s } }
@@ -222,7 +222,7 @@ file: {}
     }
 
     #[test]
-    fn what_is_printed_reads_back_and_hides_secrets() {
+    fn printed_configuration_parses_again_and_hides_secrets() {
         let all = read(
             "otlp_http: { endpoint: 'http://h', headers: { authorization: hunter2 } }\nfile: { path: x }",
         )

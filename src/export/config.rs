@@ -30,7 +30,7 @@ pub enum ExporterConfig {
 }
 
 impl ExporterConfig {
-    /// Names of what is sent with every request.
+    /// Names of the configured headers.
     pub fn headers(&self) -> impl Iterator<Item = &String> {
         let all = match self {
             ExporterConfig::Grpc(config) => Some(&config.headers),
@@ -46,7 +46,7 @@ impl ExporterConfig {
 pub struct ExporterConfigs(pub BTreeMap<String, ExporterConfig>);
 
 impl ExporterConfigs {
-    /// As these, but for exporters that are not required at most `most` bytes wait.
+    /// These settings with the queues of exporters that are not required limited to `most` bytes.
     pub fn with_best_effort_within(&self, most: u64) -> ExporterConfigs {
         let mut all = self.clone();
         for (exporter, config) in &mut all.0 {
@@ -60,7 +60,7 @@ impl ExporterConfigs {
                 tracing::info!(
                     exporter,
                     bytes = most,
-                    "its sending_queue is kept to an eighth of memory.budget"
+                    "sending_queue is limited to an eighth of memory.budget, since the exporter is not required"
                 );
                 queue.queue_size.0 = most;
             }
@@ -332,7 +332,7 @@ impl Default for RetryOnFailure {
     }
 }
 
-/// What gRPC servers accept by default.
+/// The default limit of gRPC servers.
 const MAX_REQUEST: Size = Size(4 << 20);
 
 fn all_signals() -> Vec<Signal> {
@@ -367,7 +367,7 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                         other => return Err(de::Error::unknown_variant(other, &TYPES)),
                     };
                     if all.insert(id.clone(), config).is_some() {
-                        return Err(de::Error::custom(format_args!("exporter '{id}' is there twice")));
+                        return Err(de::Error::custom(format_args!("exporter '{id}' is defined twice")));
                     }
                 }
                 Ok(ExporterConfigs(all))
@@ -377,7 +377,7 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
     }
 }
 
-/// `console:` with nothing after it means its defaults.
+/// `console:` without a value means its defaults.
 fn or_default<'de, A: MapAccess<'de>, T: Deserialize<'de> + Default>(map: &mut A) -> Result<T, A::Error> {
     Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
 }

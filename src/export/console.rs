@@ -1,62 +1,42 @@
-//! The `console` exporter: annotated trees for people, on standard output.
+//! The `console` exporter: annotated trees on standard output.
 //!
-//! In: annotated OTLP bytes, read as any other consumer would read them. Out: text, by
-//! [`render`], which `eval --output tree` and `demo` use too.
+//! In: annotated OTLP bytes. Out: text, by [`render`], which `eval --output tree` and `demo` use too.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Look;
 use super::config::Color;
-use super::exporter::{Dropped, Exporter};
+use super::exporter::Exporter;
 use super::queue::Job;
-use crate::outcome::Outcome;
+use crate::outcome::{DropReason, Outcome};
 use verdict_otlp::trace::{Envelope, Kind};
 
 mod draw;
 mod paint;
 mod read;
+mod style;
 #[cfg(test)]
 mod tests;
 
-/// How trees are drawn.
-#[derive(Clone, Debug)]
-pub struct Style {
-    /// With ANSI colours.
-    pub color: bool,
-    /// Columns; longer lines are cut. Below 40 it counts as 40.
-    pub width: usize,
-    /// What begins the keys of our attributes (`verdict.`).
+pub use style::Style;
+
+/// The kind of a span, from its encoded bytes and envelope.
+pub type KindOf = Arc<dyn Fn(&[u8], &Envelope) -> Kind + Send + Sync>;
+
+/// What rendering needs to know about annotated spans.
+#[derive(Clone)]
+pub struct RenderContext {
+    pub kind_of: KindOf,
+    /// Prefix of our attribute keys (`verdict.`).
     pub prefix: String,
 }
 
-impl Style {
-    /// For standard output as it is: its width where it is a terminal, colour as asked for.
-    pub fn detect(color: Color, prefix: &str) -> Style {
-        let terminal = io::stdout().is_terminal();
-        let color = match color {
-            Color::Always => true,
-            Color::Never => false,
-            // The convention: set and not empty means no colour.
-            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-        };
-        let width = match terminal_size::terminal_size() {
-            Some((width, _)) if terminal => usize::from(width.0),
-            _ => NOT_A_TERMINAL,
-        };
-        Style { color, width, prefix: prefix.to_owned() }
-    }
-}
-
-/// Columns where nobody says how wide: a log viewer scrolls, and a rationale is worth reading.
-const NOT_A_TERMINAL: usize = 160;
-
-/// Draws the traces that `pieces` hold: encoded `ExportTraceServiceRequest`s, annotated or not.
-/// `kind_of` tells what a span is. Text of spans cannot steer the terminal.
+/// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
+/// characters in spans do not reach the terminal.
 pub fn render(pieces: &[Bytes], kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, style: &Style) -> String {
     let mut out = String::new();
     for trace in read::traces(pieces, kind_of, &style.prefix) {
@@ -68,27 +48,32 @@ pub fn render(pieces: &[Bytes], kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, styl
     out
 }
 
-/// Parcels are gathered up to this size for one write.
-const WRITE: usize = 1 << 20;
+/// Largest size of one write, in bytes.
+const MAX_WRITE: usize = 1 << 20;
 
-/// Prints until the queue is closed and empty, or `stop` is called.
-pub(super) async fn consume(exporter: Arc<Exporter>, look: Look, color: Color, stop: CancellationToken) {
-    let style = Arc::new(Style::detect(color, &look.prefix));
+/// Prints until the queue is closed and empty, or `stop` is cancelled.
+pub(super) async fn consume(
+    exporter: Arc<Exporter>,
+    context: RenderContext,
+    color: Color,
+    stop: CancellationToken,
+) {
+    let style = Arc::new(Style::detect(color, &context.prefix));
     loop {
-        let load = tokio::select! {
+        let batch = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            load = exporter.queue.take(WRITE) => load,
+            batch = exporter.queue.take(MAX_WRITE) => batch,
         };
-        let Some(load) = load else { return };
-        let pieces: Vec<Vec<Bytes>> = load
+        let Some(batch) = batch else { return };
+        let pieces: Vec<Vec<Bytes>> = batch
             .jobs
             .iter()
             .map(|job| job.parcel.pieces.iter().map(|piece| piece.bytes.clone()).collect())
             .collect();
-        let (kind_of, style) = (Arc::clone(&look.kind_of), Arc::clone(&style));
+        let (kind_of, style) = (Arc::clone(&context.kind_of), Arc::clone(&style));
         let started = Instant::now();
-        // On a thread of its own: whoever reads the other end may be slow.
+        // On a blocking thread, since the reader of standard output may be slow.
         let print = tokio::task::spawn_blocking(move || {
             let mut out = io::stdout().lock();
             for pieces in &pieces {
@@ -98,15 +83,15 @@ pub(super) async fn consume(exporter: Arc<Exporter>, look: Look, color: Color, s
         });
         let printed = tokio::select! {
             biased;
-            () = stop.cancelled() => Err((Dropped::Shutdown, "no time left to print them".to_owned())),
+            () = stop.cancelled() => Err((DropReason::Shutdown, "not printed before the shutdown deadline".to_owned())),
             printed = print => match printed {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err((Dropped::Refused, error.to_string())),
-                Err(error) => Err((Dropped::Refused, error.to_string())),
+                Ok(Err(error)) => Err((DropReason::Refused, error.to_string())),
+                Err(error) => Err((DropReason::Refused, error.to_string())),
             },
         };
         exporter.count_request(if printed.is_ok() { "ok" } else { "io_error" }, started);
-        for Job { receipt, hold: _hold, .. } in load.jobs {
+        for Job { receipt, space: _space, .. } in batch.jobs {
             match &printed {
                 Ok(()) => receipt.resolve(Outcome::Exported),
                 Err((reason, why)) => exporter.drop_items(receipt, *reason, why),

@@ -1,68 +1,68 @@
-//! One destination spoken to without queue, joining or retries: `replay` sends what was recorded
-//! as it was recorded, and hears what became of each request.
+//! A client without queue, batching or retries: `replay` sends recorded requests unchanged and reports
+//! the result of each.
 //!
-//! In: an encoded request. Out: how many of its items were not taken, or why all were not.
+//! In: an encoded request. Out: the number of rejected items, or why the request failed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::StartError;
-use super::answer::Answer;
 use super::config::{Compression, OtlpGrpc, OtlpHttp};
+use super::error::StartError;
 use super::grpc::GrpcClient;
 use super::http::HttpClient;
 use super::otlp::Client;
 use super::pack::Packing;
+use super::response::ExportResult;
 use verdict_otlp::Signal;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]
-pub struct Direct {
+pub struct DirectClient {
     client: Client,
 }
 
-/// A request was not taken.
+/// A request that was not accepted.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[error("{why}")]
-pub struct NotTaken {
-    /// Sending it again may help; not before this, where the destination says so.
-    pub again: Option<Option<Duration>>,
+#[error("{reason}")]
+pub struct SendError {
+    /// Set if a retry may help: the delay that the destination asks for, if any.
+    pub retry: Option<Option<Duration>>,
     /// The destination's reason.
-    pub why: String,
+    pub reason: String,
 }
 
-impl Direct {
+impl DirectClient {
     /// Over gRPC. Connects with the first request.
     ///
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
-    pub fn grpc(config: &OtlpGrpc) -> Result<Direct, StartError> {
-        Ok(Direct { client: Client::Grpc(Box::new(GrpcClient::new(config)?)) })
+    pub fn grpc(config: &OtlpGrpc) -> Result<DirectClient, StartError> {
+        Ok(DirectClient { client: Client::Grpc(Box::new(GrpcClient::new(config)?)) })
     }
 
     /// Over HTTP. Connects with the first request.
     ///
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
-    pub fn http(config: &OtlpHttp) -> Result<Direct, StartError> {
-        Ok(Direct { client: Client::Http(Box::new(HttpClient::new(config)?)) })
+    pub fn http(config: &OtlpHttp) -> Result<DirectClient, StartError> {
+        Ok(DirectClient { client: Client::Http(Box::new(HttpClient::new(config)?)) })
     }
 
-    /// Sends one encoded request. `Ok` says how many items were rejected, and why.
+    /// Sends one encoded request; returns the number of rejected items and the reason.
     ///
     /// # Errors
-    /// None of it was taken.
-    pub async fn send(&self, signal: Signal, body: &Bytes) -> Result<(u64, String), NotTaken> {
+    /// The request was not accepted.
+    pub async fn send(&self, signal: Signal, body: &Bytes) -> Result<(u64, String), SendError> {
         let packing = Packing { compression: Compression::None, level: 0 };
         let packed = packing.pack(std::iter::once(body)).await;
-        match self.client.export(signal, &packed).await.answer {
-            Answer::Taken { rejected, message } => Ok((rejected, message)),
-            Answer::Later { after, why } => Err(NotTaken { again: Some(after), why }),
-            Answer::TooLarge(why)
-            | Answer::Invalid(why)
-            | Answer::Refused(why)
-            | Answer::Unsupported(why) => Err(NotTaken { again: None, why }),
+        match self.client.export(signal, &packed).await.result {
+            ExportResult::Accepted { rejected, message } => Ok((rejected, message)),
+            ExportResult::Retry { after, reason } => Err(SendError { retry: Some(after), reason }),
+            ExportResult::TooLarge(reason)
+            | ExportResult::Invalid(reason)
+            | ExportResult::Rejected(reason)
+            | ExportResult::Unsupported(reason) => Err(SendError { retry: None, reason }),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! One exporter as the rest of the process sees it: what it takes, its queue, its ledger, and
-//! counts of what it does.
+//! One running exporter: its signals, queue, ledger and counters.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -8,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::queue::{Job, NoRoom, Queue};
-use super::{Parcel, Watch, slot};
-use crate::outcome::{Acknowledge, Ledger, Outcome, Receipt};
+use super::parcel::Parcel;
+use super::queue::{Job, Queue, QueueError};
+use crate::outcome::{Acknowledge, DropReason, Ledger, Outcome, Receipt};
+use crate::telemetry::{ExporterState, RequestObserver};
 use verdict_journal::{DeadLetters, ExporterAck};
 use verdict_otlp::Signal;
 use verdict_telemetry::LogThrottle;
@@ -18,47 +18,6 @@ use verdict_telemetry::LogThrottle;
 impl Acknowledge for ExporterAck {
     fn retain(&self) {
         ExporterAck::retain(self);
-    }
-}
-
-/// Why items were dropped; what [`Ledger`] counts as dropped, told apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Dropped {
-    /// The queue of an exporter that is not required was full.
-    QueueFull,
-    /// The destination refused them for good.
-    Refused,
-    /// The destination took the request but not these items (`partial_success`).
-    Rejected,
-    /// The destination does not have the service (logs, metrics).
-    Unsupported,
-    /// Retries ended.
-    RetriesEnded,
-    /// Shutdown came before they could be sent.
-    Shutdown,
-}
-
-impl Dropped {
-    /// Every reason, in the order of counting.
-    pub const ALL: [Dropped; 6] = [
-        Dropped::QueueFull,
-        Dropped::Refused,
-        Dropped::Rejected,
-        Dropped::Unsupported,
-        Dropped::RetriesEnded,
-        Dropped::Shutdown,
-    ];
-
-    /// As a metric's label writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Dropped::QueueFull => "queue_full",
-            Dropped::Refused => "refused",
-            Dropped::Rejected => "rejected",
-            Dropped::Unsupported => "unsupported",
-            Dropped::RetriesEnded => "retries_ended",
-            Dropped::Shutdown => "shutdown",
-        }
     }
 }
 
@@ -78,17 +37,18 @@ pub(super) enum DeadLetterOutcome {
 pub struct Exporter {
     id: Arc<str>,
     required: bool,
+    /// By `signal as usize`.
     signals: [bool; 3],
-    /// The destination said that it has no such service.
+    /// Signals that the destination has reported as unsupported.
     unsupported: [AtomicBool; 3],
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
     dropped: [AtomicU64; 6],
     requests: AtomicU64,
     retries: AtomicU64,
-    watch: OnceLock<Arc<dyn Watch>>,
+    observer: OnceLock<Arc<dyn RequestObserver>>,
     dead_letters: OnceLock<Arc<DeadLetters>>,
-    pub(super) quiet: LogThrottle,
+    pub(super) throttle: LogThrottle,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -97,113 +57,108 @@ impl std::fmt::Debug for Exporter {
     }
 }
 
+impl ExporterState for Exporter {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize].load(Ordering::Relaxed)
+    }
+
+    fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    fn queued_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    fn queue_capacity(&self) -> u64 {
+        self.queue.capacity()
+    }
+
+    fn observe(&self, observer: Arc<dyn RequestObserver>) {
+        let _ = self.observer.set(observer);
+    }
+}
+
 impl Exporter {
     pub(super) fn new(id: &str, required: bool, signals: &[Signal], capacity: u64) -> Arc<Exporter> {
-        let mut takes = [false; 3];
-        signals.iter().for_each(|&s| takes[slot(s)] = true);
+        let mut enabled = [false; 3];
+        signals.iter().for_each(|&s| enabled[s as usize] = true);
         Arc::new(Exporter {
             id: id.into(),
             required,
-            signals: takes,
+            signals: enabled,
             unsupported: Default::default(),
             queue: Queue::new(capacity),
             ledger: Arc::default(),
             dropped: Default::default(),
             requests: AtomicU64::new(0),
             retries: AtomicU64::new(0),
-            watch: OnceLock::new(),
+            observer: OnceLock::new(),
             dead_letters: OnceLock::new(),
-            quiet: LogThrottle::default(),
+            throttle: LogThrottle::default(),
         })
     }
 
-    /// `type` or `type/name`.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// As [`Exporter::id`], to be kept.
+    /// As [`ExporterState::id`], owned.
     pub(super) fn shared_id(&self) -> Arc<str> {
         Arc::clone(&self.id)
     }
 
-    /// A full queue of it makes the pipeline wait.
+    /// Whether a full queue makes the pipeline wait.
     pub fn required(&self) -> bool {
         self.required
     }
 
-    /// Whether it is configured to get a signal.
+    /// Whether the exporter is configured for a signal.
     pub fn takes(&self, signal: Signal) -> bool {
-        self.signals[slot(signal)]
+        self.signals[signal as usize]
     }
 
-    /// What became of the items that it was given.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
-    }
-
-    /// Items dropped for one reason.
-    pub fn dropped(&self, why: Dropped) -> u64 {
-        self.dropped[why as usize].load(Ordering::Relaxed)
-    }
-
-    /// Bytes that wait or are being sent.
-    pub fn queued_bytes(&self) -> u64 {
-        self.queue.bytes()
-    }
-
-    /// Bytes that may wait.
-    pub fn queue_capacity(&self) -> u64 {
-        self.queue.capacity()
-    }
-
-    /// Requests (or writes) tried, retries included.
+    /// Attempted requests or writes, retries included.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Of those, the ones that were tried again.
-    pub fn retries(&self) -> u64 {
-        self.retries.load(Ordering::Relaxed)
-    }
-
-    /// Has `watch` told of every request from here on. The first one set stays.
-    pub fn watch(&self, watch: Arc<dyn Watch>) {
-        let _ = self.watch.set(watch);
-    }
-
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if let Some(watch) = self.watch.get() {
-            watch.request(status, started.elapsed());
+        if let Some(observer) = self.observer.get() {
+            observer.request(status, started.elapsed());
         }
     }
 
     pub(super) fn count_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        if let Some(watch) = self.watch.get() {
-            watch.retry();
+        if let Some(observer) = self.observer.get() {
+            observer.retry();
         }
     }
 
-    pub(super) fn drop_items(&self, receipt: Receipt, why: Dropped, reason: &str) {
+    pub(super) fn drop_items(&self, receipt: Receipt, why: DropReason, reason: &str) {
         let items = receipt.items();
-        if why == Dropped::Shutdown && receipt.is_stored() {
+        if why == DropReason::Shutdown && receipt.is_stored() {
             return receipt.resolve(Outcome::Stored);
         }
         self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
         if items > 0
-            && let Some(held_back) = self.quiet.allow(why.as_str())
+            && let Some(suppressed) = self.throttle.allow(why.as_str())
         {
             let (exporter, why) = (self.id(), why.as_str());
-            tracing::error!(exporter, items, why, reason, held_back, "dropped");
+            tracing::error!(exporter, items, why, reason, suppressed, "dropped");
         }
     }
 
-    /// Whether the destination has said that it does not have a signal's service.
+    /// Whether the destination has reported a signal as unsupported.
     pub fn unsupported(&self, signal: Signal) -> bool {
-        self.unsupported[slot(signal)].load(Ordering::Relaxed)
+        self.unsupported[signal as usize].load(Ordering::Relaxed)
     }
 
     /// Where dead letters are written from now on. Only the first call has an effect.
@@ -216,12 +171,12 @@ impl Exporter {
         &self,
         signal: Signal,
         request: Bytes,
-        why: Dropped,
+        why: DropReason,
     ) -> DeadLetterOutcome {
         let Some(dead_letters) = self.dead_letters.get().map(Arc::clone) else {
             return DeadLetterOutcome::Disabled;
         };
-        if !matches!(why, Dropped::Refused | Dropped::RetriesEnded) {
+        if !matches!(why, DropReason::Refused | DropReason::RetriesEnded) {
             return DeadLetterOutcome::Disabled;
         }
         match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
@@ -234,20 +189,20 @@ impl Exporter {
 
     /// Resolves the receipt of a request that will not be delivered, by the result of
     /// [`Exporter::write_dead_letter`].
-    pub(super) fn give_up(&self, receipt: Receipt, why: Dropped, reason: &str, outcome: &DeadLetterOutcome) {
+    pub(super) fn give_up(&self, receipt: Receipt, why: DropReason, reason: &str, outcome: &DeadLetterOutcome) {
         let items = receipt.items();
         let (exporter, cause) = (self.id(), why.as_str());
         match outcome {
             DeadLetterOutcome::Disabled => self.drop_items(receipt, why, reason),
             DeadLetterOutcome::Written => {
                 receipt.resolve(Outcome::DeadLettered);
-                if let Some(held_back) = self.quiet.allow("dead_letter") {
+                if let Some(suppressed) = self.throttle.allow("dead_letter") {
                     tracing::error!(
                         exporter,
                         items,
                         why = cause,
                         reason,
-                        held_back,
+                        suppressed,
                         "written to a dead-letter file"
                     );
                 }
@@ -255,14 +210,14 @@ impl Exporter {
             // The journal retains it while a required exporter has not delivered it: the next start sends it.
             DeadLetterOutcome::Failed(error) if self.required && receipt.is_stored() => {
                 receipt.resolve(Outcome::Stored);
-                if let Some(held_back) = self.quiet.allow("no_dead_letter") {
+                if let Some(suppressed) = self.throttle.allow("no_dead_letter") {
                     tracing::error!(
                         exporter,
                         items,
                         why = cause,
                         reason,
                         error,
-                        held_back,
+                        suppressed,
                         "cannot write a dead letter; the items stay in the journal for the next start"
                     );
                 }
@@ -275,20 +230,26 @@ impl Exporter {
         }
     }
 
-    /// Marks a signal as not supported by the destination; warns the first time.
+    /// Marks a signal as unsupported by the destination; warns the first time.
     pub(super) fn set_unsupported(&self, signal: Signal, reason: &str) {
-        if !self.unsupported[slot(signal)].swap(true, Ordering::Relaxed) {
+        if !self.unsupported[signal as usize].swap(true, Ordering::Relaxed) {
             let exporter = self.id();
+            let name = signal.as_str();
+            let supported: Vec<&str> = Signal::ALL
+                .into_iter()
+                .filter(|&s| self.takes(s) && !self.unsupported(s))
+                .map(Signal::as_str)
+                .collect();
+            let supported = supported.join(", ");
             tracing::warn!(
                 exporter,
-                ?signal,
-                reason,
-                "the destination does not take this signal; it gets no more"
+                "destination does not accept {name} ({reason}); {name} are no longer sent to it. \
+                 Set `signals: [{supported}]` to silence this."
             );
         }
     }
 
-    /// Takes a parcel in at once, or gives it back because the queue is full.
+    /// Queues a parcel at once, or returns it because the queue of a required exporter is full.
     /// `ack` acknowledges the record of the journal that it is part of.
     pub(super) fn offer(
         &self,
@@ -298,29 +259,29 @@ impl Exporter {
         let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger))
             .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>));
         if self.unsupported(parcel.signal) {
-            self.drop_items(receipt, Dropped::Unsupported, "the destination does not take this signal");
+            self.drop_items(receipt, DropReason::Unsupported, "destination does not accept this signal");
             return Ok(());
         }
         match self.queue.try_reserve(parcel.size()) {
-            Ok(hold) => self.put(Job { parcel, receipt, hold }),
-            Err(NoRoom::Closed) => self.drop_items(receipt, Dropped::Shutdown, "shutting down"),
-            Err(NoRoom::Full) if self.required => return Err((parcel, receipt)),
-            Err(NoRoom::Full) => self.drop_items(receipt, Dropped::QueueFull, "sending_queue is full"),
+            Ok(space) => self.put(Job { parcel, receipt, space }),
+            Err(QueueError::Closed) => self.drop_items(receipt, DropReason::Shutdown, "shutting down"),
+            Err(QueueError::Full) if self.required => return Err((parcel, receipt)),
+            Err(QueueError::Full) => self.drop_items(receipt, DropReason::QueueFull, "sending_queue is full"),
         }
         Ok(())
     }
 
-    /// Takes a parcel in as soon as there is room.
+    /// Queues a parcel as soon as there is space.
     pub(super) async fn wait(&self, parcel: Parcel, receipt: Receipt) {
         match self.queue.reserve(parcel.size()).await {
-            Ok(hold) => self.put(Job { parcel, receipt, hold }),
-            Err(_) => self.drop_items(receipt, Dropped::Shutdown, "shutting down"),
+            Ok(space) => self.put(Job { parcel, receipt, space }),
+            Err(_) => self.drop_items(receipt, DropReason::Shutdown, "shutting down"),
         }
     }
 
     fn put(&self, job: Job) {
         if let Err(job) = self.queue.put(job) {
-            self.drop_items(job.receipt, Dropped::Shutdown, "shutting down");
+            self.drop_items(job.receipt, DropReason::Shutdown, "shutting down");
         }
     }
 }

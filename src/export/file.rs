@@ -1,9 +1,8 @@
-//! The `file` exporter: OTLP as JSON lines, one request a parcel, appended and there for a
-//! reader at once.
+//! The `file` exporter: appends OTLP as JSON lines, one request per parcel, unbuffered.
 //!
-//! Invariants: a line is whole or not there. A write that fails half-way is cut off again; where
-//! even that fails, the next line starts on a new one. A full disk keeps the parcel and tries
-//! again, by the retry policy.
+//! Invariant: a line is complete or absent. After a partial write the file is truncated; if that
+//! fails, the next line starts with a line break. Writes to a full disk are retried by the retry
+//! policy.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,25 +13,26 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Parcel;
 use super::config::RetryOnFailure;
-use super::exporter::{Dropped, Exporter};
+use super::exporter::Exporter;
+use super::parcel::Parcel;
 use super::queue::Job;
 use super::retry::Backoff;
-use crate::outcome::{Outcome, Receipt};
-use verdict_otlp::json;
+use crate::outcome::{DropReason, Outcome, Receipt};
+use crate::telemetry::ExporterState;
+use verdict_otlp::{Malformed, json};
 
-/// Parcels are gathered up to this size for one write.
-const WRITE: usize = 1 << 20;
+/// Largest size of one write, in bytes.
+const MAX_WRITE: usize = 1 << 20;
 
-/// What lines are appended to: a file, or in tests a disk that fails.
-pub(super) trait Disk: Send + 'static {
+/// The output of a [`LineWriter`]: a file, or a failing one in tests.
+pub(super) trait Output: Send + 'static {
     fn len(&self) -> io::Result<u64>;
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    fn cut(&mut self, len: u64) -> io::Result<()>;
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
 }
 
-impl Disk for File {
+impl Output for File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -41,43 +41,43 @@ impl Disk for File {
         self.write_all(bytes)
     }
 
-    fn cut(&mut self, len: u64) -> io::Result<()> {
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
         self.set_len(len)
     }
 }
 
-/// Where lines go.
+/// Appends lines to an output.
 #[derive(Debug)]
-pub(super) struct Lines<D = File> {
-    disk: D,
-    /// The file ends in the middle of a line that could not be taken back.
+pub(super) struct LineWriter<O = File> {
+    output: O,
+    /// The output ends in the middle of a line that could not be truncated.
     torn: bool,
 }
 
-impl Lines {
-    /// Opens for appending; the file is made if need be.
-    pub fn open(path: &Path) -> io::Result<Lines> {
-        Ok(Lines { disk: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
+impl LineWriter {
+    /// Opens a file for appending; creates it if it does not exist.
+    pub fn open(path: &Path) -> io::Result<LineWriter> {
+        Ok(LineWriter { output: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
     }
 }
 
-impl<D: Disk> Lines<D> {
-    /// Appends whole lines, or nothing.
+impl<O: Output> LineWriter<O> {
+    /// Appends complete lines, or nothing.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let before = self.disk.len()?;
-        let fresh = if self.torn { self.disk.append(b"\n") } else { Ok(()) };
-        let written = fresh.and_then(|()| self.disk.append(lines));
+        let before = self.output.len()?;
+        let line_break = if self.torn { self.output.append(b"\n") } else { Ok(()) };
+        let written = line_break.and_then(|()| self.output.append(lines));
         match written {
             Ok(()) => self.torn = false,
-            Err(_) if self.disk.cut(before).is_ok() => {}
-            // Pipes and devices cannot be cut.
+            Err(_) if self.output.truncate(before).is_ok() => {}
+            // Pipes and devices cannot be truncated.
             Err(_) => self.torn = true,
         }
         written
     }
 }
 
-/// A parcel as one request.
+/// The pieces of a parcel as one request.
 fn joined(parcel: &Parcel) -> Bytes {
     match parcel.pieces.as_slice() {
         [one] => one.bytes.clone(),
@@ -85,76 +85,76 @@ fn joined(parcel: &Parcel) -> Bytes {
     }
 }
 
-/// A parcel as one line.
-fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), String> {
-    let text = json::encode(parcel.signal, &joined(parcel)).map_err(|e| e.to_string())?;
+/// Appends a parcel as one line.
+fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let text = json::encode(parcel.signal, &joined(parcel))?;
     out.extend_from_slice(&text);
     out.push(b'\n');
     Ok(())
 }
 
-/// Writes until the queue is closed and empty, or `stop` is called.
+/// Writes until the queue is closed and empty, or `stop` is cancelled.
 pub(super) async fn consume(
     exporter: Arc<Exporter>,
-    lines: Lines,
+    lines: LineWriter,
     retry: RetryOnFailure,
     stop: CancellationToken,
 ) {
     let mut lines = Some(lines);
     loop {
-        let load = tokio::select! {
+        let batch = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            load = exporter.queue.take(WRITE) => load,
+            batch = exporter.queue.take(MAX_WRITE) => batch,
         };
-        let Some(load) = load else { return };
+        let Some(batch) = batch else { return };
         let mut parcels = Vec::new();
         let mut receipts = Vec::new();
-        let mut holds = Vec::new();
-        for Job { parcel, receipt, hold } in load.jobs {
+        let mut spaces = Vec::new();
+        for Job { parcel, receipt, space } in batch.jobs {
             parcels.push(parcel);
             receipts.push(receipt);
-            holds.push(hold);
+            spaces.push(space);
         }
-        // Shared bytes: nothing is copied.
+        // Clones share the bytes.
         let copies: Vec<Parcel> = parcels.clone();
-        let done = tokio::select! {
+        let written = tokio::select! {
             biased;
-            () = stop.cancelled() => Err((Dropped::Shutdown, "no time left to write them".to_owned())),
-            done = write(&exporter, &mut lines, parcels, &retry) => done,
+            () = stop.cancelled() => Err((DropReason::Shutdown, "not written before the shutdown deadline".to_owned())),
+            written = write(&exporter, &mut lines, parcels, &retry) => written,
         };
-        settle(&exporter, receipts, &copies, done).await;
+        resolve(&exporter, receipts, &copies, written).await;
     }
 }
 
-/// For each parcel, why it cannot be a line; or why none was written.
-type Done = Result<Vec<Option<String>>, (Dropped, String)>;
+/// For each parcel the error of its encoding, if any; or why nothing was written.
+type Written = Result<Vec<Option<Malformed>>, (DropReason, String)>;
 
-async fn settle(exporter: &Exporter, receipts: Vec<Receipt>, parcels: &[Parcel], done: Done) {
+async fn resolve(exporter: &Exporter, receipts: Vec<Receipt>, parcels: &[Parcel], written: Written) {
     for (i, (receipt, parcel)) in receipts.into_iter().zip(parcels).enumerate() {
-        let (reason, why) = match &done {
+        let (reason, why) = match &written {
             Ok(faults) => match faults.get(i).and_then(Option::as_ref) {
                 None => {
                     receipt.resolve(Outcome::Exported);
                     continue;
                 }
-                Some(why) => (Dropped::Refused, why),
+                Some(error) => (DropReason::Refused, error.to_string()),
             },
-            Err((reason, why)) => (*reason, why),
+            Err((reason, why)) => (*reason, why.clone()),
         };
         let outcome = exporter.write_dead_letter(parcel.signal, joined(parcel), reason).await;
-        exporter.give_up(receipt, reason, why, &outcome);
+        exporter.give_up(receipt, reason, &why, &outcome);
     }
 }
 
-/// Encodes and appends on a thread where waiting for a disk holds up nobody.
+/// Encodes and appends on a blocking thread, with retries.
 async fn write(
     exporter: &Exporter,
-    lines: &mut Option<Lines>,
+    lines: &mut Option<LineWriter>,
     parcels: Vec<Parcel>,
     retry: &RetryOnFailure,
-) -> Done {
-    let ended = |why: String| (Dropped::RetriesEnded, why);
+) -> Written {
+    let ended = |why: String| (DropReason::RetriesEnded, why);
     let encode = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
         let faults: Vec<_> = parcels.iter().map(|parcel| line(parcel, &mut text).err()).collect();
@@ -172,8 +172,8 @@ async fn write(
         exporter.count_request(if written.is_ok() { "ok" } else { "io_error" }, started);
         let Err(error) = written else { return Ok(faults) };
         let Some(wait) = backoff.next(None) else { return Err(ended(error.to_string())) };
-        if let Some(held_back) = exporter.quiet.allow("retry") {
-            tracing::warn!(exporter = exporter.id(), %error, ?wait, held_back, "cannot write, trying again");
+        if let Some(suppressed) = exporter.throttle.allow("retry") {
+            tracing::warn!(exporter = exporter.id(), %error, ?wait, suppressed, "cannot write; retrying");
         }
         tokio::time::sleep(wait).await;
         exporter.count_retry();
@@ -184,14 +184,14 @@ async fn write(
 mod tests {
     use super::*;
 
-    /// Has room for so many bytes; writes what fits and then fails, as disks do.
-    struct Small {
+    /// A small disk: writes what fits and then fails.
+    struct SmallDisk {
         bytes: Vec<u8>,
         room: usize,
-        can_cut: bool,
+        can_truncate: bool,
     }
 
-    impl Disk for Small {
+    impl Output for SmallDisk {
         fn len(&self) -> io::Result<u64> {
             Ok(self.bytes.len() as u64)
         }
@@ -202,8 +202,8 @@ mod tests {
             if fits == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
         }
 
-        fn cut(&mut self, len: u64) -> io::Result<()> {
-            if !self.can_cut {
+        fn truncate(&mut self, len: u64) -> io::Result<()> {
+            if !self.can_truncate {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             self.bytes.truncate(usize::try_from(len).unwrap());
@@ -211,29 +211,29 @@ mod tests {
         }
     }
 
-    fn lines(can_cut: bool) -> Lines<Small> {
-        Lines { disk: Small { bytes: Vec::new(), room: 10, can_cut }, torn: false }
+    fn lines(can_truncate: bool) -> LineWriter<SmallDisk> {
+        LineWriter { output: SmallDisk { bytes: Vec::new(), room: 10, can_truncate }, torn: false }
     }
 
     #[test]
-    fn a_line_that_did_not_fit_is_taken_back_and_written_whole_later() {
+    fn a_partial_line_is_truncated_and_written_completely_later() {
         let mut lines = lines(true);
         lines.append(b"{1}\n").unwrap();
         assert!(lines.append(b"{22222222}\n").is_err());
-        assert_eq!(lines.disk.bytes, b"{1}\n");
-        lines.disk.room = 100;
+        assert_eq!(lines.output.bytes, b"{1}\n");
+        lines.output.room = 100;
         lines.append(b"{22222222}\n").unwrap();
-        assert_eq!(lines.disk.bytes, b"{1}\n{22222222}\n");
+        assert_eq!(lines.output.bytes, b"{1}\n{22222222}\n");
     }
 
     #[test]
-    fn where_nothing_can_be_taken_back_the_next_line_starts_afresh() {
+    fn without_truncation_the_next_line_starts_with_a_line_break() {
         let mut lines = lines(false);
         assert!(lines.append(b"{22222222}\n").is_err());
-        lines.disk.room = 100;
+        lines.output.room = 100;
         lines.append(b"{22222222}\n").unwrap();
         assert_eq!(
-            lines.disk.bytes,
+            lines.output.bytes,
             b"{22222222}\n".iter().take(10).chain(b"\n{22222222}\n").copied().collect::<Vec<u8>>()
         );
     }

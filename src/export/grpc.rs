@@ -1,7 +1,7 @@
-//! OTLP over gRPC: tonic's channel as a plain HTTP/2 service; framing, compression and reading
-//! of statuses are ours, so that encoded pieces go out without being touched.
+//! OTLP over gRPC: tonic's channel serves as an HTTP/2 client; framing, compression and statuses are
+//! implemented here, so that encoded pieces are sent without a copy.
 //!
-//! In: a [`Packed`] message. Out: an [`Answer`] by the OTLP specification's table of retryable
+//! In: a [`Packed`] message. Out: an [`ExportResult`] by the OTLP specification's table of retryable
 //! codes.
 
 use std::future::Future;
@@ -21,19 +21,30 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
-use super::StartError;
-use super::answer::{Answer, MAX_ANSWER, Reply, method, words};
 use super::config::OtlpGrpc;
+use super::error::StartError;
 use super::pack::Packed;
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, method, one_line};
 use verdict_client::{ClientError, tls};
 use verdict_otlp::Signal;
 use verdict_otlp::{Fields, Payload};
 
-/// After so many requests in a row without any answer the connection is given up: it may lead to
-/// nothing, and the kernel would go on trying for a quarter of an hour.
-const SILENT: u32 = 2;
+/// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
+/// would only detect after a quarter of an hour.
+const MAX_TIMEOUTS: u32 = 2;
 
-/// Where an endpoint leads.
+/// Why an endpoint cannot be used.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum EndpointError {
+    #[error("required, for example host:4317")]
+    Missing,
+    #[error("'{0}' is not a scheme for gRPC; omit it")]
+    Scheme(String),
+    #[error("'{0}' is not host:port")]
+    NotHostPort(String),
+}
+
+/// A parsed endpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Target {
     uri: Uri,
@@ -41,15 +52,15 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads `host:port`, or the same behind `http://` or `https://`.
-    pub fn read(endpoint: &str, insecure: bool) -> Result<Target, String> {
+    /// Parses `host:port`, optionally with `http://` or `https://`.
+    pub fn parse(endpoint: &str, insecure: bool) -> Result<Target, EndpointError> {
         if endpoint.trim().is_empty() {
-            return Err("where to send to is needed, as host:port".into());
+            return Err(EndpointError::Missing);
         }
         let (tls, authority) = match endpoint.split_once("://") {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
-            Some((scheme, _)) => return Err(format!("'{scheme}' is not a scheme for gRPC; leave it out")),
+            Some((scheme, _)) => return Err(EndpointError::Scheme(scheme.to_owned())),
             None => (!insecure, endpoint),
         };
         let authority = authority.trim_end_matches('/');
@@ -57,7 +68,7 @@ impl Target {
         let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build();
         match uri {
             Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(Target { uri, tls }),
-            _ => Err(format!("'{endpoint}' is not host:port")),
+            _ => Err(EndpointError::NotHostPort(endpoint.to_owned())),
         }
     }
 }
@@ -68,17 +79,19 @@ pub(super) struct GrpcClient {
     endpoint: Endpoint,
     connector: Connector,
     channel: Mutex<Channel>,
-    silent: AtomicU32,
+    /// Consecutive timeouts.
+    timeouts: AtomicU32,
     headers: HeaderMap,
     timeout: Duration,
 }
 
 impl GrpcClient {
-    /// Reads files (TLS); connects with the first request.
+    /// Reads the TLS files; connects with the first request.
     pub fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
-        let target = Target::read(&config.endpoint, config.tls.insecure).map_err(ClientError::Endpoint)?;
+        let target = Target::parse(&config.endpoint, config.tls.insecure)
+            .map_err(|e| ClientError::Endpoint(e.to_string()))?;
         let tls = match target.tls {
-            true => Some(Secured {
+            true => Some(TlsClient {
                 connector: Arc::new(tls::client_config(&config.tls, &[b"h2"]).map_err(ClientError::from)?)
                     .into(),
                 name: tls::server_name(
@@ -89,8 +102,8 @@ impl GrpcClient {
             false => None,
         };
         let authority = target.uri.authority().map(ToString::to_string).unwrap_or_default();
-        // The channel is told "http" and handed connections that are already secured; `origin`
-        // makes requests name what the endpoint really is.
+        // The connector performs TLS itself, so the channel's URI is `http`; `origin` gives requests
+        // the endpoint's real scheme.
         let endpoint = Endpoint::from_shared(format!("http://{authority}"))
             .map_err(|e| ClientError::Endpoint(e.to_string()))?
             .origin(target.uri)
@@ -100,40 +113,40 @@ impl GrpcClient {
         let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
-        // The protocol allows eight digits.
+        // gRPC allows eight digits.
         let millis = config.timeout.as_millis().min(99_999_999);
         if let Ok(value) = HeaderValue::from_str(&format!("{millis}m")) {
             headers.insert("grpc-timeout", value);
         }
         let connector = Connector { authority: authority.into(), tls };
         let channel = Mutex::new(endpoint.connect_with_connector_lazy(connector.clone()));
-        let silent = AtomicU32::new(0);
-        Ok(GrpcClient { endpoint, connector, channel, silent, headers, timeout: *config.timeout })
+        let timeouts = AtomicU32::new(0);
+        Ok(GrpcClient { endpoint, connector, channel, timeouts, headers, timeout: *config.timeout })
     }
 
-    /// Sends one message; takes at most the timeout.
-    pub async fn export(&self, signal: Signal, message: &Packed) -> Reply {
+    /// Sends one message, within the timeout.
+    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
         match tokio::time::timeout(self.timeout, self.call(signal, message)).await {
-            Ok(answer) => {
-                self.silent.store(0, Ordering::Relaxed);
-                answer
+            Ok(response) => {
+                self.timeouts.store(0, Ordering::Relaxed);
+                response
             }
             Err(_) => {
-                self.count_silence();
-                Reply::none("timeout", format!("no answer within {:?}", self.timeout))
+                self.count_timeout();
+                ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
             }
         }
     }
 
-    fn count_silence(&self) {
-        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
-            self.silent.store(0, Ordering::Relaxed);
+    fn count_timeout(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
+            self.timeouts.store(0, Ordering::Relaxed);
             let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
             *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
 
-    async fn call(&self, signal: Signal, message: &Packed) -> Reply {
+    async fn call(&self, signal: Signal, message: &Packed) -> ExportResponse {
         let mut request = Request::new(tonic::body::Body::new(message.grpc_body()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from(PathAndQuery::from_static(method(signal)));
@@ -142,42 +155,44 @@ impl GrpcClient {
             request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(name));
         }
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let answered = match channel.ready().await {
+        let result = match channel.ready().await {
             Ok(ready) => ready.call(request).await,
             Err(error) => Err(error),
         };
-        match answered {
+        match result {
             Ok(response) => read(response).await,
-            Err(error) => Reply::none("connection", words(&verdict_client::reasons(&error))),
+            Err(error) => ExportResponse::none("connection", one_line(&verdict_client::reasons(&error))),
         }
     }
 }
 
-/// Reads a response to its end: message, then trailers (or headers alone, where it failed early).
-async fn read<B>(response: Response<B>) -> Reply
+/// Reads a response: message and trailers, or headers only if the call failed early.
+async fn read<B>(response: Response<B>) -> ExportResponse
 where
     B: http_body::Body + Unpin,
     B::Error: std::error::Error + 'static,
 {
     let (head, mut body) = response.into_parts();
     if let Some(status) = Status::from_header_map(&head.headers) {
-        return reply(&status, &[]);
+        return classify(&status, &[]);
     }
     if head.status != StatusCode::OK {
-        return reply(&of_http(head.status), &[]);
+        return classify(&status_of_http(head.status), &[]);
     }
     let mut message = BytesMut::new();
     let mut trailers = HeaderMap::new();
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Reply::none("connection", words(&verdict_client::reasons(&error))),
+            Err(error) => {
+                return ExportResponse::none("connection", one_line(&verdict_client::reasons(&error)));
+            }
         };
         match frame.into_data() {
             Ok(mut data) => {
-                while data.has_remaining() && message.len() < MAX_ANSWER {
+                while data.has_remaining() && message.len() < MAX_RESPONSE {
                     let chunk = data.chunk();
-                    let taken = chunk.len().min(MAX_ANSWER - message.len());
+                    let taken = chunk.len().min(MAX_RESPONSE - message.len());
                     message.extend_from_slice(chunk.get(..taken).unwrap_or_default());
                     data.advance(taken);
                 }
@@ -186,14 +201,14 @@ where
         }
     }
     match Status::from_header_map(&trailers) {
-        Some(status) => reply(&status, &message),
-        // Cut off by whomever: a proxy, a restart.
-        None => Reply::none("connection", "the answer ended without a status".into()),
+        Some(status) => classify(&status, &message),
+        // Cut off, for example by a proxy or a restart.
+        None => ExportResponse::none("connection", "the response ended without a status".into()),
     }
 }
 
-/// What a proxy's answer means, by gRPC's mapping of HTTP statuses.
-fn of_http(status: StatusCode) -> Status {
+/// The gRPC status of an HTTP response without one, by gRPC's mapping.
+fn status_of_http(status: StatusCode) -> Status {
     let code = match status.as_u16() {
         400 => Code::Internal,
         401 => Code::Unauthenticated,
@@ -205,8 +220,8 @@ fn of_http(status: StatusCode) -> Status {
     Status::new(code, format!("HTTP status {status}"))
 }
 
-fn reply(status: &Status, framed: &[u8]) -> Reply {
-    let word = match status.code() {
+fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
+    let label = match status.code() {
         Code::Ok => "ok",
         Code::Cancelled => "cancelled",
         Code::Unknown => "unknown",
@@ -225,31 +240,31 @@ fn reply(status: &Status, framed: &[u8]) -> Reply {
         Code::DataLoss => "data_loss",
         Code::Unauthenticated => "unauthenticated",
     };
-    Reply { status: word, answer: judge(status, framed) }
+    ExportResponse { status: label, result: classify_status(status, framed) }
 }
 
-fn judge(status: &Status, framed: &[u8]) -> Answer {
-    let why = format!("{:?}: {}", status.code(), words(status.message()));
+fn classify_status(status: &Status, framed: &[u8]) -> ExportResult {
+    let reason = format!("{:?}: {}", status.code(), one_line(status.message()));
     match status.code() {
-        Code::Ok => Answer::taken(unframed(framed)),
+        Code::Ok => ExportResult::from_success(first_message(framed)),
         Code::Cancelled
         | Code::DeadlineExceeded
         | Code::Aborted
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss => Answer::Later { after: retry_info(status.details()), why },
+        | Code::DataLoss => ExportResult::Retry { after: retry_info(status.details()), reason },
         Code::ResourceExhausted => match retry_info(status.details()) {
-            Some(after) => Answer::Later { after: Some(after), why },
-            None => Answer::TooLarge(why),
+            Some(after) => ExportResult::Retry { after: Some(after), reason },
+            None => ExportResult::TooLarge(reason),
         },
-        Code::InvalidArgument => Answer::Invalid(why),
-        Code::Unimplemented => Answer::Unsupported(why),
-        _ => Answer::Refused(why),
+        Code::InvalidArgument => ExportResult::Invalid(reason),
+        Code::Unimplemented => ExportResult::Unsupported(reason),
+        _ => ExportResult::Rejected(reason),
     }
 }
 
-/// The first message of a gRPC body; nothing when it is compressed, which we never allow.
-fn unframed(framed: &[u8]) -> &[u8] {
+/// The first message of a gRPC body; empty if it is compressed, which requests never accept.
+fn first_message(framed: &[u8]) -> &[u8] {
     match framed.split_first_chunk::<5>() {
         Some(([0, a, b, c, d], rest)) => {
             let len = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
@@ -263,7 +278,7 @@ fn unframed(framed: &[u8]) -> &[u8] {
 fn retry_info(details: &[u8]) -> Option<Duration> {
     let mut infos = Fields::new(details).map_while(Result::ok).filter_map(|field| {
         let Payload::Bytes(any) = field.payload else { return None };
-        (field.number == 3).then(|| typed(any)).flatten()
+        (field.number == 3).then(|| retry_info_of(any)).flatten()
     });
     let info = infos.next()?;
     let mut delay = Duration::ZERO;
@@ -284,8 +299,8 @@ fn retry_info(details: &[u8]) -> Option<Duration> {
     Some(delay)
 }
 
-/// The content of an `Any` that holds a RetryInfo.
-fn typed(any: &[u8]) -> Option<&[u8]> {
+/// The content of an `Any`, if it is a RetryInfo.
+fn retry_info_of(any: &[u8]) -> Option<&[u8]> {
     let mut is_retry_info = false;
     let mut value: &[u8] = &[];
     for field in Fields::new(any).map_while(Result::ok) {
@@ -299,16 +314,16 @@ fn typed(any: &[u8]) -> Option<&[u8]> {
 }
 
 #[derive(Clone)]
-struct Secured {
+struct TlsClient {
     connector: tokio_rustls::TlsConnector,
     name: rustls::pki_types::ServerName<'static>,
 }
 
-/// Makes connections: TCP without delay, secured where the endpoint is.
+/// Connects with TCP_NODELAY, and with TLS if the endpoint uses it.
 #[derive(Clone)]
 struct Connector {
     authority: Arc<str>,
-    tls: Option<Secured>,
+    tls: Option<TlsClient>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -350,22 +365,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_read_as_in_the_collector() {
-        let read = |text: &str, insecure| Target::read(text, insecure).map(|t| (t.uri.to_string(), t.tls));
-        assert_eq!(read("h:4317", false), Ok(("https://h:4317/".into(), true)));
-        assert_eq!(read("h:4317", true), Ok(("http://h:4317/".into(), false)));
-        assert_eq!(read("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
-        assert_eq!(read("https://h:4317/", false), Ok(("https://h:4317/".into(), true)));
-        assert_eq!(read("https://h:4317", true), Ok(("https://h:4317/".into(), true)));
-        assert_eq!(read("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
+    fn endpoints_are_parsed_as_in_the_collector() {
+        let parse = |text: &str, insecure| Target::parse(text, insecure).map(|t| (t.uri.to_string(), t.tls));
+        assert_eq!(parse("h:4317", false), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(parse("h:4317", true), Ok(("http://h:4317/".into(), false)));
+        assert_eq!(parse("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
+        assert_eq!(parse("https://h:4317/", false), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(parse("https://h:4317", true), Ok(("https://h:4317/".into(), true)));
+        assert_eq!(parse("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
         for bad in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
-            assert!(Target::read(bad, false).is_err(), "{bad}");
+            assert!(Target::parse(bad, false).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn only_the_codes_of_the_specification_are_retried() {
-        let later = |code| matches!(judge(&Status::new(code, ""), &[]), Answer::Later { .. });
+        let retried =
+            |code| matches!(classify_status(&Status::new(code, ""), &[]), ExportResult::Retry { .. });
         for code in (0..=16).map(Code::from_i32) {
             let expected = matches!(
                 code,
@@ -376,12 +392,12 @@ mod tests {
                     | Code::Unavailable
                     | Code::DataLoss
             );
-            assert_eq!(later(code), expected, "{code:?}");
+            assert_eq!(retried(code), expected, "{code:?}");
         }
     }
 
     #[test]
-    fn retry_info_is_found_among_details_and_anything_else_is_not() {
+    fn retry_info_is_read_from_status_details() {
         // google.rpc.Status { details: [Any { "…/google.rpc.RetryInfo", RetryInfo { 2.5 s } }] }
         let duration = [0x08, 2, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01];
         let mut any = vec![0x0a, 40];
@@ -394,7 +410,10 @@ mod tests {
         assert_eq!(retry_info(&[]), None);
         assert_eq!(retry_info(b"\x1a\x04\x0a\x02ab"), None);
         let status = Status::with_details(Code::ResourceExhausted, "slow down", details.into());
-        assert!(matches!(judge(&status, &[]), Answer::Later { after: Some(_), .. }));
-        assert!(matches!(judge(&Status::new(Code::ResourceExhausted, ""), &[]), Answer::TooLarge(_)));
+        assert!(matches!(classify_status(&status, &[]), ExportResult::Retry { after: Some(_), .. }));
+        assert!(matches!(
+            classify_status(&Status::new(Code::ResourceExhausted, ""), &[]),
+            ExportResult::TooLarge(_)
+        ));
     }
 }

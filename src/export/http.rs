@@ -1,7 +1,8 @@
-//! OTLP over HTTP, protobuf encoded: reqwest, without redirects, with the environment's proxies
-//! (as the Collector) except for loopback addresses.
+//! OTLP over HTTP, protobuf encoded: no redirects; proxies from the environment, as in the Collector,
+//! except for loopback addresses.
 //!
-//! In: a [`Packed`] message. Out: an [`Answer`] by the OTLP specification's retryable statuses.
+//! In: a [`Packed`] message. Out: an [`ExportResult`] by the OTLP specification's retryable
+//! statuses.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +12,24 @@ use bytes::BytesMut;
 use reqwest::{Client, Response, Url};
 use verdict_client::{ClientError, retry_after};
 
-use super::answer::{Answer, MAX_ANSWER, Reply, words};
 use super::config::OtlpHttp;
+use super::error::StartError;
 use super::pack::Packed;
-use super::{StartError, slot};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
 use verdict_otlp::Signal;
 use verdict_otlp::{Fields, Payload};
 
-/// The URL that takes a signal, or the key that is at fault and why.
-pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, (&'static str, String)> {
+/// An endpoint that is not a URL.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct UrlError {
+    /// The key that holds the value.
+    pub key: &'static str,
+    pub message: String,
+}
+
+/// The URL for a signal.
+pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
     let (key, own, path) = match signal {
         Signal::Traces => ("traces_endpoint", &config.traces_endpoint, "/v1/traces"),
         Signal::Logs => ("logs_endpoint", &config.logs_endpoint, "/v1/logs"),
@@ -28,11 +38,15 @@ pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, (&'static st
     let (key, text, append) = match (own.is_empty(), config.endpoint.is_empty()) {
         (false, _) => (key, own, ""),
         (true, false) => ("endpoint", &config.endpoint, path),
-        (true, true) => return Err(("endpoint", "where to send to is needed, as http://host:port".into())),
+        (true, true) => {
+            let message = "required, for example http://host:4318".into();
+            return Err(UrlError { key: "endpoint", message });
+        }
     };
-    let mut url = Url::parse(text).map_err(|why| (key, format!("'{text}' is not a URL: {why}")))?;
+    let error = |message| UrlError { key, message };
+    let mut url = Url::parse(text).map_err(|e| error(format!("'{text}' is not a URL: {e}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err((key, format!("'{text}' must begin with http:// or https:// and name a host")));
+        return Err(error(format!("'{text}' must begin with http:// or https:// and name a host")));
     }
     if !append.is_empty() {
         let path = format!("{}{append}", url.path().trim_end_matches('/'));
@@ -50,11 +64,11 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    /// Reads files (TLS); connects with the first request.
+    /// Reads the TLS files; connects with the first request.
     pub fn new(config: &OtlpHttp) -> Result<HttpClient, StartError> {
         let mut urls = [None, None, None];
         for &signal in &config.signals {
-            urls[slot(signal)] = Some(url(config, signal).map_err(|(_, why)| ClientError::Endpoint(why))?);
+            urls[signal as usize] = Some(url(config, signal).map_err(|e| ClientError::Endpoint(e.message))?);
         }
         let named: Vec<&Url> = urls.iter().flatten().collect();
         let idle = config.sending_queue.num_consumers;
@@ -64,11 +78,11 @@ impl HttpClient {
         Ok(HttpClient { client, urls, headers })
     }
 
-    /// Sends one message; takes at most the timeout.
-    pub async fn export(&self, signal: Signal, message: &Packed) -> Reply {
-        let Some(url) = self.urls[slot(signal)].clone() else {
-            let answer = Answer::Unsupported("no endpoint for this signal".into());
-            return Reply { status: "unsupported", answer };
+    /// Sends one message, within the timeout.
+    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
+        let Some(url) = self.urls[signal as usize].clone() else {
+            let result = ExportResult::Unsupported("no endpoint for this signal".into());
+            return ExportResponse { status: "unsupported", result };
         };
         let mut request =
             self.client.post(url).headers(self.headers.clone()).body(reqwest::Body::wrap(message.body()));
@@ -77,33 +91,33 @@ impl HttpClient {
         }
         match request.send().await {
             Ok(response) => read(response).await,
-            // Nothing says what became of it: refused connection, reset, timeout.
+            // Connection refused or reset, or timeout: it is unknown whether the request was accepted.
             Err(error) => {
                 let status = if error.is_timeout() { "timeout" } else { "connection" };
-                Reply::none(status, words(&verdict_client::reasons(&error.without_url())))
+                ExportResponse::none(status, one_line(&verdict_client::reasons(&error.without_url())))
             }
         }
     }
 }
 
-async fn read(mut response: Response) -> Reply {
+async fn read(mut response: Response) -> ExportResponse {
     let status = response.status();
     let after = response.headers().get(RETRY_AFTER).and_then(|v| retry_after(v, SystemTime::now()));
     let mut body = BytesMut::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        let taken = chunk.len().min(MAX_ANSWER - body.len());
+        let taken = chunk.len().min(MAX_RESPONSE - body.len());
         body.extend_from_slice(chunk.get(..taken).unwrap_or_default());
-        if body.len() >= MAX_ANSWER {
+        if body.len() >= MAX_RESPONSE {
             break;
         }
     }
     let json =
         response.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
-    Reply { status: word(status), answer: judge(status, after, &body, json) }
+    ExportResponse { status: status_label(status), result: classify_response(status, after, &body, json) }
 }
 
-/// A fixed set of words, whatever a destination makes up.
-fn word(status: StatusCode) -> &'static str {
+/// The metric label of a status, from a fixed set.
+fn status_label(status: StatusCode) -> &'static str {
     match status.as_u16() {
         200..=299 => "ok",
         400 => "http_400",
@@ -122,34 +136,34 @@ fn word(status: StatusCode) -> &'static str {
     }
 }
 
-fn judge(status: StatusCode, after: Option<Duration>, body: &[u8], json: bool) -> Answer {
+fn classify_response(status: StatusCode, after: Option<Duration>, body: &[u8], json: bool) -> ExportResult {
     if status.is_success() {
-        return if json { taken_json(body) } else { Answer::taken(body) };
+        return if json { accepted_json(body) } else { ExportResult::from_success(body) };
     }
-    let why = format!("HTTP {status}: {}", explanation(body));
+    let reason = format!("HTTP {status}: {}", error_message(body));
     match status.as_u16() {
-        429 | 502 | 503 | 504 => Answer::Later { after, why },
-        413 => Answer::TooLarge(why),
-        400 | 422 => Answer::Invalid(why),
-        404 | 405 | 501 => Answer::Unsupported(why),
-        _ => Answer::Refused(why),
+        429 | 502 | 503 | 504 => ExportResult::Retry { after, reason },
+        413 => ExportResult::TooLarge(reason),
+        400 | 422 => ExportResult::Invalid(reason),
+        404 | 405 | 501 => ExportResult::Unsupported(reason),
+        _ => ExportResult::Rejected(reason),
     }
 }
 
-/// Some servers answer in JSON whatever they were sent.
-fn taken_json(body: &[u8]) -> Answer {
-    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let partial = &answer["partialSuccess"];
+/// Some servers respond in JSON to protobuf requests.
+fn accepted_json(body: &[u8]) -> ExportResult {
+    let response: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let partial = &response["partialSuccess"];
     let rejected = ["rejectedSpans", "rejectedLogRecords", "rejectedDataPoints"].iter().find_map(|key| {
         let value = &partial[*key];
         value.as_u64().or_else(|| value.as_str()?.parse().ok())
     });
-    let message = words(partial["errorMessage"].as_str().unwrap_or_default());
-    Answer::Taken { rejected: rejected.unwrap_or(0), message }
+    let message = one_line(partial["errorMessage"].as_str().unwrap_or_default());
+    ExportResult::Accepted { rejected: rejected.unwrap_or(0), message }
 }
 
 /// The message of an encoded `google.rpc.Status`, else the body as text.
-fn explanation(body: &[u8]) -> String {
+fn error_message(body: &[u8]) -> String {
     let fields: Result<Vec<_>, _> = Fields::new(body).collect();
     let message = fields.ok().and_then(|fields| {
         fields.iter().find_map(|f| match f.payload {
@@ -157,7 +171,7 @@ fn explanation(body: &[u8]) -> String {
             _ => None,
         })
     });
-    message.map_or_else(|| words(&String::from_utf8_lossy(body)), words)
+    message.map_or_else(|| one_line(&String::from_utf8_lossy(body)), one_line)
 }
 
 #[cfg(test)]
@@ -165,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_made_as_in_the_collector() {
+    fn signal_paths_are_appended_as_in_the_collector() {
         let config = OtlpHttp {
             endpoint: "http://h:4318/base/".into(),
             logs_endpoint: "https://logs/x".into(),
@@ -175,31 +189,31 @@ mod tests {
         assert_eq!(url(&config, Signal::Logs).unwrap().as_str(), "https://logs/x");
         for bad in ["", "h:4318", "ftp://h", "http://"] {
             let config = OtlpHttp { endpoint: bad.into(), ..OtlpHttp::default() };
-            assert_eq!(url(&config, Signal::Traces).unwrap_err().0, "endpoint", "{bad}");
+            assert_eq!(url(&config, Signal::Traces).unwrap_err().key, "endpoint", "{bad}");
         }
     }
 
     #[test]
     fn only_the_statuses_of_the_specification_are_retried() {
         for status in (300..600).filter_map(|s| StatusCode::from_u16(s).ok()) {
-            let later = matches!(judge(status, None, b"", false), Answer::Later { .. });
-            assert_eq!(later, [429, 502, 503, 504].contains(&status.as_u16()), "{status}");
+            let retried = matches!(classify_response(status, None, b"", false), ExportResult::Retry { .. });
+            assert_eq!(retried, [429, 502, 503, 504].contains(&status.as_u16()), "{status}");
         }
     }
 
     #[test]
-    fn answers_are_read_as_protobuf_json_or_text() {
+    fn responses_are_read_as_protobuf_json_or_text() {
         let json = br#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"old"}}"#;
-        let two = Answer::Taken { rejected: 2, message: "old".into() };
-        assert_eq!(judge(StatusCode::OK, None, json, true), two);
+        let two = ExportResult::Accepted { rejected: 2, message: "old".into() };
+        assert_eq!(classify_response(StatusCode::OK, None, json, true), two);
         let status = b"\x08\x03\x12\x08no spans";
         assert_eq!(
-            judge(StatusCode::BAD_REQUEST, None, status, false),
-            Answer::Invalid("HTTP 400 Bad Request: no spans".into())
+            classify_response(StatusCode::BAD_REQUEST, None, status, false),
+            ExportResult::Invalid("HTTP 400 Bad Request: no spans".into())
         );
         assert_eq!(
-            judge(StatusCode::FORBIDDEN, None, b"go away", false),
-            Answer::Refused("HTTP 403 Forbidden: go away".into())
+            classify_response(StatusCode::FORBIDDEN, None, b"go away", false),
+            ExportResult::Rejected("HTTP 403 Forbidden: go away".into())
         );
     }
 }

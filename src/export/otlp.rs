@@ -1,9 +1,8 @@
-//! The consumer of an OTLP exporter: from parcels in the queue to requests on the wire and an
-//! outcome for every item.
+//! The consumers of an OTLP exporter: send queued parcels as requests and resolve every item.
 //!
-//! In: [`Load`]s. Out: requests of at most `max_request_size`, retried as the destination and the
-//! configuration say. What is too large is halved; what a destination calls invalid is sent
-//! parcel by parcel, so that one bad span does not take others down with it.
+//! In: [`Batch`]es. Out: requests of at most `max_request_size`, retried as destination and
+//! configuration require. A request that the destination finds too large is halved; one it finds
+//! invalid is sent parcel by parcel, so that one invalid span does not affect other parcels.
 
 use std::sync::Arc;
 
@@ -11,46 +10,46 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, Reply};
 use super::config::RetryOnFailure;
-use super::exporter::{Dropped, Exporter};
+use super::exporter::Exporter;
 use super::grpc::GrpcClient;
 use super::http::HttpClient;
 use super::pack::{Packed, Packing};
-use super::queue::{Load, Turn};
+use super::queue::{Batch, InFlight};
+use super::response::{ExportResponse, ExportResult};
 use super::retry::Backoff;
 use super::split::split;
-use crate::outcome::{Outcome, Receipt};
-use verdict_otlp::Piece;
-use verdict_otlp::Signal;
+use crate::outcome::{DropReason, Outcome, Receipt};
+use crate::telemetry::ExporterState;
+use verdict_otlp::{Piece, Signal};
 
-/// A request that is too large is halved so often, no more: from 4 MiB to 64 KiB. A destination
-/// that refuses even that means something else by it (a quota), and must not be flooded.
-const HALVINGS: u8 = 6;
+/// How often a request that is too large is halved: from 4 MiB to 64 KiB. A destination that rejects
+/// even that enforces something else, such as a quota, and must not be flooded.
+const MAX_HALVINGS: u8 = 6;
 
-/// How requests travel.
+/// The transport of an exporter.
 #[derive(Debug)]
 pub(super) enum Client {
     Grpc(Box<GrpcClient>),
     Http(Box<HttpClient>),
     #[cfg(test)]
-    Told(super::tests::away::Told),
+    Scripted(super::tests::away::ScriptedClient),
 }
 
 impl Client {
-    pub async fn export(&self, signal: Signal, message: &Packed) -> Reply {
+    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
         match self {
             Client::Grpc(client) => client.export(signal, message).await,
             Client::Http(client) => client.export(signal, message).await,
             #[cfg(test)]
-            Client::Told(told) => told.export(message).await,
+            Client::Scripted(client) => client.export(message).await,
         }
     }
 }
 
-/// What the consumers of one exporter share.
+/// Shared by the consumers of one exporter.
 #[derive(Debug)]
-pub(super) struct Otlp {
+pub(super) struct OtlpConsumer {
     pub exporter: Arc<Exporter>,
     pub client: Client,
     pub packing: Packing,
@@ -58,7 +57,7 @@ pub(super) struct Otlp {
     pub retry: RetryOnFailure,
 }
 
-/// A piece on its way, and the parcel that it is of.
+/// A piece, its receipt, and the index of its parcel in the batch.
 #[derive(Debug)]
 struct Part {
     piece: Piece,
@@ -66,62 +65,67 @@ struct Part {
     parcel: usize,
 }
 
-/// Parts that go as one request.
+/// Parts that are sent as one request.
 #[derive(Debug, Default)]
-struct Batch {
+struct OutgoingRequest {
     parts: Vec<Part>,
     halvings: u8,
 }
 
-/// Why a batch was not taken, once there is nothing left to wait for.
+/// Why a request was not accepted, after all retries.
 enum Failed {
     TooLarge(String),
     Invalid(String),
-    Final(Dropped, String),
+    Final(DropReason, String),
 }
 
-impl Otlp {
-    /// Sends until the queue is closed and empty, or `stop` is called.
+impl OtlpConsumer {
+    /// Sends until the queue is closed and empty, or `stop` is cancelled.
     pub async fn consume(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            let load = tokio::select! {
+            let batch = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                load = self.exporter.queue.take(self.max_request) => load,
+                batch = self.exporter.queue.take(self.max_request) => batch,
             };
-            let Some(Load { signal, jobs, turn }) = load else { return };
-            // Room in the queue is given back when all of the load is settled.
-            let mut holds = Vec::with_capacity(jobs.len());
+            let Some(Batch { signal, jobs, in_flight }) = batch else { return };
+            // Released when the whole batch is resolved.
+            let mut spaces = Vec::with_capacity(jobs.len());
             let mut parts = Vec::with_capacity(jobs.len());
             for (parcel, job) in jobs.into_iter().enumerate() {
-                holds.push(job.hold);
+                spaces.push(job.space);
                 let mut receipt = job.receipt;
                 for piece in job.parcel.pieces {
-                    self.part(signal, piece, parcel, &mut receipt, &mut parts);
+                    self.push_parts(signal, piece, parcel, &mut receipt, &mut parts);
                 }
-                // What the pieces did not account for goes with the last of them.
+                // Items that the pieces do not account for are resolved with the last piece.
                 match parts.last_mut() {
                     Some(last) if last.parcel == parcel => last.receipt.join(receipt),
                     _ => receipt.resolve(Outcome::Exported),
                 }
             }
-            let mut pending = self.batches(parts);
-            let mut turn = Some(turn);
+            let mut pending = self.requests(parts);
+            let mut in_flight = Some(in_flight);
             let finished = tokio::select! {
                 biased;
                 () = stop.cancelled() => false,
-                () = self.deliver(signal, &mut pending, &mut turn) => true,
+                () = self.deliver(signal, &mut pending, &mut in_flight) => true,
             };
             if !finished {
-                for part in pending.into_iter().flat_map(|batch| batch.parts) {
-                    self.exporter.drop_items(part.receipt, Dropped::Shutdown, "no time left to send them");
+                for part in pending.into_iter().flat_map(|request| request.parts) {
+                    self.exporter.drop_items(
+                        part.receipt,
+                        DropReason::Shutdown,
+                        "not sent before the shutdown deadline",
+                    );
                 }
                 return;
             }
         }
     }
 
-    fn part(
+    /// Adds a piece to `parts`, split if it is larger than a request may be.
+    fn push_parts(
         &self,
         signal: Signal,
         piece: Piece,
@@ -140,20 +144,21 @@ impl Otlp {
         }
     }
 
-    /// Groups parts in order, each group within the largest request; last first, to be popped.
-    fn batches(&self, parts: Vec<Part>) -> Vec<Batch> {
-        let mut all: Vec<Batch> = Vec::new();
+    /// Groups parts in order into requests of at most `max_request`; the last request comes first, to
+    /// be popped.
+    fn requests(&self, parts: Vec<Part>) -> Vec<OutgoingRequest> {
+        let mut all: Vec<OutgoingRequest> = Vec::new();
         let mut size = 0usize;
         for part in parts {
             let len = part.piece.bytes.len();
             match all.last_mut() {
-                Some(batch) if size.saturating_add(len) <= self.max_request => {
+                Some(request) if size.saturating_add(len) <= self.max_request => {
                     size += len;
-                    batch.parts.push(part);
+                    request.parts.push(part);
                 }
                 _ => {
                     size = len;
-                    all.push(Batch { parts: vec![part], halvings: 0 });
+                    all.push(OutgoingRequest { parts: vec![part], halvings: 0 });
                 }
             }
         }
@@ -161,83 +166,93 @@ impl Otlp {
         all
     }
 
-    /// Settles every batch. A batch stays in `pending` until its fate is known, so that whoever
-    /// cancels this finds all that is left there.
-    async fn deliver(&self, signal: Signal, pending: &mut Vec<Batch>, turn: &mut Option<Turn>) {
-        while let Some(batch) = pending.last() {
-            let fate = self.send(signal, batch, turn).await;
-            let Some(batch) = pending.pop() else { return };
-            let (batch, reason, why) = match fate {
+    /// Resolves every request. A request stays in `pending` until its result is known, so that after a
+    /// cancellation all unresolved requests are there.
+    async fn deliver(
+        &self,
+        signal: Signal,
+        pending: &mut Vec<OutgoingRequest>,
+        in_flight: &mut Option<InFlight>,
+    ) {
+        while let Some(request) = pending.last() {
+            let result = self.send(signal, request, in_flight).await;
+            let Some(request) = pending.pop() else { return };
+            let (request, reason, why) = match result {
                 Ok(rejected) => {
-                    self.taken(batch, rejected);
+                    self.resolve_accepted(request, rejected);
                     continue;
                 }
-                Err(Failed::TooLarge(why)) => match halve(signal, batch) {
+                Err(Failed::TooLarge(why)) => match halve(signal, request) {
                     Ok(halves) => {
                         pending.extend(halves);
                         continue;
                     }
-                    Err(batch) => (batch, Dropped::Refused, why),
+                    Err(request) => (request, DropReason::Refused, why),
                 },
-                Err(Failed::Invalid(why)) => match by_parcel(batch) {
+                Err(Failed::Invalid(why)) => match split_by_parcel(request) {
                     Ok(parcels) => {
                         pending.extend(parcels);
                         continue;
                     }
-                    Err(batch) => (batch, Dropped::Refused, why),
+                    Err(request) => (request, DropReason::Refused, why),
                 },
-                Err(Failed::Final(reason, why)) => (batch, reason, why),
+                Err(Failed::Final(reason, why)) => (request, reason, why),
             };
-            let pieces: Vec<Bytes> = batch.parts.iter().map(|part| part.piece.bytes.clone()).collect();
-            pending.push(batch);
+            let pieces: Vec<Bytes> = request.parts.iter().map(|part| part.piece.bytes.clone()).collect();
+            pending.push(request);
             let mut outcomes = Vec::with_capacity(pieces.len());
             for piece in pieces {
                 outcomes.push(self.exporter.write_dead_letter(signal, piece, reason).await);
             }
-            let Some(batch) = pending.pop() else { return };
-            for (part, outcome) in batch.parts.into_iter().zip(outcomes) {
+            let Some(request) = pending.pop() else { return };
+            for (part, outcome) in request.parts.into_iter().zip(outcomes) {
                 self.exporter.give_up(part.receipt, reason, &why, &outcome);
             }
         }
     }
 
-    /// Sends one batch until it is taken or will not be; `Ok` tells how many items were rejected.
-    async fn send(&self, signal: Signal, batch: &Batch, turn: &mut Option<Turn>) -> Result<u64, Failed> {
-        let message = self.packing.pack(batch.parts.iter().map(|part| &part.piece.bytes)).await;
+    /// Sends one request, with retries; returns the number of rejected items.
+    async fn send(
+        &self,
+        signal: Signal,
+        request: &OutgoingRequest,
+        in_flight: &mut Option<InFlight>,
+    ) -> Result<u64, Failed> {
+        let message = self.packing.pack(request.parts.iter().map(|part| &part.piece.bytes)).await;
         let mut backoff = Backoff::new(&self.retry);
         loop {
             let started = Instant::now();
-            let Reply { status, answer } = self.client.export(signal, &message).await;
+            let ExportResponse { status, result } = self.client.export(signal, &message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
-            match answer {
-                Answer::Taken { rejected, message } => {
+            match result {
+                ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
-                        && let Some(held_back) = self.exporter.quiet.allow("partial_success")
+                        && let Some(suppressed) = self.exporter.throttle.allow("partial_success")
                     {
-                        tracing::warn!(exporter, rejected, message, held_back, "partly taken");
+                        tracing::warn!(exporter, rejected, message, suppressed, "partial success");
                     }
                     return Ok(rejected);
                 }
-                Answer::TooLarge(why) => return Err(Failed::TooLarge(why)),
-                Answer::Invalid(why) => return Err(Failed::Invalid(why)),
-                Answer::Refused(why) => return Err(Failed::Final(Dropped::Refused, why)),
-                Answer::Unsupported(why) if signal == Signal::Traces => {
-                    return Err(Failed::Final(Dropped::Refused, why));
+                ExportResult::TooLarge(reason) => return Err(Failed::TooLarge(reason)),
+                ExportResult::Invalid(reason) => return Err(Failed::Invalid(reason)),
+                ExportResult::Rejected(reason) => return Err(Failed::Final(DropReason::Refused, reason)),
+                ExportResult::Unsupported(reason) if signal == Signal::Traces => {
+                    return Err(Failed::Final(DropReason::Refused, reason));
                 }
-                Answer::Unsupported(why) => {
-                    self.exporter.set_unsupported(signal, &why);
-                    return Err(Failed::Final(Dropped::Unsupported, why));
+                ExportResult::Unsupported(reason) => {
+                    self.exporter.set_unsupported(signal, &reason);
+                    return Err(Failed::Final(DropReason::Unsupported, reason));
                 }
-                Answer::Later { after, why } => {
+                ExportResult::Retry { after, reason } => {
                     let Some(wait) = backoff.next(after) else {
-                        return Err(Failed::Final(Dropped::RetriesEnded, why));
+                        return Err(Failed::Final(DropReason::RetriesEnded, reason));
                     };
-                    if let Some(held_back) = self.exporter.quiet.allow("retry") {
-                        tracing::warn!(exporter, why, ?wait, held_back, "not taken now, trying again");
+                    if let Some(suppressed) = self.exporter.throttle.allow("retry") {
+                        tracing::warn!(exporter, reason, ?wait, suppressed, "request failed; retrying");
                     }
-                    // While this one waits, others are not to gather behind it.
-                    *turn = None;
+                    // Other consumers must not batch behind a request that waits.
+                    *in_flight = None;
                     tokio::time::sleep(wait).await;
                     self.exporter.count_retry();
                 }
@@ -245,55 +260,55 @@ impl Otlp {
         }
     }
 
-    fn taken(&self, batch: Batch, mut rejected: u64) {
-        for mut part in batch.parts {
+    fn resolve_accepted(&self, request: OutgoingRequest, mut rejected: u64) {
+        for mut part in request.parts {
             if rejected > 0 {
                 let lost = part.receipt.split(rejected);
                 rejected -= lost.items();
-                self.exporter.drop_items(lost, Dropped::Rejected, "rejected by the destination");
+                self.exporter.drop_items(lost, DropReason::Rejected, "rejected by the destination");
             }
             part.receipt.resolve(Outcome::Exported);
         }
     }
 }
 
-/// Two batches of about half the size, the first one last; or the batch, if it cannot be parted.
-fn halve(signal: Signal, mut batch: Batch) -> Result<Vec<Batch>, Batch> {
-    if batch.halvings >= HALVINGS {
-        return Err(batch);
+/// Two requests of about half the size, the first one last; or the request, if it cannot be split.
+fn halve(signal: Signal, mut request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+    if request.halvings >= MAX_HALVINGS {
+        return Err(request);
     }
-    if batch.parts.len() == 1 {
-        let Some(mut whole) = batch.parts.pop() else { return Err(batch) };
+    if request.parts.len() == 1 {
+        let Some(mut whole) = request.parts.pop() else { return Err(request) };
         let pieces = split(signal, &whole.piece.bytes, whole.piece.bytes.len() / 2);
         if pieces.len() < 2 {
-            batch.parts.push(whole);
-            return Err(batch);
+            request.parts.push(whole);
+            return Err(request);
         }
         for piece in pieces {
             let receipt = whole.receipt.split(piece.items);
-            batch.parts.push(Part { piece, receipt, parcel: whole.parcel });
+            request.parts.push(Part { piece, receipt, parcel: whole.parcel });
         }
-        if let Some(last) = batch.parts.last_mut() {
+        if let Some(last) = request.parts.last_mut() {
             last.receipt.join(whole.receipt);
         }
     }
-    let halvings = batch.halvings + 1;
-    let second = batch.parts.split_off(batch.parts.len() / 2);
-    Ok(vec![Batch { parts: second, halvings }, Batch { parts: batch.parts, halvings }])
+    let halvings = request.halvings + 1;
+    let second = request.parts.split_off(request.parts.len() / 2);
+    Ok(vec![OutgoingRequest { parts: second, halvings }, OutgoingRequest { parts: request.parts, halvings }])
 }
 
-/// One batch a parcel, the first one last; or the batch, if it is of one parcel only.
-fn by_parcel(batch: Batch) -> Result<Vec<Batch>, Batch> {
-    let first = batch.parts.first().map(|part| part.parcel);
-    if batch.parts.iter().all(|part| Some(part.parcel) == first) {
-        return Err(batch);
+/// One request per parcel, the first one last; or the request, if it holds one parcel only.
+fn split_by_parcel(request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+    let first = request.parts.first().map(|part| part.parcel);
+    if request.parts.iter().all(|part| Some(part.parcel) == first) {
+        return Err(request);
     }
-    let halvings = batch.halvings;
-    let mut all: Vec<Batch> = Vec::new();
-    for part in batch.parts {
+    let halvings = request.halvings;
+    let mut all: Vec<OutgoingRequest> = Vec::new();
+    for part in request.parts {
         match all.last_mut() {
             Some(last) if last.parts.iter().all(|p| p.parcel == part.parcel) => last.parts.push(part),
-            _ => all.push(Batch { parts: vec![part], halvings }),
+            _ => all.push(OutgoingRequest { parts: vec![part], halvings }),
         }
     }
     all.reverse();

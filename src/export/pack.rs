@@ -1,8 +1,8 @@
-//! Pieces made into one request body.
+//! Builds a request body from pieces.
 //!
 //! In: encoded pieces. Out: one message in several buffers that share the pieces' memory; small
-//! pieces are copied together, since a frame and a write each would cost more than the copy.
-//! With compression on: one buffer, packed once however often it is sent.
+//! pieces are copied together, since a frame and a write for each would cost more. With compression:
+//! one buffer, compressed once for all attempts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,23 +15,22 @@ use http_body::{Frame, SizeHint};
 
 use super::config::Compression;
 
-/// Pieces below this are copied into a shared buffer; larger ones are sent from where they are.
-const SMALL: usize = 8 << 10;
+/// Smaller pieces are copied into a shared buffer; larger ones are sent without a copy.
+const COPY_BELOW: usize = 8 << 10;
 
-/// Above this, compressing takes long enough (over a millisecond) to hold up the runtime's thread.
-const OWN_THREAD: usize = 128 << 10;
+/// From this size compression takes over a millisecond, and runs on a blocking thread.
+const BLOCKING_FROM: usize = 128 << 10;
 
-/// One message, ready to be sent, any number of times.
+/// One message that can be sent any number of times.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
     chunks: Vec<Bytes>,
-    /// Bytes on the wire.
+    /// Size on the wire, in bytes.
     pub len: usize,
-    /// What it is compressed with.
     pub encoding: Compression,
 }
 
-/// How to pack.
+/// The compression settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packing {
     pub compression: Compression,
@@ -50,7 +49,7 @@ impl Compression {
 }
 
 impl Packing {
-    /// Joins and, where configured, compresses.
+    /// Joins the pieces and compresses them if configured.
     pub async fn pack(self, pieces: impl Iterator<Item = &Bytes>) -> Packed {
         let chunks = join(pieces);
         let len = chunks.iter().map(Bytes::len).sum();
@@ -58,7 +57,7 @@ impl Packing {
             return Packed { chunks, len, encoding: Compression::None };
         }
         let plain = Packed { chunks, len, encoding: Compression::None };
-        let packed = if len < OWN_THREAD {
+        let packed = if len < BLOCKING_FROM {
             self.compress(&plain.chunks)
         } else {
             let chunks = plain.chunks.clone();
@@ -68,8 +67,7 @@ impl Packing {
         match packed {
             Ok(bytes) => Packed { len: bytes.len(), chunks: vec![bytes.into()], encoding: self.compression },
             Err(error) => {
-                // Writing into memory does not fail; were it to, plain bytes are as good.
-                tracing::warn!(%error, "could not compress a request; sending it uncompressed");
+                tracing::warn!(%error, "cannot compress a request; sending it uncompressed");
                 plain
             }
         }
@@ -111,7 +109,7 @@ fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
         }
     };
     for piece in pieces {
-        if piece.len() >= SMALL {
+        if piece.len() >= COPY_BELOW {
             flush(&mut small, &mut chunks);
             chunks.push(piece.clone());
         } else if !piece.is_empty() {
@@ -123,12 +121,11 @@ fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
 }
 
 impl Packed {
-    /// As the body of an HTTP request.
     pub fn body(&self) -> PackedBody {
         PackedBody { chunks: self.chunks.iter().cloned().collect(), left: self.len as u64 }
     }
 
-    /// As the body of a gRPC request: one message behind its five-byte prefix.
+    /// The body of a gRPC request: one message after its five-byte prefix.
     pub fn grpc_body(&self) -> PackedBody {
         let mut prefix = BytesMut::with_capacity(5);
         prefix.put_u8(u8::from(self.encoding != Compression::None));
@@ -179,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_pieces_are_not_copied_and_small_ones_are_joined() {
-        let large = Bytes::from(vec![7u8; SMALL]);
+        let large = Bytes::from(vec![7u8; COPY_BELOW]);
         let pieces =
             [Bytes::from_static(b"ab"), Bytes::from_static(b"cd"), large.clone(), Bytes::from_static(b"e")];
         let packing = Packing { compression: Compression::None, level: 1 };
@@ -193,8 +190,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_compressions_give_back_what_went_in() {
-        let pieces = [Bytes::from(vec![1u8; OWN_THREAD]), Bytes::from_static(b"tail")];
+    async fn both_compressions_round_trip() {
+        let pieces = [Bytes::from(vec![1u8; BLOCKING_FROM]), Bytes::from_static(b"tail")];
         for compression in [Compression::Gzip, Compression::Zstd] {
             let packed = Packing { compression, level: 1 }.pack(pieces.iter()).await;
             assert!(packed.len < 10_000 && packed.encoding == compression);

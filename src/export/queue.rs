@@ -1,86 +1,77 @@
-//! The bounded queue before one exporter, sized in bytes.
+//! The queue of one exporter, bounded in bytes.
 //!
-//! In: parcels with their receipts. Out: [`Load`]s of parcels of one signal, up to a size. What
-//! is being sent still counts: the bound is on memory, not on a list's length. Nothing waits for
-//! a timer while the exporter is idle; while requests are in flight, what comes meanwhile
-//! gathers, so that batches grow with load and only with load.
+//! In: parcels with their receipts. Out: [`Batch`]es of parcels of one signal, up to a size. Parcels
+//! being sent still count, since the limit is on memory. An idle exporter sends at once; while
+//! requests are in flight, arriving parcels are batched, so that batches grow only with load.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::{Parcel, slot};
+use super::parcel::Parcel;
 use crate::outcome::Receipt;
+use crate::reservation::{ByteLimit, Reservation};
 use verdict_otlp::Signal;
 
-/// Room is handed out in units of this many bytes: the semaphore counts in `u32`, and so this
-/// lets one parcel be as large as 256 GiB.
-const UNIT: usize = 64;
+/// Bytes per permit of the semaphore, which counts in `u32`: allows parcels up to 256 GiB.
+const PERMIT_BYTES: usize = 64;
 
-/// Requests in flight beside which another begins whatever has gathered: one slow answer holds up
-/// nothing. Beyond them what comes gathers.
-const LINES: usize = 3;
+/// Up to this many requests in flight another one starts without waiting for a batch, so that one
+/// slow response does not delay others.
+const EAGER_REQUESTS: usize = 3;
 
-/// How far apart such requests begin, so that a busy line still makes batches: some five times what
-/// a request takes of a core by itself.
-const APART: Duration = Duration::from_micros(200);
+/// Smallest interval between such requests, so that batches form under load: about five times the CPU
+/// time of a request.
+const EAGER_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Otherwise a request begins once so much has gathered: from here on what it costs by itself is
-/// small against its bytes, ...
-const GATHER: usize = 128 << 10;
+/// Otherwise a request starts when this many bytes are queued, so that its fixed cost is small
+/// relative to its size, ...
+const BATCH_BYTES: usize = 128 << 10;
 
-/// ... or once the oldest has waited so long: a slow destination must not hold up the others.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// ... or when the oldest parcel has waited this long.
+const MAX_WAIT: Duration = Duration::from_millis(1);
 
-/// Why a parcel was not taken.
+/// Why no space could be reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NoRoom {
-    /// The bytes of others fill it.
+pub(super) enum QueueError {
     Full,
     /// Shutdown has begun.
     Closed,
 }
 
-/// A parcel that waits, or is being sent.
+/// A parcel that is queued or being sent.
 #[derive(Debug)]
 pub(super) struct Job {
     pub parcel: Parcel,
     pub receipt: Receipt,
-    pub hold: Hold,
+    pub space: QueueSpace,
 }
 
-/// Bytes that a parcel occupies; given back when it is dropped.
+/// Space in a queue; released when dropped.
 #[derive(Debug)]
-pub(super) struct Hold {
-    _room: OwnedSemaphorePermit,
-    bytes: u64,
-    held: Arc<AtomicU64>,
+pub(super) struct QueueSpace {
+    _permit: OwnedSemaphorePermit,
+    _bytes: Reservation,
 }
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// What a consumer sends next.
+/// Parcels that a consumer sends together.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct Batch {
     pub signal: Signal,
     pub jobs: Vec<Job>,
-    pub turn: Turn,
+    pub in_flight: InFlight,
 }
 
-/// Says that a request is in flight. Given up before a retry's wait, so that one consumer's
-/// trouble does not make the others gather.
+/// Counts a request in flight until dropped. Dropped before the wait for a retry, so that a failing
+/// request does not delay those of other consumers.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<Queue>);
+pub(super) struct InFlight(Arc<Queue>);
 
-impl Drop for Turn {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.lock().active -= 1;
         self.0.arrived.notify_one();
@@ -89,13 +80,13 @@ impl Drop for Turn {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By signal, since a request holds one; each with its place in the order and time of arrival.
+    /// By signal, since a request holds one; each parcel with its sequence number and time of arrival.
     lanes: [VecDeque<(u64, Instant, Job)>; 3],
     next: u64,
     bytes: usize,
     active: usize,
-    /// When the last request began.
-    began: Option<Instant>,
+    /// When the last request started.
+    started: Option<Instant>,
     closed: bool,
 }
 
@@ -103,72 +94,70 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     arrived: Notify,
-    room: Arc<Semaphore>,
-    units: usize,
-    capacity: u64,
-    held: Arc<AtomicU64>,
+    permits: Arc<Semaphore>,
+    all_permits: usize,
+    /// The capacity, and the bytes queued or being sent.
+    bytes: ByteLimit,
     senders_waiting: AtomicUsize,
 }
 
 impl Queue {
-    /// For `capacity` bytes; 0 holds one parcel at a time, whatever its size.
+    /// With `capacity` in bytes; 0 admits one parcel at a time, of any size.
     pub fn new(capacity: u64) -> Arc<Queue> {
-        let units = usize::try_from(capacity)
+        let all_permits = usize::try_from(capacity)
             .unwrap_or(usize::MAX)
-            .div_ceil(UNIT)
+            .div_ceil(PERMIT_BYTES)
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         Arc::new(Queue {
             state: Mutex::default(),
             arrived: Notify::new(),
-            room: Arc::new(Semaphore::new(units)),
-            units,
-            capacity,
-            held: Arc::default(),
+            permits: Arc::new(Semaphore::new(all_permits)),
+            all_permits,
+            bytes: ByteLimit::new(capacity),
             senders_waiting: AtomicUsize::new(0),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing here panics half-way through a change, so a poisoned lock is still sound.
+        // No update panics half-way, so the state behind a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that wait or are being sent.
+    /// Bytes queued or being sent.
     pub fn bytes(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+        self.bytes.reserved()
     }
 
-    /// Bytes that it may hold.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.bytes.limit
     }
 
-    /// True once senders must wait, or are about to: less than a sixteenth is left.
+    /// True while senders wait or less than a sixteenth of the space is left.
     pub fn nearly_full(&self) -> bool {
-        self.senders_waiting.load(Ordering::Relaxed) > 0 || self.room.available_permits() < self.units / 16
+        self.senders_waiting.load(Ordering::Relaxed) > 0
+            || self.permits.available_permits() < self.all_permits / 16
     }
 
-    /// A parcel larger than the whole queue takes all of it rather than never getting in.
-    fn needed(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(UNIT).clamp(1, self.units)).unwrap_or(u32::MAX)
+    /// Permits for a parcel; one larger than the queue takes all of them and is admitted alone.
+    fn permits_for(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(PERMIT_BYTES).clamp(1, self.all_permits)).unwrap_or(u32::MAX)
     }
 
-    fn hold(&self, room: OwnedSemaphorePermit, bytes: usize) -> Hold {
-        self.held.fetch_add(bytes as u64, Ordering::Relaxed);
-        Hold { _room: room, bytes: bytes as u64, held: Arc::clone(&self.held) }
+    fn space(&self, permit: OwnedSemaphorePermit, bytes: usize) -> QueueSpace {
+        QueueSpace { _permit: permit, _bytes: self.bytes.reserve(bytes) }
     }
 
-    /// Room for `bytes`, if there is some now.
-    pub fn try_reserve(&self, bytes: usize) -> Result<Hold, NoRoom> {
-        match Arc::clone(&self.room).try_acquire_many_owned(self.needed(bytes)) {
-            Ok(room) => Ok(self.hold(room, bytes)),
-            Err(tokio::sync::TryAcquireError::NoPermits) => Err(NoRoom::Full),
-            Err(tokio::sync::TryAcquireError::Closed) => Err(NoRoom::Closed),
+    /// Reserves space without waiting.
+    pub fn try_reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
+        match Arc::clone(&self.permits).try_acquire_many_owned(self.permits_for(bytes)) {
+            Ok(permit) => Ok(self.space(permit, bytes)),
+            Err(tokio::sync::TryAcquireError::NoPermits) => Err(QueueError::Full),
+            Err(tokio::sync::TryAcquireError::Closed) => Err(QueueError::Closed),
         }
     }
 
-    /// Room for `bytes`, in order of asking; an error only once closed.
-    pub async fn reserve(&self, bytes: usize) -> Result<Hold, NoRoom> {
+    /// Reserves space, waiting in order of arrival; fails only when the queue is closed.
+    pub async fn reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
         struct Waiting<'a>(&'a AtomicUsize);
         impl Drop for Waiting<'_> {
             fn drop(&mut self) {
@@ -177,30 +166,30 @@ impl Queue {
         }
         self.senders_waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.senders_waiting);
-        let room = Arc::clone(&self.room).acquire_many_owned(self.needed(bytes)).await;
-        room.map(|room| self.hold(room, bytes)).map_err(|_| NoRoom::Closed)
+        let permit = Arc::clone(&self.permits).acquire_many_owned(self.permits_for(bytes)).await;
+        permit.map(|permit| self.space(permit, bytes)).map_err(|_| QueueError::Closed)
     }
 
-    /// Puts in a parcel that has its room; gives it back once closed.
+    /// Queues a parcel with reserved space; returns it if the queue is closed.
     pub fn put(&self, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
         }
-        let place = state.next;
+        let sequence = state.next;
         state.next += 1;
         state.bytes += job.parcel.size();
-        state.lanes[slot(job.parcel.signal)].push_back((place, Instant::now(), job));
+        state.lanes[job.parcel.signal as usize].push_back((sequence, Instant::now(), job));
         drop(state);
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// Waits for what to send next: the oldest parcel and those of its signal that fit into `max`
-    /// bytes with it. `None` once closed and empty.
-    pub async fn take(self: &Arc<Self>, max: usize) -> Option<Load> {
+    /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max` bytes.
+    /// `None` when the queue is closed and empty.
+    pub async fn take(self: &Arc<Self>, max: usize) -> Option<Batch> {
         loop {
-            // Created before looking, so that nothing put in between goes unnoticed.
+            // Created before the check, so that no parcel queued in between is missed.
             let arrived = self.arrived.notified();
             let ready_at = {
                 let mut state = self.lock();
@@ -210,9 +199,10 @@ impl Queue {
                     Some((lane, since)) => {
                         let now = Instant::now();
                         let ready_at = state.ready_at(since);
-                        if state.active == 0 || state.closed || state.bytes >= GATHER || ready_at <= now {
-                            state.began = Some(now);
-                            return Some(self.load(&mut state, lane, max));
+                        if state.active == 0 || state.closed || state.bytes >= BATCH_BYTES || ready_at <= now
+                        {
+                            state.started = Some(now);
+                            return Some(self.batch(&mut state, lane, max));
                         }
                         Some(ready_at)
                     }
@@ -228,7 +218,7 @@ impl Queue {
         }
     }
 
-    fn load(self: &Arc<Self>, state: &mut State, lane: usize, max: usize) -> Load {
+    fn batch(self: &Arc<Self>, state: &mut State, lane: usize, max: usize) -> Batch {
         let mut jobs = Vec::new();
         let mut total = 0usize;
         while let Some((_, _, next)) = state.lanes[lane].front() {
@@ -244,18 +234,17 @@ impl Queue {
         if state.lanes.iter().any(|lane| !lane.is_empty()) {
             self.arrived.notify_one();
         }
-        let signal = [Signal::Traces, Signal::Logs, Signal::Metrics][lane];
-        Load { signal, jobs, turn: Turn(Arc::clone(self)) }
+        Batch { signal: Signal::ALL[lane], jobs, in_flight: InFlight(Arc::clone(self)) }
     }
 
-    /// No more comes in; what is there can still be taken.
+    /// Admits no more parcels; queued ones can still be taken.
     pub fn close(&self) {
         self.lock().closed = true;
-        self.room.close();
+        self.permits.close();
         self.arrived.notify_waiters();
     }
 
-    /// All that is left, for when there is no time to send it.
+    /// Removes all queued parcels.
     pub fn purge(&self) -> Vec<Job> {
         let mut state = self.lock();
         state.bytes = 0;
@@ -264,20 +253,21 @@ impl Queue {
 }
 
 impl State {
-    /// When a request begins whatever has gathered, the oldest of it having waited since then.
+    /// The latest time at which the next request starts, if the oldest parcel has waited `since`.
     fn ready_at(&self, since: Instant) -> Instant {
-        let patient = since + PATIENCE;
-        match self.began {
-            Some(began) if self.active < LINES => patient.min(began + APART),
-            _ => patient,
+        let latest = since + MAX_WAIT;
+        match self.started {
+            Some(started) if self.active < EAGER_REQUESTS => latest.min(started + EAGER_INTERVAL),
+            _ => latest,
         }
     }
 
-    /// The lane of the oldest parcel, and since when it waits.
+    /// The lane of the oldest parcel, and its time of arrival.
     fn oldest(&self) -> Option<(usize, Instant)> {
         let fronts = self.lanes.iter().enumerate();
-        let fronts = fronts.filter_map(|(lane, q)| q.front().map(|(place, since, _)| (*place, lane, *since)));
-        fronts.min_by_key(|(place, _, _)| *place).map(|(_, lane, since)| (lane, since))
+        let fronts =
+            fronts.filter_map(|(lane, q)| q.front().map(|(sequence, since, _)| (*sequence, lane, *since)));
+        fronts.min_by_key(|(sequence, _, _)| *sequence).map(|(_, lane, since)| (lane, since))
     }
 }
 
@@ -292,16 +282,16 @@ mod tests {
         Parcel { signal, pieces: vec![Piece { bytes, items: 1 }], trace: None }
     }
 
-    fn push(queue: &Arc<Queue>, signal: Signal, size: usize) -> Result<(), NoRoom> {
-        let hold = queue.try_reserve(size)?;
+    fn push(queue: &Arc<Queue>, signal: Signal, size: usize) -> Result<(), QueueError> {
+        let space = queue.try_reserve(size)?;
         let receipt = Receipt::new(1, Arc::new(Ledger::default()));
-        queue.put(Job { parcel: parcel(signal, size), receipt, hold }).map_err(|job| {
+        queue.put(Job { parcel: parcel(signal, size), receipt, space }).map_err(|job| {
             job.receipt.resolve(Outcome::Dropped);
-            NoRoom::Closed
+            QueueError::Closed
         })
     }
 
-    fn settle(jobs: Vec<Job>) -> Vec<usize> {
+    fn resolve(jobs: Vec<Job>) -> Vec<usize> {
         jobs.into_iter()
             .map(|job| {
                 job.receipt.resolve(Outcome::Exported);
@@ -311,30 +301,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_being_sent_still_occupies_its_room() {
+    async fn parcels_being_sent_still_occupy_space() {
         let queue = Queue::new(6400);
         push(&queue, Signal::Traces, 6400).unwrap();
-        assert_eq!(push(&queue, Signal::Traces, 64), Err(NoRoom::Full));
+        assert_eq!(push(&queue, Signal::Traces, 64), Err(QueueError::Full));
         assert!(queue.nearly_full());
-        let load = queue.take(usize::MAX).await.unwrap();
-        assert_eq!(push(&queue, Signal::Traces, 64), Err(NoRoom::Full));
+        let batch = queue.take(usize::MAX).await.unwrap();
+        assert_eq!(push(&queue, Signal::Traces, 64), Err(QueueError::Full));
         assert_eq!(queue.bytes(), 6400);
-        settle(load.jobs);
+        resolve(batch.jobs);
         assert_eq!(queue.bytes(), 0);
         push(&queue, Signal::Traces, 64).unwrap();
-        settle(queue.purge());
+        resolve(queue.purge());
     }
 
     #[tokio::test]
-    async fn a_parcel_larger_than_the_queue_gets_in_alone() {
+    async fn a_parcel_larger_than_the_queue_is_admitted_alone() {
         let queue = Queue::new(640);
         push(&queue, Signal::Traces, 1 << 20).unwrap();
-        assert_eq!(push(&queue, Signal::Traces, 1), Err(NoRoom::Full));
-        settle(queue.purge());
+        assert_eq!(push(&queue, Signal::Traces, 1), Err(QueueError::Full));
+        resolve(queue.purge());
     }
 
     #[tokio::test]
-    async fn parcels_of_one_signal_join_up_to_the_size_and_the_oldest_goes_first() {
+    async fn batches_hold_one_signal_up_to_the_size_oldest_first() {
         let queue = Queue::new(1 << 20);
         for (signal, size) in [
             (Signal::Logs, 100),
@@ -346,18 +336,18 @@ mod tests {
             push(&queue, signal, size).unwrap();
         }
         queue.close();
-        let mut loads = Vec::new();
-        while let Some(load) = queue.take(1000).await {
-            loads.push((load.signal, settle(load.jobs)));
+        let mut batches = Vec::new();
+        while let Some(batch) = queue.take(1000).await {
+            batches.push((batch.signal, resolve(batch.jobs)));
         }
         assert_eq!(
-            loads,
+            batches,
             [(Signal::Logs, vec![100, 100]), (Signal::Traces, vec![400, 500]), (Signal::Traces, vec![200])]
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_sends_at_once_and_busy_gathers_but_not_for_long() {
+    async fn idle_queue_sends_at_once_and_busy_queue_batches_for_a_bounded_time() {
         let queue = Queue::new(1 << 20);
         let start = Instant::now();
         push(&queue, Signal::Traces, 10).unwrap();
@@ -367,54 +357,54 @@ mod tests {
         push(&queue, Signal::Traces, 20).unwrap();
         push(&queue, Signal::Traces, 30).unwrap();
         let second = queue.take(1 << 20).await.unwrap();
-        assert!(start.elapsed() >= PATIENCE && start.elapsed() < PATIENCE * 2);
-        assert_eq!(settle(second.jobs), [20, 30]);
+        assert!(start.elapsed() >= MAX_WAIT && start.elapsed() < MAX_WAIT * 2);
+        assert_eq!(resolve(second.jobs), [20, 30]);
 
-        push(&queue, Signal::Traces, GATHER).unwrap();
+        push(&queue, Signal::Traces, BATCH_BYTES).unwrap();
         let now = Instant::now();
         let third = queue.take(1 << 20).await.unwrap();
         assert_eq!(now.elapsed(), Duration::ZERO);
-        settle(third.jobs);
-        settle(first.jobs);
+        resolve(third.jobs);
+        resolve(first.jobs);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_slow_answer_holds_up_nothing() {
+    async fn a_slow_response_does_not_delay_other_requests() {
         let queue = Queue::new(1 << 20);
         let mut in_flight = Vec::new();
-        for _ in 0..LINES {
-            tokio::time::advance(APART).await;
+        for _ in 0..EAGER_REQUESTS {
+            tokio::time::advance(EAGER_INTERVAL).await;
             let now = Instant::now();
             push(&queue, Signal::Traces, 10).unwrap();
             in_flight.push(queue.take(1 << 20).await.unwrap());
             assert_eq!(now.elapsed(), Duration::ZERO);
         }
-        tokio::time::advance(APART).await;
+        tokio::time::advance(EAGER_INTERVAL).await;
         let now = Instant::now();
         push(&queue, Signal::Traces, 10).unwrap();
         in_flight.push(queue.take(1 << 20).await.unwrap());
-        assert!(now.elapsed() >= PATIENCE);
-        in_flight.into_iter().for_each(|load| drop(settle(load.jobs)));
+        assert!(now.elapsed() >= MAX_WAIT);
+        in_flight.into_iter().for_each(|batch| drop(resolve(batch.jobs)));
     }
 
     #[tokio::test]
-    async fn closing_wakes_those_who_wait_on_either_side() {
+    async fn closing_wakes_waiting_senders_and_consumers() {
         let queue = Queue::new(64);
         push(&queue, Signal::Traces, 64).unwrap();
         let sender = tokio::spawn({
             let queue = Arc::clone(&queue);
             async move { queue.reserve(64).await.map(|_| ()) }
         });
-        let load = queue.take(1).await.unwrap();
+        let batch = queue.take(1).await.unwrap();
         let consumer = tokio::spawn({
             let queue = Arc::clone(&queue);
             async move { queue.take(1).await.is_none() }
         });
         tokio::task::yield_now().await;
         queue.close();
-        assert_eq!(sender.await.unwrap(), Err(NoRoom::Closed));
+        assert_eq!(sender.await.unwrap(), Err(QueueError::Closed));
         assert!(consumer.await.unwrap());
-        assert_eq!(push(&queue, Signal::Traces, 1), Err(NoRoom::Closed));
-        settle(load.jobs);
+        assert_eq!(push(&queue, Signal::Traces, 1), Err(QueueError::Closed));
+        resolve(batch.jobs);
     }
 }

@@ -1,5 +1,9 @@
-//! When to try again: exponential backoff with jitter, at least as long as the destination asks
-//! for, until the configured time is over.
+//! Delays between attempts: exponential backoff with jitter, at least as long as the destination asks
+//! for, until `max_elapsed_time`.
+//!
+//! Not `backon`: its jitter only lengthens delays, up to doubling them, while the Collector's
+//! `randomization_factor` spreads them around the interval, and its total counts delays, not the
+//! elapsed time with requests.
 
 use std::time::Duration;
 
@@ -7,11 +11,10 @@ use tokio::time::Instant;
 
 use super::config::RetryOnFailure;
 
-/// A destination that asks for a longer wait than this is asked again sooner: it may have come
-/// back, and the queue is bounded.
-const LONGEST_ASKED: Duration = Duration::from_secs(600);
+/// Upper bound on the delay that a destination asks for, since the queue is bounded.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// The waits of one request.
+/// The delays of one request.
 #[derive(Debug)]
 pub(super) struct Backoff<'a> {
     policy: &'a RetryOnFailure,
@@ -20,13 +23,13 @@ pub(super) struct Backoff<'a> {
 }
 
 impl<'a> Backoff<'a> {
-    /// Starts now.
     pub fn new(policy: &'a RetryOnFailure) -> Backoff<'a> {
         Backoff { policy, started: Instant::now(), interval: *policy.initial_interval }
     }
 
-    /// How long to wait before the next try; `None`: give up.
-    pub fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
+    /// The delay before the next attempt; `None` to give up. `retry_after` is a lower bound from the
+    /// destination.
+    pub fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
         if !self.policy.enabled {
             return None;
         }
@@ -38,7 +41,7 @@ impl<'a> Backoff<'a> {
         self.interval = Duration::try_from_secs_f64(next)
             .unwrap_or(*self.policy.max_interval)
             .min(*self.policy.max_interval);
-        let wait = wait.max(asked.unwrap_or_default().min(LONGEST_ASKED));
+        let wait = wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
         let limit = *self.policy.max_elapsed_time;
         (limit.is_zero() || self.started.elapsed() + wait <= limit).then_some(wait)
     }
@@ -61,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_to_the_longest_and_end() {
+    async fn delays_grow_to_max_interval_until_max_elapsed_time() {
         let policy = policy();
         let mut backoff = Backoff::new(&policy);
         let mut waits = Vec::new();
@@ -73,16 +76,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_destination_asks_for_is_a_lower_bound() {
+    async fn retry_after_is_a_lower_bound() {
         let policy = policy();
         let mut backoff = Backoff::new(&policy);
         assert_eq!(backoff.next(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
         assert_eq!(backoff.next(Some(Duration::from_millis(1))), Some(Duration::from_secs(2)));
-        assert_eq!(backoff.next(Some(Duration::from_secs(21))), None, "longer than all the time there is");
+        assert_eq!(backoff.next(Some(Duration::from_secs(21))), None, "longer than max_elapsed_time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn zero_elapsed_time_means_for_ever_and_disabled_means_never() {
+    async fn zero_elapsed_time_retries_without_end_and_disabled_never() {
         let forever = RetryOnFailure { max_elapsed_time: Period::secs(0), ..policy() };
         let mut backoff = Backoff::new(&forever);
         tokio::time::sleep(Duration::from_secs(1_000_000)).await;
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn jitter_stays_within_its_factor_and_differs() {
+    async fn jitter_stays_within_randomization_factor() {
         let policy = RetryOnFailure { randomization_factor: 0.5, ..policy() };
         let waits: Vec<Duration> = (0..50).filter_map(|_| Backoff::new(&policy).next(None)).collect();
         assert!(waits.iter().all(|w| (500..=1500).contains(&w.as_millis())));

@@ -1,15 +1,13 @@
-//! Requests larger than the destination takes, cut at span boundaries.
+//! Splits requests that are too large for the destination at item boundaries.
 //!
 //! In: an encoded `Export*ServiceRequest` of any signal: all three nest the same way (resource
-//! groups in field 1, scope groups in their field 2, items in field 2 of those). Out: legal
-//! requests of at most a size, in the same order, each item's bytes untouched and each under its
-//! own resource and scope. An item that is larger by itself goes alone.
+//! groups in field 1, scope groups in their field 2, items in field 2 of those). Out: valid requests
+//! up to a size, with the items unchanged, in order, under their resource and scope. An item above
+//! that size is sent alone.
 
 use bytes::{Bytes, BytesMut};
 
-use verdict_otlp::Piece;
-use verdict_otlp::Signal;
-use verdict_otlp::{Fields, Payload};
+use verdict_otlp::{Fields, Payload, Piece, Signal, metrics};
 
 /// Field of a request that holds resource groups.
 const GROUPS: u32 = 1;
@@ -18,24 +16,24 @@ const CHILDREN: u32 = 2;
 /// Tag and longest length (a `u32`) of a nested message.
 const NESTING: usize = 6;
 
-/// Cuts `request` into pieces of at most `max` bytes. Bytes that are no request at all come back
-/// as they are: the destination shall judge them.
+/// Splits `request` into pieces of at most `max` bytes. An invalid request is returned unchanged; the
+/// destination decides about it.
 pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
-    let mut cutter = Cutter { signal, max, open: Vec::new(), size: 0, filled: false, pieces: Vec::new() };
-    match cutter.request(request) {
+    let mut splitter = Splitter { signal, max, open: Vec::new(), size: 0, filled: false, pieces: Vec::new() };
+    match splitter.request(request) {
         Some(()) => {
-            cutter.flush();
-            cutter.pieces
+            splitter.flush();
+            splitter.pieces
         }
         None => vec![Piece { bytes: request.clone(), items: count(signal, request) }],
     }
 }
 
-/// Items in an encoded request: spans, log records or data points.
+/// Number of items in an encoded request: spans, log records or data points.
 pub(super) fn count(signal: Signal, request: &[u8]) -> u64 {
     let groups = nested(request, GROUPS);
     let scopes = groups.flat_map(|group| nested(group, CHILDREN));
-    scopes.flat_map(|scope| nested(scope, CHILDREN)).map(|item| weight(signal, item)).sum()
+    scopes.flat_map(|scope| nested(scope, CHILDREN)).map(|item| item_count(signal, item)).sum()
 }
 
 fn nested(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
@@ -45,20 +43,12 @@ fn nested(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A metric counts its data points (gauge 5, sum 7, histogram 9, exponential histogram 10,
-/// summary 11, each with its points in field 1).
-fn weight(signal: Signal, item: &[u8]) -> u64 {
-    if signal != Signal::Metrics {
-        return 1;
-    }
-    let data = Fields::new(item).map_while(Result::ok).filter_map(|field| match field.payload {
-        Payload::Bytes(bytes) if matches!(field.number, 5 | 7 | 9 | 10 | 11) => Some(bytes),
-        _ => None,
-    });
-    data.map(|data| nested(data, 1).count() as u64).sum()
+/// A metric counts as its data points.
+fn item_count(signal: Signal, item: &[u8]) -> u64 {
+    if signal == Signal::Metrics { metrics::points(item).unwrap_or(0) } else { 1 }
 }
 
-/// A resource group of the piece being filled.
+/// A resource group of the current piece.
 struct Group<'a> {
     envelope: Vec<&'a [u8]>,
     scopes: Vec<Scope<'a>>,
@@ -71,12 +61,12 @@ struct Scope<'a> {
     count: u64,
 }
 
-struct Cutter<'a> {
+struct Splitter<'a> {
     signal: Signal,
     max: usize,
     open: Vec<Group<'a>>,
     size: usize,
-    /// The piece being filled holds an item.
+    /// Whether the current piece holds an item.
     filled: bool,
     pieces: Vec<Piece>,
 }
@@ -85,15 +75,15 @@ fn len(fields: &[&[u8]]) -> usize {
     fields.iter().map(|f| f.len()).sum()
 }
 
-/// The fields of a message but `without`, each with its tag, and the contents of `without`.
-fn parts(message: &[u8], without: u32) -> Option<(Vec<&[u8]>, Vec<Nested<'_>>)> {
+/// The fields of a message except `number`, each with its tag, and the contents of field `number`.
+fn separate(message: &[u8], number: u32) -> Option<(Vec<&[u8]>, Vec<Nested<'_>>)> {
     let mut envelope = Vec::new();
     let mut inner = Vec::new();
     for field in Fields::new(message) {
         let field = field.ok()?;
         let whole = message.get(field.start..field.end)?;
         match field.payload {
-            Payload::Bytes(bytes) if field.number == without => inner.push(Nested { whole, bytes }),
+            Payload::Bytes(bytes) if field.number == number => inner.push(Nested { whole, bytes }),
             _ => envelope.push(whole),
         }
     }
@@ -105,13 +95,13 @@ struct Nested<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Cutter<'a> {
+impl<'a> Splitter<'a> {
     fn request(&mut self, request: &'a [u8]) -> Option<()> {
-        for group in parts(request, GROUPS)?.1 {
-            let (resource, scopes) = parts(group.bytes, CHILDREN)?;
+        for group in separate(request, GROUPS)?.1 {
+            let (resource, scopes) = separate(group.bytes, CHILDREN)?;
             self.open_group(&resource);
             for scope in scopes {
-                let (scope, items) = parts(scope.bytes, CHILDREN)?;
+                let (scope, items) = separate(scope.bytes, CHILDREN)?;
                 self.open_scope(&resource, &scope);
                 for item in items {
                     self.item(&resource, &scope, &item);
@@ -133,7 +123,7 @@ impl<'a> Cutter<'a> {
     fn open_scope(&mut self, resource: &[&'a [u8]], scope: &[&'a [u8]]) {
         let size = len(scope) + NESTING;
         if self.filled && self.size + size > self.max {
-            self.forget_empty();
+            self.drop_empty();
             self.flush();
             self.open_group(resource);
         }
@@ -145,7 +135,7 @@ impl<'a> Cutter<'a> {
 
     fn item(&mut self, resource: &[&'a [u8]], scope: &[&'a [u8]], item: &Nested<'a>) {
         if self.filled && self.size + item.whole.len() > self.max {
-            self.forget_empty();
+            self.drop_empty();
             self.flush();
             self.open_group(resource);
             self.open_scope(resource, scope);
@@ -154,12 +144,12 @@ impl<'a> Cutter<'a> {
         self.filled = true;
         if let Some(open) = self.open.last_mut().and_then(|group| group.scopes.last_mut()) {
             open.items.push(item.whole);
-            open.count += weight(self.signal, item.bytes);
+            open.count += item_count(self.signal, item.bytes);
         }
     }
 
-    /// Takes back what was opened last and is to be opened again in the next piece.
-    fn forget_empty(&mut self) {
+    /// Drops the last groups if they are empty: the next piece opens them again.
+    fn drop_empty(&mut self) {
         if let Some(group) = self.open.last_mut() {
             group.scopes.pop_if(|scope| scope.items.is_empty());
         }
@@ -189,7 +179,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Bytes of a nested message of `len` bytes with tag and length.
+/// Size of a nested message of `len` bytes, tag and length included.
 fn nested_len(len: usize) -> usize {
     1 + prost::encoding::encoded_len_varint(len as u64) + len
 }
@@ -244,7 +234,7 @@ mod tests {
         request
     }
 
-    /// Every span with what stands around it, in order.
+    /// Every span with its resource and scope, in order.
     fn flat(request: &ExportTraceServiceRequest) -> Vec<(Option<Resource>, String, String, Span)> {
         let mut all = Vec::new();
         for r in &request.resource_spans {
@@ -262,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_span_is_lost_moved_or_changed_and_no_piece_is_too_large(
+        fn split_preserves_every_span_within_the_size_limit(
             plan in proptest::collection::vec((0u8..3, 0u8..3, 0usize..300), 1..60),
             max in 1usize..2000,
         ) {
@@ -283,7 +273,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_at_all_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), max in 1usize..64) {
+        fn arbitrary_bytes_split_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), max in 1usize..64) {
             let bytes = Bytes::from(bytes);
             for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
                 let _ = (split(signal, &bytes, max), count(signal, &bytes));
@@ -292,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn half_the_size_always_parts_two_spans() {
+    fn half_the_size_always_separates_two_spans() {
         let bytes = Bytes::from(request(&vec![(0, 0, 10), (0, 0, 2)]).encode_to_vec());
         assert_eq!(split(Signal::Traces, &bytes, bytes.len() / 2).len(), 2);
         let alone = Bytes::from(request(&vec![(0, 0, 10)]).encode_to_vec());

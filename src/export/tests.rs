@@ -13,6 +13,8 @@ use tonic::{Code, Status};
 
 use super::*;
 use crate::outcome::Outcome;
+use crate::telemetry::RequestObserver;
+use verdict_otlp::trace::Kind;
 
 pub(super) mod away;
 mod file;
@@ -50,8 +52,8 @@ fn logs(records: usize) -> Parcel {
     Parcel::request(Signal::Logs, ExportLogsServiceRequest { resource_logs }.encode_to_vec().into())
 }
 
-fn look() -> Look {
-    Look { kind_of: Arc::new(|_, _| Kind::Llm), prefix: "verdict.".into() }
+fn context() -> RenderContext {
+    RenderContext { kind_of: Arc::new(|_, _| Kind::Llm), prefix: "verdict.".into() }
 }
 
 fn read(yaml: &str) -> ExporterConfigs {
@@ -64,7 +66,7 @@ fn read(yaml: &str) -> ExporterConfigs {
 fn start(yaml: &str) -> Exporters {
     let configs = read(yaml);
     let ids: Vec<String> = configs.0.keys().cloned().collect();
-    Exporters::start(&configs, &ids, &look()).unwrap_or_else(|(id, e)| panic!("{id}: {e}"))
+    Exporters::start(&configs, &ids, &context()).unwrap_or_else(|(id, e)| panic!("{id}: {e}"))
 }
 
 /// One exporter to `addr` with quick retries, one consumer, and whatever `more` says.
@@ -91,7 +93,7 @@ fn ended(exporter: &Exporter) -> (u64, u64) {
     let ledger = exporter.ledger();
     assert_eq!((ledger.count(Outcome::Lost), ledger.count(Outcome::DeadLettered)), (0, 0));
     assert_eq!(exporter.queued_bytes(), 0, "all room is given back");
-    let reasons: u64 = Dropped::ALL.iter().map(|why| exporter.dropped(*why)).sum();
+    let reasons: u64 = DropReason::ALL.iter().map(|why| exporter.dropped(*why)).sum();
     assert_eq!(reasons, ledger.count(Outcome::Dropped), "every drop has its reason");
     (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped))
 }
@@ -103,7 +105,7 @@ fn only(exporters: &Exporters) -> &Exporter {
 }
 
 #[tokio::test]
-async fn what_comes_while_a_request_is_in_flight_goes_together_in_the_next() {
+async fn parcels_queued_during_a_request_are_batched_in_the_next() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
         sink.gate.forget_permits(1_000_000);
@@ -123,7 +125,7 @@ async fn what_comes_while_a_request_is_in_flight_goes_together_in_the_next() {
 }
 
 #[tokio::test]
-async fn a_request_far_larger_than_the_destination_takes_is_split_and_whole() {
+async fn request_above_max_request_size_is_split_completely() {
     let names: Vec<String> = (0..400).map(|i| format!("s{i}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let big = padded(&names, 40_000);
@@ -141,7 +143,7 @@ async fn a_request_far_larger_than_the_destination_takes_is_split_and_whole() {
 }
 
 #[tokio::test]
-async fn what_a_destination_calls_too_large_is_halved_until_it_fits() {
+async fn request_that_the_destination_finds_too_large_is_halved() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |_, seen| match seen.message.len() {
@@ -163,7 +165,7 @@ async fn what_a_destination_calls_too_large_is_halved_until_it_fits() {
 }
 
 #[tokio::test]
-async fn one_bad_parcel_does_not_take_others_down_and_is_sent_alone_once() {
+async fn invalid_parcel_is_isolated_and_others_are_exported() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |_, seen| match seen.names().iter().any(|n| n == "bad") {
@@ -190,7 +192,7 @@ async fn one_bad_parcel_does_not_take_others_down_and_is_sent_alone_once() {
 }
 
 #[tokio::test]
-async fn rejected_items_of_a_partial_success_are_counted_and_the_rest_is_exported() {
+async fn partial_success_counts_rejected_items_and_exports_the_rest() {
     // partial_success { rejected: 2, error_message: "no" }
     let partial = vec![0x0a, 6, 0x08, 2, 0x12, 2, b'n', b'o'];
     for protocol in PROTOCOLS {
@@ -200,12 +202,12 @@ async fn rejected_items_of_a_partial_success_are_counted_and_the_rest_is_exporte
         exporters.send(parcel(&["a", "b", "c", "d", "e"])).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (3, 2), "{protocol}");
-        assert_eq!(only(&exporters).dropped(Dropped::Rejected), 2);
+        assert_eq!(only(&exporters).dropped(DropReason::Rejected), 2);
     }
 }
 
 #[tokio::test]
-async fn compression_works_each_way() {
+async fn gzip_and_zstd_compression_work_with_both_protocols() {
     for protocol in PROTOCOLS {
         for compression in ["gzip", "zstd"] {
             let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
@@ -221,7 +223,7 @@ async fn compression_works_each_way() {
 }
 
 #[tokio::test]
-async fn requests_name_us_carry_the_headers_and_go_to_the_signals_own_path() {
+async fn requests_have_user_agent_headers_and_the_signals_path() {
     let paths = [
         ["/opentelemetry.proto.collector.trace.v1.TraceService/Export", "/v1/traces"],
         ["/opentelemetry.proto.collector.logs.v1.LogsService/Export", "/v1/logs"],
@@ -245,7 +247,7 @@ async fn requests_name_us_carry_the_headers_and_go_to_the_signals_own_path() {
 }
 
 #[tokio::test]
-async fn a_destination_without_logs_gets_no_more_of_them_and_all_of_the_spans() {
+async fn destination_without_logs_service_still_receives_spans() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, seen| match seen.path.as_str() {
             "/v1/logs" => Say::Http(404, None),
@@ -261,13 +263,13 @@ async fn a_destination_without_logs_gets_no_more_of_them_and_all_of_the_spans() 
         }
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (4, 8), "{protocol}");
-        assert_eq!(only(&exporters).dropped(Dropped::Unsupported), 8);
+        assert_eq!(only(&exporters).dropped(DropReason::Unsupported), 8);
         assert_eq!(sink.seen().iter().filter(|s| s.path.to_lowercase().contains("logs")).count(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_slow_destination_fills_the_queue_which_presses_back_until_there_is_room() {
+async fn full_queue_causes_back_pressure_until_there_is_space() {
     let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
     let exporters = Arc::new(one(
@@ -296,7 +298,7 @@ async fn a_slow_destination_fills_the_queue_which_presses_back_until_there_is_ro
 }
 
 #[tokio::test]
-async fn a_sender_that_gives_up_waiting_loses_nothing() {
+async fn cancelled_send_loses_nothing() {
     let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
     let exporters =
@@ -313,7 +315,7 @@ async fn a_sender_that_gives_up_waiting_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_dead_exporter_that_is_not_required_holds_nobody_up() {
+async fn failed_optional_exporter_does_not_block_others() {
     let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
     let dead = Sink::start(|_, _| Say::Hang).await;
     let exporters = start(&format!(
@@ -334,12 +336,12 @@ async fn a_dead_exporter_that_is_not_required_holds_nobody_up() {
     let all: Vec<_> = exporters.iter().collect();
     assert_eq!(ended(all[0]), (50, 0));
     assert_eq!(ended(all[1]), (0, 50));
-    assert!(all[1].dropped(Dropped::QueueFull) >= 45, "{}", all[1].dropped(Dropped::QueueFull));
-    assert!(all[1].dropped(Dropped::Shutdown) > 0);
+    assert!(all[1].dropped(DropReason::QueueFull) >= 45, "{}", all[1].dropped(DropReason::QueueFull));
+    assert!(all[1].dropped(DropReason::Shutdown) > 0);
 }
 
 #[tokio::test]
-async fn draining_sends_what_it_can_and_accounts_for_the_rest() {
+async fn drain_sends_until_the_deadline_and_drops_the_rest() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|nth, _| if nth < 2 { Say::Ok(vec![]) } else { Say::Hang }).await;
         let exporters = one(protocol, &sink, "max_request_size: 1KiB");
@@ -350,7 +352,7 @@ async fn draining_sends_what_it_can_and_accounts_for_the_rest() {
         exporters.drain(Instant::now() + Duration::from_millis(300)).await;
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
         assert_eq!(ended(only(&exporters)), (2, 18), "{protocol}");
-        assert_eq!(only(&exporters).dropped(Dropped::Shutdown), 18);
+        assert_eq!(only(&exporters).dropped(DropReason::Shutdown), 18);
         exporters.send(parcel(&["late"])).await;
         assert_eq!(ended(only(&exporters)), (2, 19), "what comes after is dropped, not forgotten");
     }
@@ -359,7 +361,7 @@ async fn draining_sends_what_it_can_and_accounts_for_the_rest() {
 /// Many senders on several threads, two destinations in every mood: whatever happens to them,
 /// each span ends exactly once at each exporter, and none that was taken is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn under_load_and_trouble_every_span_has_one_outcome_per_exporter() {
+async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     const SENDERS: usize = 8;
     const EACH: usize = 150;
     let moody = |nth: usize, seen: &sink::Seen| match nth % 7 {
@@ -403,7 +405,7 @@ async fn under_load_and_trouble_every_span_has_one_outcome_per_exporter() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_reference_implementation_takes_it() {
+async fn tonic_server_accepts_requests() {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
     use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
         TraceService, TraceServiceServer,
@@ -437,37 +439,37 @@ async fn a_server_of_the_reference_implementation_takes_it() {
 }
 
 #[tokio::test]
-async fn whoever_watches_is_told_of_every_request() {
+async fn observer_is_notified_of_every_request_and_retry() {
     #[derive(Default)]
-    struct Heard(std::sync::Mutex<Vec<&'static str>>);
-    impl Watch for Heard {
+    struct Recorder(std::sync::Mutex<Vec<&'static str>>);
+    impl RequestObserver for Recorder {
         fn request(&self, status: &'static str, _: Duration) {
             self.0.lock().unwrap().push(status);
         }
         fn retry(&self) {
-            self.0.lock().unwrap().push("again");
+            self.0.lock().unwrap().push("retry");
         }
     }
     let sink =
         Sink::start(|nth, _| [Say::code(Code::Unavailable), Say::Cut, Say::Ok(vec![])][nth].clone()).await;
     let exporters = one("otlp_grpc", &sink, "");
-    let heard = Arc::new(Heard::default());
-    only(&exporters).watch(Arc::clone(&heard) as Arc<dyn Watch>);
+    let recorder = Arc::new(Recorder::default());
+    only(&exporters).observe(Arc::clone(&recorder) as Arc<dyn RequestObserver>);
     exporters.send(parcel(&["a"])).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (1, 0));
-    assert_eq!(*heard.0.lock().unwrap(), ["unavailable", "again", "connection", "again", "ok"]);
+    assert_eq!(*recorder.0.lock().unwrap(), ["unavailable", "retry", "connection", "retry", "ok"]);
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_which_and_why() {
+async fn start_errors_name_the_exporter_and_the_reason() {
     let configs = read(
         "file: { path: /no/such/folder/out }\notlp_grpc: { endpoint: 'h:1', tls: { ca_file: /no/such } }",
     );
     for (id, says) in
         [("file", "/no/such/folder/out"), ("otlp_grpc", "/no/such"), ("gone", "no exporter 'gone'")]
     {
-        let (failed, error) = Exporters::start(&configs, &[id.to_owned()], &look()).unwrap_err();
+        let (failed, error) = Exporters::start(&configs, &[id.to_owned()], &context()).unwrap_err();
         assert_eq!(failed, id);
         assert!(error.to_string().contains(says), "{error}");
     }

@@ -40,11 +40,11 @@ mod tests {
     use verdict_otlp::trace::{SpanId, Status};
     use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
     use verdict_otlp::write;
-    use verdict_otlp::write::Plain;
+    use verdict_otlp::write::Scalar;
 
     fn span() -> Span {
         let mut resource = Vec::new();
-        write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Plain::Str("shop-eu"));
+        write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Scalar::Str("shop-eu"));
         let mut scope = Vec::new();
         write::bytes(&mut scope, 1, b"openinference.langchain");
         let field = |content: &[u8]| {
@@ -53,7 +53,7 @@ mod tests {
             Bytes::from(out)
         };
         let mut bytes = Vec::new();
-        write::attribute(&mut bytes, SPAN_ATTRIBUTES, "tier", Plain::Int(2));
+        write::attribute(&mut bytes, SPAN_ATTRIBUTES, "tier", Scalar::Int(2));
         Span {
             id: SpanId([1; 8]),
             parent: SpanId::default(),

@@ -15,11 +15,11 @@ use super::memory::Budget;
 use crate::admin;
 use crate::admin::Readiness;
 use crate::config::Config;
-use crate::export::{Dropped, Exporter, Exporters, Look, StartError};
-use crate::outcome::Outcome;
+use crate::export::{Exporter, Exporters, RenderContext, StartError};
+use crate::outcome::{DropReason, Outcome};
 use crate::receive;
 use crate::receive::{BindError, Intake};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{ExporterState, Telemetry};
 use verdict_eval::recognise::Recogniser;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::{JudgeError, Judges};
@@ -127,11 +127,11 @@ impl Service {
     /// that does not fit together. Nothing runs then.
     pub async fn start(config: &Config) -> Result<Service, Error> {
         let budget = Budget::new(config.memory.budget);
-        let bound = receive::bind(&config.receivers.otlp).await?.within(budget.for_reading());
+        let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = admin::bind(&config.admin).await?;
         let exporters = Arc::new(exporters(config, &budget)?);
         let telemetry = Telemetry::new();
-        telemetry.export.follow(&exporters);
+        telemetry.export.register_exporters(exporters.states());
         let opened = open_journal(config, &telemetry).await?;
         let (journal, recovered) = opened.map(|(j, attempts, r)| ((j, attempts), r)).unzip();
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
@@ -265,7 +265,7 @@ fn unsent(exporters: &Exporters) -> u64 {
     let of = |exporter: &Arc<Exporter>| {
         let count = |outcome| exporter.ledger().count(outcome);
         (count(Outcome::Dropped) + count(Outcome::Lost))
-            .saturating_sub(exporter.dropped(Dropped::Unsupported))
+            .saturating_sub(exporter.dropped(DropReason::Unsupported))
     };
     exporters.iter().map(of).sum()
 }
@@ -323,7 +323,7 @@ fn open_dead_letters(
 fn exporters(config: &Config, budget: &Budget) -> Result<Exporters, Error> {
     let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
         .map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
-    let look = Look {
+    let look = RenderContext {
         kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
         prefix: config.verdict.evaluation.prefix.clone(),
     };

@@ -1,7 +1,8 @@
-//! Who may send: bearer tokens and basic authentication, the same over gRPC and HTTP.
+//! Authentication of senders by bearer tokens and basic authentication, for gRPC and HTTP.
 //!
-//! In: [`Auth`], and the `authorization` header of a request. Out: let in or not, before anything
-//! of the body is read. Credentials are compared in constant time and appear in no message.
+//! In: [`Auth`], and the `authorization` header of a request. Out: whether the request is accepted,
+//! decided before its body is read. Credentials are compared in constant time and appear in no
+//! message.
 
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
@@ -15,10 +16,10 @@ use subtle::ConstantTimeEq as _;
 
 use verdict_config::Secret;
 
-/// How often a file of tokens is looked at: a token that was withdrawn holds no longer than that.
-pub(crate) const TOKENS_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+/// Interval between reloads of the token file: the longest time a removed token stays valid.
+pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// A file of tokens is some lines; more is a wrong file.
+/// Largest token file in bytes; one has a few lines.
 const MAX_FILE: u64 = 1 << 20;
 
 /// `auth` of a protocol. Present, a request without one of the credentials is refused
@@ -49,21 +50,21 @@ pub struct Basic {
 }
 
 impl Auth {
-    /// What is wrong with the values, as (key below `auth`, message); an empty key is `auth` itself.
+    /// Invalid values, as (key below `auth`, message); an empty key is `auth` itself.
     pub(crate) fn problems(&self) -> Vec<(&'static str, &'static str)> {
         let mut problems = Vec::new();
         if self.bearer_token.is_none() && self.bearer_token_file.is_none() && self.basic.is_none() {
-            problems.push(("", "nobody could send: give bearer_token, bearer_token_file or basic"));
+            problems.push(("", "no sender could authenticate: set bearer_token, bearer_token_file or basic"));
         }
         if self.bearer_token.as_ref().is_some_and(|token| !is_token(token.expose())) {
-            problems.push(("bearer_token", "a token is one or more printable characters without spaces"));
+            problems.push(("bearer_token", "must be one or more printable ASCII characters without spaces"));
         }
         if let Some(basic) = &self.basic {
             if basic.username.is_empty() || basic.username.contains(':') {
-                problems.push(("basic.username", "a user name is not empty and has no colon"));
+                problems.push(("basic.username", "must not be empty or contain a colon"));
             }
             if basic.password.expose().is_empty() {
-                problems.push(("basic.password", "an empty password lets anybody in"));
+                problems.push(("basic.password", "must not be empty"));
             }
         }
         problems
@@ -74,9 +75,17 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Looks at credentials.
+/// Why the token file cannot be used. Never contains a token.
+#[derive(Debug, thiserror::Error)]
+#[error("auth.bearer_token_file: {path}: {reason}")]
+pub(crate) struct TokenFileError {
+    path: String,
+    reason: String,
+}
+
+/// Checks the credentials of requests.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct Authenticator {
     token: Option<Secret>,
     file: Option<(PathBuf, RwLock<Vec<Secret>>)>,
     /// `user:password`.
@@ -84,11 +93,11 @@ pub(crate) struct Guard {
     challenges: Vec<HeaderValue>,
 }
 
-impl Guard {
-    /// Reads the file of tokens, where there is one.
-    pub(crate) fn open(auth: &Auth) -> Result<Guard, String> {
+impl Authenticator {
+    /// Reads the token file, if one is configured.
+    pub(crate) fn load(auth: &Auth) -> Result<Authenticator, TokenFileError> {
         let file = match &auth.bearer_token_file {
-            Some(path) => Some((path.clone(), RwLock::new(tokens(path)?))),
+            Some(path) => Some((path.clone(), RwLock::new(read_tokens(path)?))),
             None => None,
         };
         let basic = auth.basic.as_ref();
@@ -100,55 +109,54 @@ impl Guard {
         if basic.is_some() {
             challenges.push(HeaderValue::from_static("Basic realm=\"otel-verdict\", charset=\"UTF-8\""));
         }
-        Ok(Guard { token: auth.bearer_token.clone(), file, basic, challenges })
+        Ok(Authenticator { token: auth.bearer_token.clone(), file, basic, challenges })
     }
 
-    /// Whether these headers carry a credential that is let in.
-    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
-        let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        // Two that contradict each other are none.
-        let (Some(only), None) = (given.next(), given.next()) else { return false };
-        let only = only.as_bytes();
-        let Some(space) = only.iter().position(|b| *b == b' ') else { return false };
-        let (scheme, rest) = only.split_at(space);
+    /// Whether the headers contain valid credentials.
+    pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        // Several values are ambiguous.
+        let (Some(value), None) = (values.next(), values.next()) else { return false };
+        let value = value.as_bytes();
+        let Some(space) = value.iter().position(|b| *b == b' ') else { return false };
+        let (scheme, rest) = value.split_at(space);
         let rest = rest.trim_ascii();
         if scheme.eq_ignore_ascii_case(b"bearer") {
-            self.knows_token(rest)
+            self.is_known_token(rest)
         } else if scheme.eq_ignore_ascii_case(b"basic") {
             let decoded = STANDARD.decode(rest).unwrap_or_default();
-            self.basic.as_ref().is_some_and(|known| same(known, &decoded))
+            self.basic.as_ref().is_some_and(|known| constant_time_eq(known, &decoded))
         } else {
             false
         }
     }
 
-    fn knows_token(&self, given: &[u8]) -> bool {
-        let mut known = self.token.as_ref().is_some_and(|token| same(token, given));
+    fn is_known_token(&self, given: &[u8]) -> bool {
+        let mut known = self.token.as_ref().is_some_and(|token| constant_time_eq(token, given));
         if let Some((_, tokens)) = &self.file {
             for token in tokens.read().unwrap_or_else(PoisonError::into_inner).iter() {
-                known |= same(token, given);
+                known |= constant_time_eq(token, given);
             }
         }
         known
     }
 
-    /// What a refusal says would help.
+    /// Adds `WWW-Authenticate` with the accepted schemes.
     pub(crate) fn challenge(&self, headers: &mut HeaderMap) {
         for challenge in &self.challenges {
             headers.append(header::WWW_AUTHENTICATE, challenge.clone());
         }
     }
 
-    /// Whether there is a file to look at again.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Takes the tokens that the file holds now; says whether they have changed. A file without
-    /// any changes nothing.
-    pub(crate) fn refresh(&self) -> Result<bool, String> {
+    /// Reads the token file again; returns whether its tokens have changed. On an error the current
+    /// tokens stay valid.
+    pub(crate) fn reload(&self) -> Result<bool, TokenFileError> {
         let Some((path, current)) = &self.file else { return Ok(false) };
-        let fresh = tokens(path)?;
+        let fresh = read_tokens(path)?;
         let mut current = current.write().unwrap_or_else(PoisonError::into_inner);
         let changed = *current != fresh;
         *current = fresh;
@@ -156,20 +164,20 @@ impl Guard {
     }
 }
 
-fn same(known: &Secret, given: &[u8]) -> bool {
+fn constant_time_eq(known: &Secret, given: &[u8]) -> bool {
     known.expose().as_bytes().ct_eq(given).into()
 }
 
-fn tokens(path: &std::path::Path) -> Result<Vec<Secret>, String> {
-    let name = path.display();
-    let text = verdict_config::read_bounded(path, MAX_FILE)
-        .map_err(|why| format!("auth.bearer_token_file: cannot read {name}: {why}"))?;
+fn read_tokens(path: &std::path::Path) -> Result<Vec<Secret>, TokenFileError> {
+    let error = |reason: String| TokenFileError { path: path.display().to_string(), reason };
+    let text =
+        verdict_config::read_bounded(path, MAX_FILE).map_err(|e| error(format!("cannot read: {e}")))?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
-        return Err(format!("auth.bearer_token_file: {name} holds no token"));
+        return Err(error("contains no token".to_owned()));
     }
     match lines.iter().position(|line| !is_token(line)) {
-        Some(at) => Err(format!("auth.bearer_token_file: {name}: entry {} is no token", at + 1)),
+        Some(at) => Err(error(format!("entry {} is not a valid token", at + 1))),
         None => Ok(lines.into_iter().map(Secret::new).collect()),
     }
 }
@@ -186,14 +194,17 @@ mod tests {
         headers
     }
 
-    fn guard(yaml: &str) -> Guard {
-        Guard::open(&serde_saphyr::from_str::<Auth>(yaml).unwrap()).unwrap()
+    fn authenticator(yaml: &str) -> Authenticator {
+        Authenticator::load(&serde_saphyr::from_str::<Auth>(yaml).unwrap()).unwrap()
     }
 
     #[test]
-    fn the_right_token_is_let_in_and_nothing_that_is_like_it() {
-        let guard = guard("bearer_token: s3cret");
-        assert!(guard.admits(&headers(&["Bearer s3cret"])) && guard.admits(&headers(&["bearer  s3cret"])));
+    fn only_the_exact_bearer_token_is_accepted() {
+        let authenticator = authenticator("bearer_token: s3cret");
+        assert!(
+            authenticator.accepts(&headers(&["Bearer s3cret"]))
+                && authenticator.accepts(&headers(&["bearer  s3cret"]))
+        );
         let wrong: [&[&str]; 9] = [
             &[],
             &[""],
@@ -206,44 +217,49 @@ mod tests {
             &["Bearer s3cret", "Bearer other"],
         ];
         for values in wrong {
-            assert!(!guard.admits(&headers(values)), "{values:?}");
+            assert!(!authenticator.accepts(&headers(values)), "{values:?}");
         }
     }
 
     #[test]
-    fn basic_needs_name_and_password_both() {
-        let guard = guard("basic: { username: agent, password: 'pa:ss' }");
+    fn basic_authentication_requires_user_name_and_password() {
+        let authenticator = authenticator("basic: { username: agent, password: 'pa:ss' }");
         let encoded = |text: &str| format!("Basic {}", STANDARD.encode(text));
-        assert!(guard.admits(&headers(&[&encoded("agent:pa:ss")])));
+        assert!(authenticator.accepts(&headers(&[&encoded("agent:pa:ss")])));
         for wrong in ["agent:pa", "agent:", ":pa:ss", "other:pa:ss", ""] {
-            assert!(!guard.admits(&headers(&[&encoded(wrong)])), "{wrong}");
+            assert!(!authenticator.accepts(&headers(&[&encoded(wrong)])), "{wrong}");
         }
         assert!(
-            !guard.admits(&headers(&["Basic agent:pa:ss"])) && !guard.admits(&headers(&["Bearer agent"]))
+            !authenticator.accepts(&headers(&["Basic agent:pa:ss"]))
+                && !authenticator.accepts(&headers(&["Bearer agent"]))
         );
     }
 
     #[test]
-    fn tokens_of_a_file_change_with_it_and_an_empty_file_changes_nothing() {
+    fn tokens_are_reloaded_and_an_unusable_file_keeps_the_current_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         std::fs::write(&path, "one\n\ntwo\r\n").unwrap();
-        let guard = Guard::open(&Auth { bearer_token_file: Some(path.clone()), ..Auth::default() }).unwrap();
-        let lets_in = |token: &str| guard.admits(&headers(&[&format!("Bearer {token}")]));
-        assert!(lets_in("one") && lets_in("two") && !lets_in("three"));
+        let authenticator =
+            Authenticator::load(&Auth { bearer_token_file: Some(path.clone()), ..Auth::default() }).unwrap();
+        let accepts = |token: &str| authenticator.accepts(&headers(&[&format!("Bearer {token}")]));
+        assert!(accepts("one") && accepts("two") && !accepts("three"));
         std::fs::write(&path, "two\nthree").unwrap();
-        assert!(guard.refresh().unwrap() && !guard.refresh().unwrap());
-        assert!(!lets_in("one") && lets_in("two") && lets_in("three"));
+        assert!(authenticator.reload().unwrap() && !authenticator.reload().unwrap());
+        assert!(!accepts("one") && accepts("two") && accepts("three"));
         std::fs::write(&path, "\n").unwrap();
-        assert!(guard.refresh().unwrap_err().contains("holds no token"));
+        assert!(authenticator.reload().unwrap_err().to_string().contains("contains no token"));
         std::fs::write(&path, "good\nhunter 2").unwrap();
-        assert!(!guard.refresh().unwrap_err().contains("hunter"), "a token is in a message");
-        assert!(lets_in("three"));
-        assert!(!format!("{guard:?}").contains("three"));
+        assert!(
+            !authenticator.reload().unwrap_err().to_string().contains("hunter"),
+            "the message contains a token"
+        );
+        assert!(accepts("three"));
+        assert!(!format!("{authenticator:?}").contains("three"));
     }
 
     #[test]
-    fn settings_that_let_nobody_or_anybody_in_are_problems() {
+    fn settings_without_usable_credentials_are_problems() {
         let problems = |yaml: &str| serde_saphyr::from_str::<Auth>(yaml).unwrap().problems();
         assert_eq!(problems("{}")[0].0, "");
         assert_eq!(problems("bearer_token: ''")[0].0, "bearer_token");

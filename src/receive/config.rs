@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn without_protocols_both_listen_on_loopback() {
+    fn both_protocols_listen_on_loopback_by_default() {
         let config = read("{}").unwrap();
         assert_eq!(config, OtlpConfig::default());
         assert_eq!(config.protocols.grpc.unwrap().endpoint.as_str(), "127.0.0.1:4317");
@@ -352,13 +352,13 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_named_without_settings_listens_and_one_left_out_does_not() {
+    fn protocol_without_settings_uses_defaults_and_an_absent_one_is_off() {
         let config = read("protocols:\n  grpc:\n").unwrap();
         assert_eq!(config.protocols, Protocols { grpc: Some(GrpcConfig::default()), http: None });
     }
 
     #[test]
-    fn what_is_printed_reads_back_alike() {
+    fn printed_configuration_parses_to_the_same() {
         let mut config = OtlpConfig::default();
         config.protocols.grpc = None;
         let printed = serde_saphyr::to_string(&config).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_zero_and_paths_that_cannot_be_reached_are_problems_each_named_by_its_key() {
+    fn zero_limits_and_invalid_paths_are_problems_named_by_key() {
         assert_eq!(OtlpConfig::default().problems(), []);
         let http = "http: { logs_url_path: /v1/traces, metrics_url_path: v1/metrics, max_connections: 0 }";
         let yaml = format!("admission: {{ request_limit_mib: 0 }}\nprotocols: {{ {http} }}");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_and_endpoints_that_are_none_are_errors() {
+    fn unknown_keys_and_invalid_endpoints_are_errors() {
         assert!(read("protocols: { grpc: { endpont: a:1 } }").unwrap_err().contains("endpont"));
         for bad in ["localhost", "http://localhost:4317", "::1:4317", "localhost:99999"] {
             assert!(read(&format!("protocols: {{ grpc: {{ endpoint: \"{bad}\" }} }}")).is_err(), "{bad}");

@@ -1,14 +1,15 @@
-//! Which web pages may send: cross-origin requests over OTLP/HTTP.
+//! Cross-origin resource sharing for OTLP/HTTP: which web pages may send.
 //!
-//! In: [`Cors`], and the headers of a request. Out: the headers that let a browser send, or read
-//! the answer. Nothing else depends on it: who is not a browser may send without asking, so it is
-//! no substitute for `auth`.
+//! In: [`Cors`], and the headers of a request. Out: the headers with which a browser allows a page to
+//! send, or to read the response. Other clients ignore CORS, so it is no substitute for `auth`.
+//! `tower_http::cors` does not fit: it answers a refused origin with the allowed methods, responds
+//! 200 to preflight requests, and treats every OPTIONS request as one.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What OTLP in a browser needs beyond what browsers always allow.
+/// Headers that OTLP in a browser needs beyond those always allowed.
 const ALWAYS: &str = "accept, content-type, content-encoding, x-requested-with";
 
 /// `cors` of OTLP/HTTP. Left out, browsers let no page of another origin send.
@@ -27,80 +28,82 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// What is wrong with the values, as (key below `cors`, message).
+    /// Invalid values, as (key below `cors`, message).
     pub(crate) fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();
         if self.allowed_origins.is_empty() {
-            problems.push(("allowed_origins".to_owned(), "no page could send: name an origin".to_owned()));
+            problems.push(("allowed_origins".to_owned(), "must name at least one origin".to_owned()));
         }
         for (i, origin) in self.allowed_origins.iter().enumerate() {
             let whole = origin.split_once("://").is_some_and(|(_, host)| {
                 !host.is_empty() && !host.contains('/') && origin.matches('*').count() <= 1
             });
             if origin != "*" && !whole {
-                let message = format!("{origin:?} is not like https://app.example or https://*.app.example");
+                let message = format!(
+                    "{origin:?} is not an origin such as https://app.example or https://*.app.example"
+                );
                 problems.push((format!("allowed_origins[{i}]"), message));
             }
         }
         for (i, name) in self.allowed_headers.iter().enumerate() {
             if name != "*" && http::HeaderName::try_from(name.as_str()).is_err() {
-                problems.push((format!("allowed_headers[{i}]"), format!("{name:?} is no header")));
+                problems.push((format!("allowed_headers[{i}]"), format!("{name:?} is not a header name")));
             }
         }
         problems
     }
 
-    /// The answer to a browser's question whether it may send, if that is what this request is.
-    pub(crate) fn preflight(&self, method: &Method, asked: &HeaderMap) -> Option<HeaderMap> {
-        if method != Method::OPTIONS || !asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+    /// The headers of the response if this is a preflight request.
+    pub(crate) fn preflight(&self, method: &Method, request: &HeaderMap) -> Option<HeaderMap> {
+        if method != Method::OPTIONS || !request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
         }
-        let mut answer = HeaderMap::new();
-        answer.insert(
+        let mut response = HeaderMap::new();
+        response.insert(
             header::VARY,
             HeaderValue::from_static("Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
         );
-        if !self.name_origin(asked, &mut answer) {
-            return Some(answer);
+        if !self.allow_origin(request, &mut response) {
+            return Some(response);
         }
-        answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
-        if let Some(names) = self.headers(asked) {
-            answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
+        response.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
+        if let Some(names) = self.allowed_headers(request) {
+            response.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
         }
         if self.max_age > 0 {
-            answer.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(self.max_age));
+            response.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(self.max_age));
         }
-        Some(answer)
+        Some(response)
     }
 
-    /// What lets a page of an allowed origin read an answer.
-    pub(crate) fn mark(&self, asked: &HeaderMap, answer: &mut HeaderMap) {
-        answer.append(header::VARY, HeaderValue::from_static("Origin"));
-        if self.name_origin(asked, answer) {
+    /// Adds the headers that allow a page of an allowed origin to read the response.
+    pub(crate) fn add_headers(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        response.append(header::VARY, HeaderValue::from_static("Origin"));
+        if self.allow_origin(request, response) {
             let readable = HeaderValue::from_static("Retry-After");
-            answer.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, readable);
+            response.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, readable);
         }
     }
 
-    fn name_origin(&self, asked: &HeaderMap, answer: &mut HeaderMap) -> bool {
-        let Some(origin) = asked.get(header::ORIGIN) else { return false };
+    fn allow_origin(&self, request: &HeaderMap, response: &mut HeaderMap) -> bool {
+        let Some(origin) = request.get(header::ORIGIN) else { return false };
         let Ok(text) = origin.to_str() else { return false };
         if self.allowed_origins.iter().any(|allowed| allowed != "*" && matches(allowed, text)) {
-            answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-            // sendBeacon, with which pages send as they close, always asks for it.
-            answer.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            // sendBeacon, which pages use on closing, always sends with credentials.
+            response.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             return true;
         }
         let any = self.allowed_origins.iter().any(|allowed| allowed == "*");
         if any {
-            answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         }
         any
     }
 
-    fn headers(&self, asked: &HeaderMap) -> Option<HeaderValue> {
+    fn allowed_headers(&self, request: &HeaderMap) -> Option<HeaderValue> {
         if self.allowed_headers.iter().any(|name| name == "*") {
-            return asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+            return request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         }
         let mut names = ALWAYS.to_owned();
         for name in &self.allowed_headers {
@@ -111,7 +114,7 @@ impl Cors {
     }
 }
 
-/// `*` stands for one or more characters of a host name.
+/// Matches an origin; `*` matches one or more characters of a host name.
 fn matches(allowed: &str, origin: &str) -> bool {
     match allowed.split_once('*') {
         None => allowed.eq_ignore_ascii_case(origin),
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_match_whole_and_a_star_stands_for_a_part_of_a_host() {
+    fn origins_match_exactly_or_with_one_wildcard_in_the_host() {
         assert!(matches("https://a.test", "https://A.test"));
         assert!(matches("https://*.a.test", "https://x.y.a.test"));
         for (allowed, origin) in [
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_that_match_nothing_are_problems() {
+    fn origins_that_cannot_match_are_problems() {
         let cors = |origins: &[&str]| Cors {
             allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
             ..Cors::default()

@@ -1,9 +1,9 @@
 //! OTLP/gRPC: the `Export` method of the three collector services.
 //!
-//! In: HTTP/2 requests. Out: the encoded request message to the intake, and a gRPC answer. Of
-//! gRPC itself only what a unary call needs is done here (length-prefixed messages, compression
-//! flag, trailers), since a general codec would decode too early, decompress without a bound and
-//! answer OUT_OF_RANGE and INTERNAL where OTLP wants RESOURCE_EXHAUSTED and INVALID_ARGUMENT.
+//! In: HTTP/2 requests. Out: the encoded request message to the intake, and a gRPC response. Only the
+//! part of gRPC that a unary call needs is implemented here (length-prefixed messages, compression
+//! flag, trailers): a general codec would decode too early, decompress without a limit, and respond
+//! OUT_OF_RANGE and INTERNAL where OTLP requires RESOURCE_EXHAUSTED and INVALID_ARGUMENT.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,47 +21,49 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use tokio::time::timeout;
 
-use super::Accepted;
-use super::answer::{Desk, Rejection, STALL, code, response, status};
-use super::body::{BodyError, Coding, Hold, Unpack};
+use super::body::{BodyDecoder, BodyError, Coding};
+use super::intake::Accepted;
+use super::rejection::{Rejection, code, status};
+use super::request_handler::{RequestHandler, STALL, response};
+use crate::reservation::Reservation;
 use verdict_otlp::Signal;
 
 /// Flag and length before a message.
 const PREFIX: usize = 5;
 
-const SERVED: HeaderValue = HeaderValue::from_static("identity,gzip,zstd");
+const SUPPORTED_ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,zstd");
 
-pub(crate) fn router(desk: Desk) -> Router {
-    let desk = Arc::new(desk);
+pub(crate) fn router(handler: RequestHandler) -> Router {
+    let handler = Arc::new(handler);
     Router::new().fallback(move |request: Request| {
-        let desk = desk.clone();
-        async move { answer(&desk, request).await }
+        let handler = handler.clone();
+        async move { respond(&handler, request).await }
     })
 }
 
-async fn answer(desk: &Desk, request: Request) -> Response {
+async fn respond(handler: &RequestHandler, request: Request) -> Response {
     if request.method() != Method::POST {
-        return plain(StatusCode::METHOD_NOT_ALLOWED);
+        return empty_response(StatusCode::METHOD_NOT_ALLOWED);
     }
     if !is_grpc(request.headers()) {
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        return empty_response(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
     let Some(signal) = signal(request.uri().path()) else {
         return tonic::Status::unimplemented("no such method").into_http();
     };
-    let answer = match desk.admit(request.headers()) {
-        Ok(()) => take(desk, signal, request).await,
+    let result = match handler.authenticate(request.headers()) {
+        Ok(()) => handle(handler, signal, request).await,
         Err(rejection) => Err(rejection),
     };
-    desk.count(signal, &answer);
-    match answer {
+    handler.count(signal, &result);
+    match result {
         Ok(accepted) => success(accepted),
         Err(rejection) => {
-            let mut answer = failure(&rejection);
+            let mut response = failure(&rejection);
             if rejection == Rejection::Unauthenticated {
-                desk.challenge(answer.headers_mut());
+                handler.challenge(response.headers_mut());
             }
-            answer
+            response
         }
     }
 }
@@ -91,15 +93,19 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
     }
 }
 
-async fn take(desk: &Desk, signal: Signal, request: Request) -> Result<Accepted, Rejection> {
+async fn handle(handler: &RequestHandler, signal: Signal, request: Request) -> Result<Accepted, Rejection> {
     let coding = coding(request.headers())?;
-    desk.pressure()?;
-    let (message, hold) = read(desk, coding, request.into_body()).await?;
-    desk.offer(signal, message, hold).await
+    handler.check_pressure()?;
+    let (message, reservation) = read(handler, coding, request.into_body()).await?;
+    handler.offer(signal, message, reservation).await
 }
 
 /// Reads the one message of a unary call.
-async fn read(desk: &Desk, coding: Coding, mut body: Body) -> Result<(Bytes, Hold), BodyError> {
+async fn read(
+    handler: &RequestHandler,
+    coding: Coding,
+    mut body: Body,
+) -> Result<(Bytes, Reservation), BodyError> {
     let mut framing = Framing { prefix: [0; PREFIX], have: 0, message: None };
     loop {
         let frame = match timeout(STALL, body.frame()).await {
@@ -109,7 +115,7 @@ async fn read(desk: &Desk, coding: Coding, mut body: Body) -> Result<(Bytes, Hol
             Ok(Some(Ok(frame))) => frame,
         };
         if let Ok(data) = frame.into_data() {
-            framing.feed(desk, coding, &data)?;
+            framing.push(handler, coding, &data)?;
         }
     }
 }
@@ -118,12 +124,12 @@ async fn read(desk: &Desk, coding: Coding, mut body: Body) -> Result<(Bytes, Hol
 struct Framing {
     prefix: [u8; PREFIX],
     have: usize,
-    /// Once the prefix is whole: the message, and how many of its bytes are yet to come.
-    message: Option<(Unpack, usize)>,
+    /// Set once the prefix is complete: the message, and the number of bytes still to come.
+    message: Option<(BodyDecoder, usize)>,
 }
 
 impl Framing {
-    fn feed(&mut self, desk: &Desk, coding: Coding, mut data: &[u8]) -> Result<(), BodyError> {
+    fn push(&mut self, handler: &RequestHandler, coding: Coding, mut data: &[u8]) -> Result<(), BodyError> {
         while self.message.is_none() {
             let Some((&first, rest)) = data.split_first() else { return Ok(()) };
             data = rest;
@@ -136,29 +142,27 @@ impl Framing {
                     (0, _) => Coding::Identity,
                     (1, Coding::Identity) => {
                         return Err(malformed(
-                            "the message is marked compressed, but grpc-encoding is not set",
+                            "the message is flagged as compressed, but grpc-encoding is not set",
                         ));
                     }
                     (1, coding) => coding,
-                    _ => return Err(malformed("bad flag before the message")),
+                    _ => return Err(malformed("invalid compression flag of the message")),
                 };
-                let unpack = Unpack::new(coding, Some(length), desk.limit, desk.room.hold())?;
-                let unpack = unpack.at_most_times(desk.ratio);
-                self.message = Some((unpack, length));
+                self.message = Some((handler.body_decoder(coding, Some(length))?, length));
             }
         }
-        if let Some((unpack, left)) = &mut self.message {
+        if let Some((decoder, left)) = &mut self.message {
             *left = left
                 .checked_sub(data.len())
                 .ok_or_else(|| malformed("more than one message in a unary call"))?;
-            unpack.feed(data)?;
+            decoder.push(data)?;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(Bytes, Hold), BodyError> {
+    fn finish(self) -> Result<(Bytes, Reservation), BodyError> {
         match self.message {
-            Some((unpack, 0)) => unpack.finish(),
+            Some((decoder, 0)) => decoder.finish(),
             _ => Err(malformed("the request ends within its message")),
         }
     }
@@ -175,32 +179,32 @@ fn success(accepted: Accepted) -> Response {
     data.extend_from_slice(&[0]);
     data.extend_from_slice(&u32::try_from(length).unwrap_or(0).to_be_bytes());
     data.extend_from_slice(&response.encode_to_vec());
-    let mut answer = Response::new(Body::new(Unary { data: Some(data.freeze()), ended: false }));
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    answer
+    let mut http = Response::new(Body::new(Unary { data: Some(data.freeze()), ended: false }));
+    http.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    http
 }
 
 fn failure(rejection: &Rejection) -> Response {
     let code = code(rejection);
-    // Details only where they say more than code and message do.
+    // Details only if they add something to code and message.
     let details = match rejection.retry() {
         Some(_) => status(rejection).encode_to_vec().into(),
         None => Bytes::new(),
     };
-    let mut answer: Response = tonic::Status::with_details(code, rejection.message(), details).into_http();
+    let mut response: Response = tonic::Status::with_details(code, rejection.message(), details).into_http();
     if matches!(rejection, Rejection::Encoding(_)) {
-        answer.headers_mut().insert("grpc-accept-encoding", SERVED);
+        response.headers_mut().insert("grpc-accept-encoding", SUPPORTED_ENCODINGS);
     }
-    answer
+    response
 }
 
-fn plain(status: StatusCode) -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = status;
-    answer
+fn empty_response(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
 }
 
-/// One message, then the trailers that say OK.
+/// One message, then trailers with status OK.
 struct Unary {
     data: Option<Bytes>,
     ended: bool,

@@ -1,8 +1,8 @@
-//! OTLP/HTTP: `POST` to three paths, protobuf or JSON, answered in the request's type.
+//! OTLP/HTTP: `POST` to three paths, protobuf or JSON; responses have the request's content type.
 //!
 //! In: HTTP/1.1 and HTTP/2 requests. Out: the encoded request message to the intake (JSON is
-//! turned into protobuf first), and `Export*ServiceResponse`, or `google.rpc.Status` for an
-//! error, as OTLP's specification of HTTP asks.
+//! converted to protobuf first), and `Export*ServiceResponse`, or `google.rpc.Status` for an
+//! error, as OTLP's specification of HTTP requires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +20,39 @@ use prost::Message as _;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::answer::{self, Desk, Rejection, STALL, response};
-use super::body::{BodyError, Coding, Hold, Unpack};
+use super::body::{BodyError, Coding};
 use super::config::HttpConfig;
 use super::cors::Cors;
-use super::{Accepted, Refused};
+use super::intake::{Accepted, Refused};
+use super::rejection::{self, Rejection};
+use super::request_handler::{RequestHandler, STALL, response};
+use crate::reservation::Reservation;
 use verdict_otlp::Signal;
 use verdict_otlp::json;
 
-/// JSON above this is decoded off the threads that serve connections: it takes milliseconds.
+/// JSON above this size is decoded on a blocking thread: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;
 
-/// How long the rest of a refused body is read for.
+/// How long the rest of a rejected request's body is read.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// What a request is written in, and so its answer.
+/// The encoding of a request and its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Protobuf,
     Json,
 }
 
-/// Which path takes which signal.
+/// The path of each signal.
 struct Paths([(String, Signal); 3]);
 
-/// What every request is answered with.
-struct Window {
-    desk: Desk,
+/// State shared by all requests.
+struct HttpState {
+    handler: RequestHandler,
     paths: Paths,
     cors: Option<Cors>,
 }
@@ -61,74 +63,79 @@ impl Paths {
     }
 }
 
-pub(crate) fn router(desk: Desk, config: &HttpConfig) -> Router {
+pub(crate) fn router(handler: RequestHandler, config: &HttpConfig) -> Router {
     let paths = Paths([
         (config.traces_url_path.clone(), Signal::Traces),
         (config.logs_url_path.clone(), Signal::Logs),
         (config.metrics_url_path.clone(), Signal::Metrics),
     ]);
-    let shared = Arc::new(Window { desk, paths, cors: config.cors.clone() });
+    let state = Arc::new(HttpState { handler, paths, cors: config.cors.clone() });
     Router::new().fallback(move |request: Request| {
-        let shared = shared.clone();
-        async move { answer(&shared, request).await }
+        let state = state.clone();
+        async move { serve(&state, request).await }
     })
 }
 
-async fn answer(window: &Window, request: Request) -> Response {
+async fn serve(state: &HttpState, request: Request) -> Response {
     let (parts, mut body) = request.into_parts();
-    let Window { desk, paths, cors } = window;
-    // Browsers send no credentials with the question whether they may send.
+    let HttpState { handler, paths, cors } = state;
+    // Before authentication: browsers send preflight requests without credentials.
     if let Some(headers) = cors.as_ref().and_then(|cors| cors.preflight(&parts.method, &parts.headers)) {
-        let mut answer = Response::new(Body::empty());
-        *answer.status_mut() = StatusCode::NO_CONTENT;
-        *answer.headers_mut() = headers;
-        return answer;
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        *response.headers_mut() = headers;
+        return response;
     }
-    let mut answer = respond(desk, paths, &parts, &mut body).await;
+    let mut response = respond(handler, paths, &parts, &mut body).await;
     if let Some(cors) = cors {
-        cors.mark(&parts.headers, answer.headers_mut());
+        cors.add_headers(&parts.headers, response.headers_mut());
     }
-    // Who waits for "100 Continue" sends no body to a refusal; HTTP/2 ends a stream by itself.
+    // A client that awaits "100 Continue" sends no body after a rejection; HTTP/2 resets the stream.
     let unread = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
-    if unread && !matches!(answer.status(), StatusCode::OK | StatusCode::REQUEST_TIMEOUT) {
+    if unread && !matches!(response.status(), StatusCode::OK | StatusCode::REQUEST_TIMEOUT) {
         drain(&mut body).await;
     }
-    answer
+    response
 }
 
-async fn respond(desk: &Desk, paths: &Paths, parts: &Parts, body: &mut Body) -> Response {
+async fn respond(handler: &RequestHandler, paths: &Paths, parts: &Parts, body: &mut Body) -> Response {
     let Some(signal) = paths.signal(parts.uri.path()) else {
-        return plain(StatusCode::NOT_FOUND, "no such path");
+        return text_response(StatusCode::NOT_FOUND, "no such path");
     };
-    if let Err(rejection) = desk.admit(&parts.headers) {
-        return turned_away(desk, signal, format(&parts.headers), rejection);
+    if let Err(rejection) = handler.authenticate(&parts.headers) {
+        return unauthenticated(handler, signal, format(&parts.headers), rejection);
     }
     if parts.method != Method::POST {
-        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "send requests with POST");
-        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-        return answer;
+        let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "send requests with POST");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        return response;
     }
     let Some(format) = format(&parts.headers) else {
-        desk.unsupported(signal);
+        handler.count_unsupported(signal);
         let text = "send application/x-protobuf or application/json";
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+        return text_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     };
-    let answer = take(desk, signal, format, &parts.headers, body).await;
-    desk.count(signal, &answer);
-    match answer {
+    let result = handle(handler, signal, format, &parts.headers, body).await;
+    handler.count(signal, &result);
+    match result {
         Ok(accepted) => success(signal, format, accepted),
         Err(rejection) => failure(format, &rejection),
     }
 }
 
-fn turned_away(desk: &Desk, signal: Signal, format: Option<Format>, rejection: Rejection) -> Response {
-    let mut answer = match format {
+fn unauthenticated(
+    handler: &RequestHandler,
+    signal: Signal,
+    format: Option<Format>,
+    rejection: Rejection,
+) -> Response {
+    let mut response = match format {
         Some(format) => failure(format, &rejection),
-        None => plain(status(&rejection), "credentials are missing or not known"),
+        None => text_response(status(&rejection), "credentials are missing or unknown"),
     };
-    desk.challenge(answer.headers_mut());
-    desk.count(signal, &Err(rejection));
-    answer
+    handler.challenge(response.headers_mut());
+    handler.count(signal, &Err(rejection));
+    response
 }
 
 fn format(headers: &HeaderMap) -> Option<Format> {
@@ -149,41 +156,44 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
         b"" | b"identity" => Ok(Coding::Identity),
         b"gzip" | b"x-gzip" => Ok(Coding::Gzip),
         b"zstd" => Ok(Coding::Zstd),
-        // HTTP calls the zlib format so.
+        // HTTP's name of the zlib format.
         b"deflate" => Ok(Coding::Zlib),
         _ => Err(Rejection::Encoding(String::from_utf8_lossy(name.as_bytes()).into_owned())),
     }
 }
 
-async fn take(
-    desk: &Desk,
+async fn handle(
+    handler: &RequestHandler,
     signal: Signal,
     format: Format,
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Accepted, Rejection> {
     let coding = coding(headers)?;
-    desk.pressure()?;
-    let (message, hold) = read(desk, coding, body).await?;
+    handler.check_pressure()?;
+    let (message, reservation) = read(handler, coding, body).await?;
     let message = match format {
         Format::Protobuf => message,
         Format::Json => to_protobuf(signal, message).await?,
     };
-    desk.offer(signal, message, hold).await
+    handler.offer(signal, message, reservation).await
 }
 
-async fn read(desk: &Desk, coding: Coding, body: &mut Body) -> Result<(Bytes, Hold), BodyError> {
-    let stated = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let unpack = Unpack::new(coding, stated, desk.limit, desk.room.hold())?;
-    let mut unpack = unpack.at_most_times(desk.ratio);
+async fn read(
+    handler: &RequestHandler,
+    coding: Coding,
+    body: &mut Body,
+) -> Result<(Bytes, Reservation), BodyError> {
+    let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let mut decoder = handler.body_decoder(coding, length)?;
     loop {
         match timeout(STALL, body.frame()).await {
             Err(_) => return Err(BodyError::CutOff("the request body stalled")),
             Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
-            Ok(None) => return unpack.finish(),
+            Ok(None) => return decoder.finish(),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
-                    unpack.feed(&data)?;
+                    decoder.push(&data)?;
                 }
             }
         }
@@ -200,8 +210,8 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
     decoded.map_err(|error| Rejection::Refused(Refused::Malformed(error.to_string())))
 }
 
-/// Reads on, keeping nothing: over HTTP/1.1 a sender reads no answer before its body is out, and
-/// a connection closed under it would take the answer along.
+/// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
+/// sent its body, and would lose the response if the connection were closed before.
 async fn drain(body: &mut Body) {
     let view = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = timeout(DRAIN_TIME, view).await;
@@ -227,29 +237,29 @@ fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {
             }
         },
     };
-    typed(StatusCode::OK, format, body)
+    encoded_response(StatusCode::OK, format, body)
 }
 
 fn failure(format: Format, rejection: &Rejection) -> Response {
     let status = status(rejection);
-    let details = answer::status(rejection);
+    let details = rejection::status(rejection);
     let body = match format {
         Format::Protobuf => details.encode_to_vec(),
         Format::Json => json!({ "code": details.code, "message": details.message }).to_string().into_bytes(),
     };
-    let mut answer = typed(status, format, body);
+    let mut response = encoded_response(status, format, body);
     if let Some(retry) = rejection.retry() {
-        // Whole seconds, rounded up: earlier would be too early.
+        // Whole seconds, rounded up, so that no retry comes too early.
         let seconds = retry.as_millis().div_ceil(1000).max(1);
         if let Ok(seconds) = HeaderValue::from_str(&seconds.to_string()) {
-            answer.headers_mut().insert(header::RETRY_AFTER, seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
     }
     if matches!(rejection, Rejection::Encoding(_)) {
-        let served = HeaderValue::from_static("gzip, zstd, deflate");
-        answer.headers_mut().insert(HeaderName::from_static("accept-encoding"), served);
+        let supported = HeaderValue::from_static("gzip, zstd, deflate");
+        response.headers_mut().insert(HeaderName::from_static("accept-encoding"), supported);
     }
-    answer
+    response
 }
 
 fn status(rejection: &Rejection) -> StatusCode {
@@ -261,7 +271,7 @@ fn status(rejection: &Rejection) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         Rejection::Body(BodyError::CutOff(_)) => StatusCode::REQUEST_TIMEOUT,
-        Rejection::Body(BodyError::NoRoom)
+        Rejection::Body(BodyError::InFlightLimit)
         | Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
@@ -271,21 +281,21 @@ fn status(rejection: &Rejection) -> StatusCode {
     }
 }
 
-fn typed(status: StatusCode, format: Format, body: Vec<u8>) -> Response {
+fn encoded_response(status: StatusCode, format: Format, body: Vec<u8>) -> Response {
     let kind = match format {
         Format::Protobuf => PROTOBUF,
         Format::Json => JSON,
     };
-    with_type(status, kind, Body::from(body))
+    response_with_type(status, kind, Body::from(body))
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response {
-    with_type(status, TEXT, Body::from(text))
+fn text_response(status: StatusCode, text: &'static str) -> Response {
+    response_with_type(status, TEXT, Body::from(text))
 }
 
-fn with_type(status: StatusCode, kind: HeaderValue, body: Body) -> Response {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
-    answer
+fn response_with_type(status: StatusCode, kind: HeaderValue, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }

@@ -1,12 +1,11 @@
-//! The accept loop of every listener we have: connections in, requests to a router.
+//! The accept loop of all listeners: connections in, requests to a router.
 //!
-//! Bounds: how many connections at once (more wait in the kernel's queue), how long a new one
-//! may say nothing, header sizes, streams per connection. Ends gracefully: when told to stop it
-//! accepts no more, lets requests in flight finish, and after the grace time cuts them off.
+//! Limits: concurrent connections (further ones wait in the kernel's queue), time until a new
+//! connection sends its first request, header sizes, streams per connection. On cancellation it stops
+//! accepting, lets requests in flight finish, and aborts them after the grace time.
 //!
-//! It stands on hyper itself, where `axum::serve` and tonic's server stand as well, since those
-//! leave some of these bounds out. TLS, where it is on, comes between the socket and HTTP; its
-//! handshake happens on the connection's own task, under a limit of time.
+//! Uses hyper directly, as `axum::serve` and tonic's server do, because they do not support all of
+//! these limits. With TLS, the handshake runs on the connection's own task, with a timeout.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,50 +32,48 @@ use tokio_util::task::TaskTracker;
 use super::config::Endpoint;
 use super::tls::Identity;
 
-/// HTTP/2's preface: a peer that has not sent as much has not said which protocol it speaks.
+/// Length of HTTP/2's preface: with fewer bytes the peer's protocol is unknown.
 const PREFACE: usize = 24;
 
-/// How long a TLS handshake may take: three round trips over the worst of links, and no longer,
-/// since it holds one of the places for connections.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Timeout of a TLS handshake: enough for three round trips over a very slow link, but bounded,
+/// since a handshake occupies one of the allowed connections.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause after `accept` failed for want of descriptors or memory, lest the loop spin.
+/// Pause after `accept` failed for lack of descriptors or memory, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {endpoint}: {source}")]
 pub struct BindError {
-    /// Where.
     pub endpoint: String,
-    /// Why not.
     pub source: io::Error,
 }
 
-/// What a listener allows.
+/// Limits of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) connections: u32,
     pub(crate) streams: u32,
     pub(crate) header_bytes: usize,
-    /// How long a peer may take to say what it wants, a TLS handshake included.
+    /// Timeout for the TLS handshake and for request headers.
     pub(crate) header_time: Option<Duration>,
+    /// Interval and timeout of HTTP/2 pings.
     pub(crate) ping: Option<(Duration, Duration)>,
-    /// Age at which a connection is asked to end, and the grace that it then has.
+    /// Age at which a connection is shut down gracefully, and the grace time for its requests.
     pub(crate) age: Option<(Duration, Duration)>,
     pub(crate) http2_only: bool,
 }
 
-/// What a listener counts.
+/// Metrics of a listener.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cells {
-    /// Connections that are open.
+pub(crate) struct ListenerMetrics {
+    /// Open connections.
     pub(crate) open: Gauge,
-    /// TLS handshakes that came to nothing.
     pub(crate) handshakes_failed: Counter,
 }
 
-/// A bound socket: its port is known, nothing is served yet.
+/// A bound socket that does not accept connections yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -92,7 +89,7 @@ impl Listener {
         Ok(Listener { socket, addr, tls: None })
     }
 
-    /// Speaks TLS alone, as `identity` says at each new connection.
+    /// Requires TLS, with the current configuration of `identity` for each new connection.
     pub(crate) fn over_tls(self, identity: Option<Arc<Identity>>) -> Listener {
         Listener { tls: identity, ..self }
     }
@@ -102,7 +99,7 @@ impl Listener {
         self,
         router: Router,
         limits: Limits,
-        cells: Cells,
+        metrics: ListenerMetrics,
         stop: CancellationToken,
         grace: Duration,
     ) {
@@ -112,8 +109,8 @@ impl Listener {
         let builder = builder(&limits);
         let tasks = TaskTracker::new();
         // Cancelled when the grace time is over, and when this future is dropped.
-        let cut = CancellationToken::new();
-        let cut_on_drop = cut.clone().drop_guard();
+        let abort = CancellationToken::new();
+        let abort_on_drop = abort.clone().drop_guard();
         loop {
             let slot = tokio::select! {
                 () = stop.cancelled() => break,
@@ -131,26 +128,26 @@ impl Listener {
                 builder: builder.clone(),
                 router: router.clone(),
                 header_time: limits.header_time,
-                age: limits.age.map(|(age, grace)| (spread(age, peer), grace)),
+                age: limits.age.map(|(age, grace)| (with_jitter(age, peer), grace)),
             };
             let tls = self.tls.as_ref().map(|identity| TlsAcceptor::from(identity.current()));
-            let (cells, stop, cut) = (cells.clone(), stop.clone(), cut.clone());
+            let (metrics, stop, abort) = (metrics.clone(), stop.clone(), abort.clone());
             tasks.spawn(async move {
                 let _slot = slot;
-                cells.open.inc();
+                metrics.open.inc();
                 tokio::select! {
-                    () = connection.begin(socket, tls, &cells, stop) => {}
-                    () = cut.cancelled() => {}
+                    () = connection.run(socket, tls, &metrics, stop) => {}
+                    () = abort.cancelled() => {}
                 }
-                cells.open.dec();
+                metrics.open.dec();
             });
         }
         drop(self.socket);
         tasks.close();
         if timeout(grace, tasks.wait()).await.is_err() {
-            tracing::warn!(listener = %self.addr, connections = tasks.len(), "requests cut off at shutdown");
+            tracing::warn!(listener = %self.addr, connections = tasks.len(), "grace time is over; open connections aborted");
         }
-        drop(cut_on_drop);
+        drop(abort_on_drop);
         tasks.wait().await;
     }
 }
@@ -163,8 +160,8 @@ async fn after_failed_accept(error: &io::Error) {
     }
 }
 
-/// Nine to eleven tenths of `age`, by the peer's port.
-fn spread(age: Duration, peer: SocketAddr) -> Duration {
+/// 0.9 to 1.1 times `age`, depending on the peer's port.
+fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     age.mul_f64(0.9 + 0.2 * f64::from(peer.port() % 64) / 63.0)
 }
 
@@ -174,15 +171,15 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
-        // Bounds the headers (431) and the steps in which bodies are read; hyper wants 8 KiB.
+        // Limits the headers (431) and the size of body reads; hyper requires at least 8 KiB.
         .max_buf_size(limits.header_bytes.max(8 << 10));
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
-    if let Some((interval, patience)) = limits.ping {
-        builder.http2().keep_alive_interval(interval).keep_alive_timeout(patience);
+    if let Some((interval, timeout)) = limits.ping {
+        builder.http2().keep_alive_interval(interval).keep_alive_timeout(timeout);
     }
     if limits.http2_only { builder.http2_only() } else { builder }
 }
@@ -196,30 +193,31 @@ struct Connection {
 }
 
 impl Connection {
-    async fn begin(
+    /// Performs the TLS handshake, if there is one, and serves the connection.
+    async fn run(
         self,
         socket: TcpStream,
         tls: Option<TlsAcceptor>,
-        cells: &Cells,
+        metrics: &ListenerMetrics,
         stop: CancellationToken,
     ) {
-        // Answers are small: waiting to fill a packet would only delay acknowledgements.
+        // Responses are small: Nagle's algorithm would only delay acknowledgements.
         let _ = socket.set_nodelay(true);
         let Some(tls) = tls else { return self.serve(socket, stop).await };
-        let patience = self.header_time.map_or(HANDSHAKE, |time| time.min(HANDSHAKE));
+        let limit = self.header_time.map_or(HANDSHAKE_TIMEOUT, |time| time.min(HANDSHAKE_TIMEOUT));
         let peer = self.peer;
-        let shaken = tokio::select! {
+        let handshake = tokio::select! {
             () = stop.cancelled() => return,
-            shaken = timeout(patience, tls.accept(socket)) => shaken,
+            handshake = timeout(limit, tls.accept(socket)) => handshake,
         };
-        if !matches!(shaken, Ok(Ok(_))) {
-            cells.handshakes_failed.inc();
+        if !matches!(handshake, Ok(Ok(_))) {
+            metrics.handshakes_failed.inc();
         }
-        match shaken {
-            // Boxed: the state of TLS would make every connection's task larger.
+        match handshake {
+            // Boxed, because TLS state would enlarge the task of every connection.
             Ok(Ok(socket)) => Box::pin(self.serve(socket, stop)).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!(%peer, "TLS handshake not finished in time"),
+            Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
         }
     }
 
@@ -227,16 +225,16 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let heard = Arc::new(AtomicUsize::new(0));
-        let socket = TokioIo::new(Counted { socket, heard: heard.clone() });
+        let received = Arc::new(AtomicUsize::new(0));
+        let socket = TokioIo::new(CountingStream { socket, received: received.clone() });
         let mut serving = pin!(self.builder.serve_connection(socket, TowerToHyperService::new(self.router)));
-        let begun = Instant::now();
-        let mut silence = self.header_time.map(|patience| begun + patience);
-        let mut end: Option<Instant> = None;
-        let retire = self.age.map(|(age, _)| begun + age);
+        let started = Instant::now();
+        let mut preface_deadline = self.header_time.map(|limit| started + limit);
+        let mut grace_end: Option<Instant> = None;
+        let retire = self.age.map(|(age, _)| started + age);
         let mut stopping = false;
         loop {
-            let mut leave = false;
+            let mut shut_down = false;
             tokio::select! {
                 done = serving.as_mut() => {
                     if let Err(error) = done {
@@ -244,20 +242,20 @@ impl Connection {
                     }
                     return;
                 }
-                () = at(silence), if silence.is_some() => {
-                    silence = None;
-                    if heard.load(Ordering::Relaxed) < PREFACE {
+                () = until(preface_deadline), if preface_deadline.is_some() => {
+                    preface_deadline = None;
+                    if received.load(Ordering::Relaxed) < PREFACE {
                         return;
                     }
                 }
-                () = stop.cancelled(), if !stopping => leave = true,
-                () = at(retire), if !stopping && retire.is_some() => {
-                    leave = true;
-                    end = self.age.map(|(_, grace)| Instant::now() + grace);
+                () = stop.cancelled(), if !stopping => shut_down = true,
+                () = until(retire), if !stopping && retire.is_some() => {
+                    shut_down = true;
+                    grace_end = self.age.map(|(_, grace)| Instant::now() + grace);
                 }
-                () = at(end), if end.is_some() => return,
+                () = until(grace_end), if grace_end.is_some() => return,
             }
-            if leave {
+            if shut_down {
                 stopping = true;
                 serving.as_mut().graceful_shutdown();
             }
@@ -265,21 +263,21 @@ impl Connection {
     }
 }
 
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
 
-/// A socket that says how much was heard from its peer: nothing below times out a peer that
-/// never says which protocol it speaks.
-struct Counted<S> {
+/// A socket that counts the bytes received: hyper has no timeout for a peer that sends less than a
+/// preface.
+struct CountingStream<S> {
     socket: S,
-    heard: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -287,12 +285,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
-        self.heard.fetch_add(buf.filled().len().saturating_sub(before), Ordering::Relaxed);
+        self.received.fetch_add(buf.filled().len().saturating_sub(before), Ordering::Relaxed);
         polled
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountingStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(cx, buf)
     }

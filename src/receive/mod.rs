@@ -1,152 +1,107 @@
-//! OTLP in, over gRPC and HTTP: bytes are framed, unpacked under limits, and offered to the
-//! pipeline; the answer is the protocol's own.
+//! Receives OTLP over gRPC and HTTP: reads and decompresses bodies under limits, offers messages to
+//! the pipeline, and responds as the protocol requires.
 //!
 //! In: connections. Out: [`Offer`]s to an [`Intake`], and responses by OTLP's rules: malformed
 //! INVALID_ARGUMENT / 400, too large RESOURCE_EXHAUSTED without RetryInfo / 413, overloaded
-//! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly bad `partial_success`, for nobody
-//! UNIMPLEMENTED / 404.
+//! UNAVAILABLE with RetryInfo / 503 with Retry-After, partly rejected `partial_success`, a signal
+//! without exporter UNIMPLEMENTED / 404.
 //!
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
-//! [`Bound::serve`] takes requests until it is told to stop, then lets those in flight finish.
-//! `listen` accepts connections, `grpc` and `http` speak the protocols, `body` unpacks under
-//! limits, `answer` stands between them and the intake. `tls`, `auth` and `cors` say who may
-//! come in; `doors` opens them and keeps them fresh.
+//! [`Bound::serve`] serves requests until its cancellation, then lets those in flight finish.
+//! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
+//! under limits, `request_handler` is what both protocols share, [`intake`] the interface to the
+//! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
+//! files of the first two.
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use verdict_otlp::{Signal, Transport};
+use verdict_otlp::Transport;
 
+use crate::reservation::ByteLimit;
 use crate::telemetry::Telemetry;
 
-mod answer;
 mod auth;
 mod body;
 pub mod config;
 mod cors;
-mod doors;
 mod grpc;
 mod http;
-mod rpc;
+mod intake;
 pub(crate) mod listen;
+mod listener_security;
+mod rejection;
+mod request_handler;
+mod rpc;
 mod tls;
 
 pub use auth::{Auth, Basic};
 pub use config::OtlpConfig;
 pub use cors::Cors;
-use doors::Door;
+pub use intake::{Accepted, Answer, Intake, Offer, Refused};
 pub use listen::BindError;
-use listen::{Cells, Limits, Listener};
+use listen::{Limits, Listener, ListenerMetrics};
+use listener_security::ListenerSecurity;
+use request_handler::RequestHandler;
 pub use tls::{ServerTls, TlsVersion};
 
-/// One request, unpacked: the encoded `Export*ServiceRequest` message.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// Which service it was sent to.
-    pub signal: Signal,
-    /// The message, in an allocation of its own (a JSON request has been turned into protobuf).
-    pub body: Bytes,
-}
-
-/// The request was taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Accepted {
-    /// Spans (or records, or points) that could not be taken; 0 for full success.
-    pub rejected: u64,
-    /// Names them and says why; empty for full success.
-    pub message: String,
-}
-
-/// The request was not taken at all, and the sender is told so.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Not the message it should be: INVALID_ARGUMENT / 400. Sending it again will not help.
-    #[error("malformed request: {0}")]
-    Malformed(String),
-    /// No room now: UNAVAILABLE with RetryInfo / 503 with Retry-After.
-    #[error("overloaded, try again in {retry:?}")]
-    Overloaded {
-        /// When to try again.
-        retry: Duration,
-    },
-    /// Nobody would get it: UNIMPLEMENTED / 404. Taking it would be to drop it.
-    #[error("no exporter takes {}", .0.as_str())]
-    Unsupported(Signal),
-    /// Going down: as overloaded, another instance may take it.
-    #[error("shutting down")]
-    ShuttingDown,
-}
-
-/// Boxed, so that receivers do not become generic over the pipeline.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
-
-/// Where requests go. Implemented by `pipeline`.
-pub trait Intake: Send + Sync + 'static {
-    /// Asked before a body is read or decoded: `Some` means "refuse now, try again then".
-    fn pressure(&self) -> Option<Duration>;
-    /// Takes a request; returns once it is safe to acknowledge it.
-    fn offer(&self, offer: Offer) -> Answer<'_>;
-}
-
-/// Sockets that are bound; nothing is accepted yet.
+/// Bound sockets that do not accept connections yet.
 #[derive(Debug)]
 pub struct Bound {
     config: OtlpConfig,
-    /// Bytes of all requests in flight.
-    room: u64,
-    grpc: Option<(Listener, Door)>,
-    http: Option<(Listener, Door)>,
+    /// Limit on the bytes of all requests in flight.
+    max_in_flight: u64,
+    grpc: Option<(Listener, ListenerSecurity)>,
+    http: Option<(Listener, ListenerSecurity)>,
 }
 
-/// Opens the sockets of every protocol that is on, and reads the certificates and tokens of their
-/// doors.
+/// Opens the sockets of every enabled protocol, and reads its certificates and tokens.
 ///
 /// # Errors
-/// When an address is taken, unknown or not ours, or a door's files cannot be used.
+/// An address cannot be bound, or a file of certificates or tokens cannot be used.
 pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
     let grpc = match &config.protocols.grpc {
         Some(grpc) => {
-            let door = Door::open(&grpc.endpoint, grpc.tls.as_ref(), grpc.auth.as_ref(), &[b"h2"])?;
-            Some((Listener::bind(&grpc.endpoint).await?.over_tls(door.identity()), door))
+            let security =
+                ListenerSecurity::load(&grpc.endpoint, grpc.tls.as_ref(), grpc.auth.as_ref(), &[b"h2"])?;
+            Some((Listener::bind(&grpc.endpoint).await?.over_tls(security.identity()), security))
         }
         None => None,
     };
     let http = match &config.protocols.http {
         Some(http) => {
             let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
-            let door = Door::open(&http.endpoint, http.tls.as_ref(), http.auth.as_ref(), &alpn)?;
-            Some((Listener::bind(&http.endpoint).await?.over_tls(door.identity()), door))
+            let security =
+                ListenerSecurity::load(&http.endpoint, http.tls.as_ref(), http.auth.as_ref(), &alpn)?;
+            Some((Listener::bind(&http.endpoint).await?.over_tls(security.identity()), security))
         }
         None => None,
     };
-    let room = config.admission.request_limit_mib.saturating_mul(1 << 20);
-    Ok(Bound { config: config.clone(), room, grpc, http })
+    let max_in_flight = config.admission.request_limit_mib.saturating_mul(1 << 20);
+    Ok(Bound { config: config.clone(), max_in_flight, grpc, http })
 }
 
 impl Bound {
-    /// Where OTLP/gRPC listens, with the real port.
+    /// The address of OTLP/gRPC, with the actual port.
     pub fn grpc_addr(&self) -> Option<SocketAddr> {
         self.grpc.as_ref().map(|(listener, _)| listener.addr)
     }
 
-    /// Where OTLP/HTTP listens, with the real port.
+    /// The address of OTLP/HTTP, with the actual port.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|(listener, _)| listener.addr)
     }
 
-    /// Lets at most so many bytes of requests in at once, whatever `admission` says.
-    pub fn within(self, bytes: u64) -> Bound {
-        Bound { room: self.room.min(bytes), ..self }
+    /// Lowers the limit on bytes of requests in flight to `bytes`, if `admission` allows more.
+    pub fn with_in_flight_limit(self, bytes: u64) -> Bound {
+        Bound { max_in_flight: self.max_in_flight.min(bytes), ..self }
     }
 
-    /// Takes requests until `stop` is cancelled, then accepts no more and returns when those in
-    /// flight are answered, or `grace` is over and the rest was cut off. Dropping the future
-    /// cuts them off at once.
+    /// Serves requests until `stop` is cancelled, then lets those in flight finish for at most `grace`.
+    /// Dropping the future aborts them at once.
     pub async fn serve(
         self,
         intake: Arc<dyn Intake>,
@@ -154,40 +109,42 @@ impl Bound {
         stop: CancellationToken,
         grace: Duration,
     ) {
-        let room = body::Room { held: telemetry.receive.held_bytes.clone(), limit: self.room };
-        let ratio = self.config.admission.max_decompression_ratio;
-        let desk = |transport, limit: u64, door: &Door| answer::Desk {
+        let in_flight = ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight };
+        let max_ratio = self.config.admission.max_decompression_ratio;
+        let handler = |transport, max_message: u64, security: &ListenerSecurity| RequestHandler {
             transport,
             intake: intake.clone(),
             telemetry: telemetry.clone(),
-            room: room.clone(),
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            ratio,
-            guard: door.guard(),
+            in_flight: in_flight.clone(),
+            max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
+            max_ratio,
+            authenticator: security.authenticator(),
         };
-        let cells = |transport| Cells {
+        let metrics = |transport| ListenerMetrics {
             open: telemetry.receive.connections(transport).clone(),
             handshakes_failed: telemetry.receive.handshakes_failed(transport).clone(),
         };
         let config::Protocols { grpc, http } = self.config.protocols;
-        let doors = [&self.grpc, &self.http].map(|bound| bound.as_ref().map(|(_, door)| door.clone()));
-        let grpc = self.grpc.zip(grpc).map(|((listener, door), config)| {
+        let reloads = [&self.grpc, &self.http].map(|bound| {
+            maybe(bound.as_ref().map(|(_, security)| security.clone().reload_loop(stop.clone())))
+        });
+        let grpc = self.grpc.zip(grpc).map(|((listener, security), config)| {
             let limit = config.max_recv_msg_size_mib.saturating_mul(1 << 20);
-            let desk = desk(Transport::Grpc, limit, &door);
-            tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/gRPC");
-            door.warn("receivers.otlp.protocols.grpc", listener.addr);
+            let handler = handler(Transport::Grpc, limit, &security);
+            tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving OTLP/gRPC");
+            security.warn_if_exposed("receivers.otlp.protocols.grpc", listener.addr);
             let limits = Limits::grpc(&config);
-            listener.serve(grpc::router(desk), limits, cells(Transport::Grpc), stop.clone(), grace)
+            listener.serve(grpc::router(handler), limits, metrics(Transport::Grpc), stop.clone(), grace)
         });
-        let http = self.http.zip(http).map(|((listener, door), config)| {
-            let desk = desk(Transport::Http, config.max_request_body_size.0, &door);
-            tracing::info!(endpoint = %listener.addr, tls = door.is_tls(), auth = door.is_guarded(), "receiving OTLP/HTTP");
-            door.warn("receivers.otlp.protocols.http", listener.addr);
+        let http = self.http.zip(http).map(|((listener, security), config)| {
+            let handler = handler(Transport::Http, config.max_request_body_size.0, &security);
+            tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving OTLP/HTTP");
+            security.warn_if_exposed("receivers.otlp.protocols.http", listener.addr);
             let limits = Limits::http(&config);
-            listener.serve(http::router(desk, &config), limits, cells(Transport::Http), stop.clone(), grace)
+            listener.serve(http::router(handler, &config), limits, metrics(Transport::Http), stop.clone(), grace)
         });
-        let [grpc_door, http_door] = doors.map(|door| maybe(door.map(|door| door.keep_fresh(stop.clone()))));
-        tokio::join!(maybe(grpc), maybe(http), grpc_door, http_door);
+        let [grpc_reload, http_reload] = reloads;
+        tokio::join!(maybe(grpc), maybe(http), grpc_reload, http_reload);
     }
 }
 
@@ -204,7 +161,7 @@ impl Limits {
             connections: config.max_connections,
             streams: config.max_concurrent_streams,
             header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
-            // gRPC has no key for it; a peer that says nothing that long is not coming.
+            // The Collector has no key for gRPC's header timeout.
             header_time: Some(Duration::from_secs(60)),
             ping: (!keepalive.time.0.is_zero()).then_some((keepalive.time.0, keepalive.timeout.0)),
             age: keepalive.max_connection_age.map(|age| (age.0, keepalive.max_connection_age_grace.0)),
@@ -219,7 +176,7 @@ impl Limits {
             streams: config.max_concurrent_streams,
             header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
             header_time: idle,
-            // On HTTP/2 the header timeout does not find a peer that went away; pings do.
+            // On HTTP/2 the header timeout does not detect a vanished peer; pings do.
             ping: idle.map(|idle| (idle, Duration::from_secs(20))),
             age: None,
             http2_only: false,

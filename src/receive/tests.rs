@@ -10,12 +10,14 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use verdict_otlp::Signal;
+
 use super::config::{Endpoint, GrpcConfig, HttpConfig, Protocols};
 use super::*;
 
-mod doors;
 mod grpc;
 mod http;
+mod listener_security;
 mod serving;
 
 /// Answers "accepted" until told otherwise; while the gate has no permits, it does not answer.

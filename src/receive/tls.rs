@@ -1,9 +1,8 @@
-//! TLS of a listener, by the Collector's key names: a certificate, and for mTLS the authorities
-//! whose clients are let in.
+//! TLS of a listener, with the Collector's keys: a certificate, and for mTLS the authorities of client
+//! certificates.
 //!
-//! In: [`ServerTls`] and the PEM files that it names, which are read again while the process runs.
-//! Out: a `rustls` configuration for each new connection. Connections that stand keep the one
-//! they began with.
+//! In: [`ServerTls`] and the PEM files it names, which are reloaded while the process runs. Out: a
+//! `rustls` configuration for each new connection; existing connections keep theirs.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use verdict_config::Period;
 
-/// Chains are some KiB, bundles of authorities some hundred; more is a wrong file.
+/// Largest PEM file in bytes: chains have some KiB, bundles of authorities some hundred.
 const MAX_FILE: u64 = 4 << 20;
 
 /// `tls` of a protocol. Present, the protocol is served over TLS alone.
@@ -62,7 +61,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Why a listener cannot do TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("tls: cannot read {path}: {why}")]
@@ -71,47 +70,47 @@ pub(crate) enum TlsError {
     Unusable(String),
 }
 
-/// What the files hold, as text.
-struct Files {
+/// Contents of the PEM files.
+struct PemFiles {
     cert: Vec<u8>,
     key: Vec<u8>,
     authorities: Option<Vec<u8>>,
 }
 
-/// Who the listener is, and whom it lets in.
+/// The TLS configuration of a listener, reloadable.
 #[derive(Debug)]
 pub(crate) struct Identity {
     settings: ServerTls,
     alpn: Vec<Vec<u8>>,
     current: RwLock<Arc<ServerConfig>>,
     hasher: RandomState,
-    /// Hash of what the files held when they were last looked at, fit or not.
-    seen: Mutex<u64>,
+    /// Hash of the files' contents at the last read, usable or not.
+    last_hash: Mutex<u64>,
 }
 
 impl Identity {
-    /// Reads the files; `alpn` names the protocols that are spoken within.
-    pub(crate) fn open(settings: &ServerTls, alpn: &[&[u8]]) -> Result<Identity, TlsError> {
+    /// Reads the files; `alpn` names the protocols over TLS.
+    pub(crate) fn load(settings: &ServerTls, alpn: &[&[u8]]) -> Result<Identity, TlsError> {
         let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.to_vec()).collect();
-        let files = Files::read(settings)?;
+        let files = PemFiles::read(settings)?;
         let hasher = RandomState::new();
-        let seen = Mutex::new(files.hash(&hasher));
+        let last_hash = Mutex::new(files.hash(&hasher));
         let current = RwLock::new(Arc::new(files.build(settings, &alpn)?));
-        Ok(Identity { settings: settings.clone(), alpn, current, hasher, seen })
+        Ok(Identity { settings: settings.clone(), alpn, current, hasher, last_hash })
     }
 
-    /// For a connection that begins now.
+    /// The configuration for a new connection.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes what the files hold now, if it has changed; says whether it did. A fault is told
-    /// once for each change, and what was in force stays.
-    pub(crate) fn refresh(&self) -> Result<bool, TlsError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = Files::read(&self.settings);
+    /// Reads the files again; returns whether they have changed. On an error, returned once for each
+    /// change, the current configuration stays in use.
+    pub(crate) fn reload(&self) -> Result<bool, TlsError> {
+        let mut last_hash = self.last_hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = PemFiles::read(&self.settings);
         let hash = files.as_ref().map_or(0, |files| files.hash(&self.hasher));
-        if std::mem::replace(&mut *seen, hash) == hash {
+        if std::mem::replace(&mut *last_hash, hash) == hash {
             return Ok(false);
         }
         let fresh = files?.build(&self.settings, &self.alpn)?;
@@ -120,10 +119,10 @@ impl Identity {
     }
 }
 
-impl Files {
-    fn read(settings: &ServerTls) -> Result<Files, TlsError> {
+impl PemFiles {
+    fn read(settings: &ServerTls) -> Result<PemFiles, TlsError> {
         let authorities = settings.client_ca_file.as_deref().map(read).transpose()?;
-        Ok(Files { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
+        Ok(PemFiles { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
     }
 
     fn hash(&self, hasher: &RandomState) -> u64 {
@@ -153,7 +152,7 @@ impl Files {
         };
         let chain = certificates(&settings.cert_file, &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|e| unreadable(&settings.key_file, e))?;
-        // Also checks that the two belong together.
+        // Also checks that key and certificate match.
         let mut config = builder.with_single_cert(chain, key).map_err(|e| unusable(&e))?;
         config.alpn_protocols = alpn.to_vec();
         Ok(config)
@@ -177,5 +176,5 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|e| unreadable(path, e))?;
-    if all.is_empty() { Err(unreadable(path, "it holds no certificate")) } else { Ok(all) }
+    if all.is_empty() { Err(unreadable(path, "it contains no certificate")) } else { Ok(all) }
 }

@@ -1,5 +1,5 @@
-//! What is told about exporters. Nothing is counted twice: a scrape reads each exporter's
-//! [`crate::outcome::Ledger`], queue and counts; only requests are told to us as they end.
+//! Metrics of exporters. Nothing is counted twice: a scrape reads each exporter's [`Ledger`], queue
+//! and counters ([`ExporterState`]); only requests are reported when they end ([`RequestObserver`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,8 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::export::{Dropped, Exporter, Exporters, Watch};
-use crate::outcome::Outcome;
+use crate::outcome::{DropReason, Ledger, Outcome};
 use verdict_telemetry::declared::{self as d, Declared};
 use verdict_telemetry::histogram::{Buckets, latency_family};
 
@@ -30,80 +29,113 @@ const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Lost, "lost"),
 ];
 
-/// Follows exporters.
+/// The state of one exporter that a scrape reads.
+pub trait ExporterState: Send + Sync {
+    /// `type` or `type/name`.
+    fn id(&self) -> &str;
+    /// Counts of outcomes.
+    fn ledger(&self) -> &Arc<Ledger>;
+    /// Items dropped for one reason.
+    fn dropped(&self, reason: DropReason) -> u64;
+    /// Repeated requests.
+    fn retries(&self) -> u64;
+    /// Bytes queued or being sent.
+    fn queued_bytes(&self) -> u64;
+    /// Largest number of queued bytes.
+    fn queue_capacity(&self) -> u64;
+    /// Notifies `observer` of every request from now on. Only the first call has an effect.
+    fn observe(&self, observer: Arc<dyn RequestObserver>);
+}
+
+impl std::fmt::Debug for dyn ExporterState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExporterState").field(&self.id()).finish()
+    }
+}
+
+/// Is notified of every request. Called on the exporters' tasks, so it must not block.
+pub trait RequestObserver: Send + Sync {
+    /// A request ended. `status` is one of a fixed set: `ok`, a gRPC code in snake case, `http_503`,
+    /// `timeout`, `connection`.
+    fn request(&self, status: &'static str, duration: Duration);
+    /// A request is about to be repeated.
+    fn retry(&self);
+}
+
+/// Metrics of exporters.
 #[derive(Debug)]
-pub struct Exporting {
-    followed: Followed,
+pub struct ExportMetrics {
+    exporters: Registered,
     requests: Family<Labels<2>, Counter>,
     durations: Family<Labels<1>, Histogram, Buckets>,
 }
 
-impl Exporting {
-    pub(super) fn register(registry: &mut Registry) -> Exporting {
-        let cells = Exporting {
-            followed: Followed::default(),
+impl ExportMetrics {
+    pub(super) fn register(registry: &mut Registry) -> ExportMetrics {
+        let cells = ExportMetrics {
+            exporters: Registered::default(),
             requests: Family::default(),
             durations: latency_family(),
         };
-        registry.register_collector(Box::new(cells.followed.clone()));
+        registry.register_collector(Box::new(cells.exporters.clone()));
         d::EXPORT_REQUESTS.register(registry, cells.requests.clone());
         d::EXPORT_DURATION.register(registry, cells.durations.clone());
         cells
     }
 
-    /// Shows these exporters in every scrape from here on. Once, after they were started.
-    pub fn follow(&self, exporters: &Exporters) {
-        for exporter in exporters.iter() {
+    /// Includes `exporters` in every scrape from now on. Called once, after they were started.
+    pub fn register_exporters(&self, exporters: impl IntoIterator<Item = Arc<dyn ExporterState>>) {
+        for exporter in exporters {
             let id = || Cow::Owned(exporter.id().to_owned());
-            exporter.watch(Arc::new(Requests {
+            exporter.observe(Arc::new(Requests {
                 exporter: exporter.id().to_owned(),
                 requests: self.requests.clone(),
                 duration: self.durations.get_or_create_owned(&d::EXPORT_DURATION.with([id()])),
             }));
-            self.followed.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(exporter));
+            self.exporters.0.write().unwrap_or_else(PoisonError::into_inner).push(exporter);
         }
     }
 }
 
-/// Is told of one exporter's requests. They are far fewer than spans: a look-up each is cheap.
+/// Counts one exporter's requests. They are far fewer than spans, so a lookup for each is cheap.
 struct Requests {
     exporter: String,
     requests: Family<Labels<2>, Counter>,
     duration: Histogram,
 }
 
-impl Watch for Requests {
-    fn request(&self, status: &'static str, took: Duration) {
+impl RequestObserver for Requests {
+    fn request(&self, status: &'static str, duration: Duration) {
         let labels = [Cow::Owned(self.exporter.clone()), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::EXPORT_REQUESTS.with(labels)).inc();
-        self.duration.observe(took.as_secs_f64());
+        self.duration.observe(duration.as_secs_f64());
     }
 
-    /// The exporter counts these itself.
+    /// [`ExporterState::retries`] counts these.
     fn retry(&self) {}
 }
 
 #[derive(Clone, Debug, Default)]
-struct Followed(Arc<RwLock<Vec<Arc<Exporter>>>>);
+struct Registered(Arc<RwLock<Vec<Arc<dyn ExporterState>>>>);
 
-impl Collector for Followed {
+impl Collector for Registered {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut items = Vec::new();
         let mut dropped = Vec::new();
         for exporter in all.iter() {
-            let counted = OUTCOMES.map(|(outcome, word)| {
-                (d::EXPORT_ITEMS.with([exporter.id(), word]), exporter.ledger().count(outcome))
+            let counted = OUTCOMES.map(|(outcome, label)| {
+                (d::EXPORT_ITEMS.with([exporter.id(), label]), exporter.ledger().count(outcome))
             });
             items.extend(counted);
-            let counted = Dropped::ALL.map(|reason| {
+            let counted = DropReason::ALL.map(|reason| {
                 (d::EXPORT_DROPPED.with([exporter.id(), reason.as_str()]), exporter.dropped(reason))
             });
             dropped.extend(counted);
         }
         counters(&mut encoder, &d::EXPORT_ITEMS, items)?;
         counters(&mut encoder, &d::EXPORT_DROPPED, dropped)?;
-        let own = |e: &'_ Arc<Exporter>| e.id().to_owned();
+        let own = |e: &Arc<dyn ExporterState>| e.id().to_owned();
         let retries = all.iter().map(|e| (d::EXPORT_RETRIES.with([own(e)]), e.retries()));
         counters(&mut encoder, &d::EXPORT_RETRIES, retries)?;
         let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([own(e)]), e.queued_bytes()));

@@ -21,8 +21,8 @@ mod export;
 mod receive;
 mod traces;
 
-pub use export::Exporting;
-pub use receive::{Receiving, RequestOutcome};
+pub use export::{ExportMetrics, ExporterState, RequestObserver};
+pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{Judged, MetricCells, Traces, Verdicts};
 
 /// The `Content-Type` of [`Telemetry::render`].
@@ -32,7 +32,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 #[derive(Debug)]
 pub struct Telemetry {
     /// Requests, connections, spans in.
-    pub receive: Receiving,
+    pub receive: ReceiveMetrics,
     /// What is held on disk.
     pub journal: JournalMetrics,
     /// Open and closed traces.
@@ -42,7 +42,7 @@ pub struct Telemetry {
     /// Questions to judges, what they cost.
     pub judge: JudgeMetrics,
     /// Requests and outcomes out, by exporter.
-    pub export: Exporting,
+    pub export: ExportMetrics,
     reloads: [Counter; 2],
     registry: Registry,
 }
@@ -53,12 +53,12 @@ impl Telemetry {
         let mut registry = Registry::with_prefix(declared::PREFIX);
         let reloads = register_process(&mut registry);
         Arc::new(Telemetry {
-            receive: Receiving::register(&mut registry),
+            receive: ReceiveMetrics::register(&mut registry),
             journal: JournalMetrics::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
             judge: JudgeMetrics::register(&mut registry),
-            export: Exporting::register(&mut registry),
+            export: ExportMetrics::register(&mut registry),
             reloads,
             registry,
         })

@@ -73,7 +73,7 @@ struct Route {
 
 /// Counters of the receiving side.
 #[derive(Debug)]
-pub struct Receiving {
+pub struct ReceiveMetrics {
     /// By transport, then by signal.
     routes: [[Route; Signal::ALL.len()]; Transport::ALL.len()],
     connections: [Gauge; Transport::ALL.len()],
@@ -87,14 +87,14 @@ pub struct Receiving {
     refused: Family<Labels<1>, Counter>,
 }
 
-impl Receiving {
-    pub(super) fn register(registry: &mut Registry) -> Receiving {
+impl ReceiveMetrics {
+    pub(super) fn register(registry: &mut Registry) -> ReceiveMetrics {
         let requests = Family::<Labels<3>, Counter>::default();
         let bytes = Family::<Labels<2>, Counter>::default();
         let rejected = Family::<Labels<2>, Counter>::default();
         let connections = Family::<Labels<1>, Gauge>::default();
         let failed = Family::<Labels<1>, Counter>::default();
-        let cells = Receiving {
+        let cells = ReceiveMetrics {
             routes: Transport::ALL.map(|transport| {
                 Signal::ALL.map(|signal| {
                     let route = [transport.as_str(), signal.as_str()];

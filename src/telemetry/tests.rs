@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::export::config::ExporterConfigs;
-use crate::export::{Exporters, Look, Parcel};
+use crate::export::{Exporters, Parcel, RenderContext};
 use verdict_otlp::Piece;
 use verdict_otlp::trace::CloseReason;
 use verdict_otlp::trace::Kind;
@@ -16,7 +16,7 @@ fn line(page: &str, start: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_scrape_shows_every_declared_metric_and_no_other() {
+async fn scrape_exposes_exactly_the_declared_metrics() {
     let telemetry = Telemetry::new();
     // Families without children are not shown: give each one.
     telemetry.receive.refused("zero_id", 1);
@@ -25,7 +25,7 @@ async fn a_scrape_shows_every_declared_metric_and_no_other() {
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
     let (exporters, _folder) = file_exporter();
-    telemetry.export.follow(&exporters);
+    telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
     exporters.send(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
@@ -42,7 +42,7 @@ async fn a_scrape_shows_every_declared_metric_and_no_other() {
 }
 
 #[test]
-fn the_book_lists_exactly_what_is_declared() {
+fn documentation_lists_exactly_the_declared_metrics() {
     let table: Vec<String> = declared::ALL
         .iter()
         .map(|d| {
@@ -74,15 +74,15 @@ fn file_exporter() -> (Exporters, tempfile::TempDir) {
     let path = folder.path().join("out.jsonl");
     let yaml = format!("file/archive: {{ path: {path:?}, sending_queue: {{ queue_size: 1MiB }} }}");
     let configs: ExporterConfigs = serde_saphyr::from_str(&yaml).unwrap();
-    let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
-    (Exporters::start(&configs, &["file/archive".to_owned()], &look).unwrap(), folder)
+    let context = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    (Exporters::start(&configs, &["file/archive".to_owned()], &context).unwrap(), folder)
 }
 
 #[tokio::test]
-async fn what_became_of_items_is_read_from_the_exporters_themselves() {
+async fn scrape_reads_outcomes_from_exporters() {
     let telemetry = Telemetry::new();
     let (exporters, _folder) = file_exporter();
-    telemetry.export.follow(&exporters);
+    telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 7 };
     let parcel = Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None };
     exporters.send(parcel.clone()).await;
@@ -104,7 +104,7 @@ async fn what_became_of_items_is_read_from_the_exporters_themselves() {
 }
 
 #[test]
-fn closings_are_counted_under_the_word_that_the_root_carries() {
+fn closed_traces_are_counted_by_close_reason() {
     let telemetry = Telemetry::new();
     for reason in CloseReason::ALL {
         telemetry.traces.closed(reason);
@@ -114,7 +114,7 @@ fn closings_are_counted_under_the_word_that_the_root_carries() {
 }
 
 #[test]
-fn a_metric_resolved_twice_counts_into_the_same_cells() {
+fn metric_cells_are_shared_by_name() {
     let telemetry = Telemetry::new();
     telemetry.verdicts.metric("tool_abuse").count(Judged::Fail);
     let again = telemetry.verdicts.metric("tool_abuse");

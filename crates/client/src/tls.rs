@@ -1,6 +1,6 @@
-//! TLS of a client, from the Collector's keys, the same for gRPC and HTTP.
+//! TLS of a client, with the Collector's keys, for gRPC and HTTP.
 //!
-//! In: [`Tls`] settings; files are read here, once, at start. Out: a `rustls` configuration.
+//! In: [`Tls`] settings; the files they name are read once, at start. Out: a `rustls` configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,36 +11,51 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Tls;
+/// TLS settings of a client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// No TLS, unless the endpoint says `https://`. Default false. Spans then travel in the clear.
+    /// For HTTP the URL alone decides.
+    pub insecure: bool,
+    /// PEM file of authorities to trust. Default: the system's. With it, only these are trusted.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file of the client's certificate chain. Default: none; needs `key_file`.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file of the client's private key. Default: none; needs `cert_file`.
+    pub key_file: Option<PathBuf>,
+    /// The name that the server's certificate must carry. Default: the endpoint's host.
+    pub server_name_override: Option<String>,
+    /// Accept any certificate. Default false. Anybody on the path can then read and change spans.
+    pub insecure_skip_verify: bool,
+}
 
 /// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A PEM file cannot be read.
     #[error("cannot read {path}: {why}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was wrong with it.
-        why: String,
-    },
-    /// The system has no usable certificate authority.
-    #[error("no certificate authority was found on this system; give tls.ca_file")]
+    File { path: PathBuf, why: String },
+    #[error("no certificate authority was found on this system; set tls.ca_file")]
     NoAuthorities,
-    /// `server_name_override` is no host name.
     #[error("'{0}' is not a host name")]
     Name(String),
-    /// Certificate and key do not fit, or the authorities are unusable.
+    /// Certificate and key do not match, or the authorities are unusable.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// A client's configuration; `alpn` names the protocols that it speaks.
+/// A client's configuration for the protocols named in `alpn`.
+///
+/// # Errors
+/// A file cannot be read, or its content is unusable.
 pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure_skip_verify {
-        tracing::warn!("the certificate of a destination is not checked (insecure_skip_verify)");
+        tracing::warn!("the server's certificate is not verified (insecure_skip_verify: true)");
         Arc::new(AcceptAny(Arc::clone(&provider)))
     } else {
         let roots = Arc::new(authorities(tls.ca_file.as_deref())?);
@@ -48,7 +63,7 @@ pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError
             .build()
             .map_err(|e| TlsError::Unusable(e.to_string()))?;
         match &tls.server_name_override {
-            Some(name) => Arc::new(Named { inner, name: server_name(name)? }),
+            Some(name) => Arc::new(NameOverride { inner, name: server_name(name)? }),
             None => inner,
         }
     };
@@ -69,14 +84,20 @@ pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError
     Ok(config)
 }
 
-/// For a client whose endpoints are plain HTTP: only a proxy may ask for TLS then. It is trusted
-/// as the system says; where the system trusts nobody, neither do we.
+/// For a client with plain HTTP endpoints, where only a proxy may use TLS: trusts the system's
+/// authorities, or none if the system has none.
+///
+/// # Errors
+/// The TLS provider does not support the default protocol versions.
 pub fn for_proxy() -> Result<ClientConfig, TlsError> {
-    client_config(&Tls::default(), &[b"http/1.1"]).or_else(|_| trusting_nobody())
+    client_config(&Tls::default(), &[b"http/1.1"]).or_else(|_| without_authorities())
 }
 
-/// For a client that is never to do TLS, but must be given a configuration.
-pub fn trusting_nobody() -> Result<ClientConfig, TlsError> {
+/// For a client that never uses TLS but requires a configuration.
+///
+/// # Errors
+/// As [`for_proxy`].
+pub fn without_authorities() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError::Unusable(e.to_string()))?
@@ -84,7 +105,10 @@ pub fn trusting_nobody() -> Result<ClientConfig, TlsError> {
         .with_no_client_auth())
 }
 
-/// A host as a certificate names it; IPv6 addresses may stand in brackets.
+/// A host as certificates name it; an IPv6 address may be in brackets.
+///
+/// # Errors
+/// `host` is not a host name.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
@@ -98,7 +122,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|e| unreadable(path, e))?.collect();
     let all = all.map_err(|e| unreadable(path, e))?;
-    if all.is_empty() { Err(unreadable(path, "it holds no certificate")) } else { Ok(all) }
+    if all.is_empty() { Err(unreadable(path, "it contains no certificate")) } else { Ok(all) }
 }
 
 fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
@@ -120,14 +144,14 @@ fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Checks the certificate against a name of the configuration's instead of the endpoint's.
+/// Verifies the certificate for the configured name instead of the endpoint's.
 #[derive(Debug)]
-struct Named {
+struct NameOverride {
     inner: Arc<WebPkiServerVerifier>,
     name: ServerName<'static>,
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for NameOverride {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -162,7 +186,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// `insecure_skip_verify`: any certificate, as the operator asked for in so many words.
+/// `insecure_skip_verify`: accepts any certificate.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

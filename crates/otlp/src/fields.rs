@@ -1,38 +1,7 @@
 //! A cursor over the fields of one encoded protobuf message.
 
-use super::check::Scan;
-
-/// The bytes are not a protobuf message (or not a valid OTLP one).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Malformed {
-    /// A varint is longer than ten bytes or is cut off.
-    #[error("bad varint")]
-    Varint,
-    /// A field reaches beyond the end of its message.
-    #[error("field is cut off")]
-    CutOff,
-    /// A wire type that proto3 does not use (groups), or field number 0.
-    #[error("bad field tag")]
-    Tag,
-    /// A field that OTLP defines has another wire type.
-    #[error("field has the wrong type")]
-    Type,
-    /// A string is not UTF-8.
-    #[error("string is not UTF-8")]
-    Utf8,
-    /// `AnyValue`s nest deeper than is accepted.
-    #[error("values nest too deep")]
-    Depth,
-    /// A span's trace id is not 16 bytes, or all zero.
-    #[error("trace id is not 16 bytes, or zero")]
-    TraceId,
-    /// A span's own id is not 8 bytes, or all zero.
-    #[error("span id is not 8 bytes, or zero")]
-    SpanId,
-    /// Another id (a parent's, a link's) is there with the wrong length.
-    #[error("parent or link id has the wrong length")]
-    Id,
-}
+use super::malformed::Malformed;
+use super::scan::Scan;
 
 /// A field's content by wire type.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -50,17 +19,15 @@ pub enum Payload<'a> {
 /// One field of a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Field<'a> {
-    /// Its number.
     pub number: u32,
-    /// Its content.
     pub payload: Payload<'a>,
-    /// Offset of its tag in the message.
+    /// Offset of the tag in the message.
     pub start: usize,
-    /// Offset of the byte after it.
+    /// Offset of the byte after the field.
     pub end: usize,
 }
 
-/// Walks the fields of a message in order; ends after the first error.
+/// Iterates over the fields of a message in order; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     scan: Scan<'a>,
@@ -68,7 +35,6 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Over an encoded message.
     pub fn new(buf: &'a [u8]) -> Fields<'a> {
         Fields { scan: Scan::new(buf), len: buf.len() }
     }

@@ -1,8 +1,8 @@
-//! One [`Envelope`] for equal resources and scopes, within a request and from one to the next.
+//! Shares one [`Envelope`] between equal resources and scopes, within and across requests.
 //!
-//! In: the encoded resource and scope around spans. Out: a shared envelope, copied only when it
-//! has not been met of late. An SDK sends the same resource with every request, so a buffered
-//! span costs a pointer to it.
+//! In: the encoded resource and scope of spans. Out: a shared envelope, copied only if it is not in
+//! the table. An SDK sends the same resource with every request, so a buffered span costs one
+//! pointer to it.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use crate::trace::Envelope;
+use super::trace::Envelope;
 
 /// Sets, each of [`WAYS`] envelopes that have the same hash modulo this. 1,024 envelopes in all
 /// serve some hundred services with a few scopes each.
 const SETS: usize = 256;
-/// Envelopes a set remembers; the longest unused one gives way.
+/// Envelopes in a set; the least recently used one is replaced.
 const WAYS: usize = 4;
-/// Larger envelopes are not remembered, so that at most 8 MiB stay behind. A resource as rich as
-/// Kubernetes detectors make it has 2-4 KiB.
+/// Larger envelopes are not interned, which bounds the table to 8 MiB. A resource from Kubernetes
+/// detectors has 2-4 KiB.
 const MAX_SIZE: usize = 8 * 1024;
 
-/// A bounded memory of envelopes. Shared by all receivers; locked for one look-up at a time.
+/// A bounded table of envelopes. Shared by all receivers; locked for one lookup at a time.
 #[derive(Debug)]
 pub struct Interner {
     sets: Mutex<Vec<[Option<Arc<Envelope>>; WAYS]>>,
@@ -35,8 +35,8 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// The envelope of `scope` under `resource`. `shared` keeps the one copy that all scopes of
-    /// the resource use.
+    /// The envelope of `scope` under `resource`. `shared` holds the copy of the resource that all its
+    /// scopes use.
     pub(super) fn envelope(
         &self,
         resource: &[u8],
@@ -53,15 +53,15 @@ impl Interner {
         let hash = self.hasher.hash_one((resource, scope));
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(set) = sets.get_mut(hash as usize % SETS) else { return make(shared) };
-        let met = set.iter().position(|way| {
+        let found = set.iter().position(|way| {
             way.as_ref().is_some_and(|envelope| envelope.resource == resource && envelope.scope == scope)
         });
-        // The most recently used stands first; whatever falls off the end is forgotten.
-        let used = met.unwrap_or(WAYS - 1);
+        // Most recently used first; the last one is dropped.
+        let used = found.unwrap_or(WAYS - 1);
         if let Some(ways) = set.get_mut(..=used) {
             ways.rotate_right(1);
         }
-        match (&mut set[0], met) {
+        match (&mut set[0], found) {
             (Some(envelope), Some(_)) => Arc::clone(envelope),
             (first, _) => Arc::clone(first.insert(make(shared))),
         }
@@ -77,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn equal_envelopes_are_one_and_others_are_not() {
+    fn equal_envelopes_are_shared_and_different_ones_are_not() {
         let interner = Interner::default();
         let first = envelope(&interner, b"service", b"tracer");
         assert!(Arc::ptr_eq(&first, &envelope(&interner, b"service", b"tracer")));
         assert!(!Arc::ptr_eq(&first, &envelope(&interner, b"service", b"tracer2")));
-        // The border between resource and scope counts.
+        // The boundary between resource and scope is part of the key.
         let moved = envelope(&interner, b"servicet", b"racer");
         assert_eq!((&moved.resource[..], &moved.scope[..]), (&b"servicet"[..], &b"racer"[..]));
     }
 
     #[test]
-    fn memory_is_bounded_and_the_recently_used_stay() {
+    fn table_is_bounded_and_keeps_recently_used_envelopes() {
         let interner = Interner::default();
         let kept = envelope(&interner, b"kept", b"");
         for i in 0..20_000u32 {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_resource_is_copied_once_for_all_its_scopes_and_not_remembered() {
+    fn a_large_resource_is_copied_once_for_all_scopes_and_not_interned() {
         let interner = Interner::default();
         let resource = vec![1u8; MAX_SIZE + 1];
         let mut shared = None;

@@ -1,25 +1,30 @@
-//! OTLP bytes: requests taken apart and put together without decoding spans, and JSON.
+//! OTLP bytes: splits and writes requests without decoding spans, and converts JSON.
 //!
-//! A span is never decoded whole. On the way in [`request`] validates and splits (`check` is the
-//! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] look into what
-//! passes through; in between [`fields`] and [`value`] read where asked; on the way out [`mod@write`]
-//! appends fields and joins spans into requests. [`json`] turns OTLP/JSON into the same bytes and
-//! back. Everything here borrows where it can, is bounded by its input, and panics on no bytes.
+//! A span is never decoded as a whole. Incoming: [`request`] validates and splits (`check` is the
+//! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] read requests that
+//! pass through. On demand: [`fields`] and [`value`]. Outgoing: [`mod@write`] appends fields and
+//! joins spans into requests. [`json`] converts OTLP/JSON to the same bytes and back. All readers
+//! borrow, are bounded by their input, and panic on no input.
 
 mod check;
 pub mod fields;
 mod intern;
 pub mod json;
 pub mod logs;
+mod malformed;
 pub mod metrics;
 pub mod request;
+mod scan;
 mod signal;
 pub mod stated;
+#[rustfmt::skip]
+mod tags;
 pub mod trace;
 pub mod value;
 pub mod write;
 
-pub use fields::{Field, Fields, Malformed, Payload};
+pub use fields::{Field, Fields, Payload};
+pub use malformed::Malformed;
 pub use request::{Interner, split};
 pub use signal::{Piece, Signal, Transport};
 pub use value::{Attributes, Value};

@@ -1,94 +1,94 @@
-//! Log records that belong to spans: GenAI content and evaluation results that came as logs.
+//! Finds the log records of a request that carry GenAI content or evaluation results of a span.
 //!
-//! In: an encoded `ExportLogsServiceRequest`. Out: how many records it holds, and those that speak
-//! of a GenAI operation on a span, copied out of it ([`GenAiRecord`]); a [`LogView`] reads one. The
-//! request itself goes on untouched, whatever is found here.
+//! In: an encoded `ExportLogsServiceRequest`. Out: its number of records, and copies of those about
+//! a GenAI operation on a span ([`GenAiRecord`]), which a [`LogView`] reads. The request itself is
+//! forwarded unchanged.
 
 use bytes::Bytes;
 
-use super::check::{self, MAX_DEPTH, Scan};
-use super::fields::{Fields, Malformed, Payload};
+use super::check::{self, MAX_DEPTH};
+use super::fields::{Fields, Payload};
+use super::malformed::Malformed;
+use super::scan::Scan;
+use super::tags::{export_logs_service_request as export, log_record, resource_logs, scope_logs};
+use super::trace::{SpanId, TraceId};
 use super::value::{Attributes, LOG_ATTRIBUTES, Value};
-use crate::trace::{SpanId, TraceId};
 
-/// Event names and attribute keys of the GenAI semantic conventions begin so.
+/// Prefix of the event names and attribute keys of the GenAI semantic conventions.
 const GEN_AI: &str = "gen_ai.";
-/// The attribute (or entry of the body) that named an event before `event_name` was a field.
+/// The attribute, or entry of the body, that held the event's name before `event_name` was a field.
 const EVENT_NAME: &str = "event.name";
-/// Fields of `LogRecord`: 1-3 and 5-12.
-const LOG_RECORD: u32 = 0b1_1111_1110_1110;
 
-/// What a logs request holds.
+/// The records of a logs request.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// All its records.
+    /// Number of all records.
     pub records: u64,
-    /// Those to be joined to their span, in order.
+    /// The records to join to their span, in order.
     pub gen_ai: Vec<GenAiRecord>,
 }
 
 /// A record about a GenAI operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GenAiRecord {
-    /// The trace it belongs to; not zero.
+    /// Not zero.
     pub trace: TraceId,
-    /// The span it belongs to; not zero.
+    /// Not zero.
     pub span: SpanId,
     /// The encoded `LogRecord`, in an allocation of its own.
     pub bytes: Bytes,
 }
 
-/// Walks the logs request `body`. A record is found if its event name or one of its attribute keys
-/// begins with `gen_ai.`, and it names trace and span. One that is malformed in itself is counted
-/// and not found.
+/// Finds the records of the logs request `body` whose event name or one of whose attribute keys
+/// begins with `gen_ai.` and that name trace and span. A malformed record is counted only.
 ///
 /// # Errors
-/// The frame around records is broken: the bytes are no such request.
+/// The framing above the records is broken: `body` is not such a request.
 pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
     let mut logs = Logs::default();
     let mut request = Scan::new(body);
     while let Some(tag) = request.tag()? {
         match tag {
-            0x0a => resource_logs(request.bytes()?, &mut logs)?,
-            _ => request.skip(tag, 0b10)?,
+            export::RESOURCE_LOGS => read_resource_logs(request.bytes()?, &mut logs)?,
+            _ => request.skip(tag, export::DEFINED)?,
         }
     }
     Ok(logs)
 }
 
-fn resource_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
+fn read_resource_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
-            0x0a => check::resource(scan.bytes()?)?,
-            0x12 => scope_logs(scan.bytes()?, logs)?,
-            0x1a => drop(scan.text()?),
-            _ => scan.skip(tag, check::AROUND)?,
+            resource_logs::RESOURCE => check::resource(scan.bytes()?)?,
+            resource_logs::SCOPE_LOGS => read_scope_logs(scan.bytes()?, logs)?,
+            resource_logs::SCHEMA_URL => drop(scan.text()?),
+            _ => scan.skip(tag, resource_logs::DEFINED)?,
         }
     }
     Ok(())
 }
 
-fn scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
+fn read_scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
-            0x0a => check::scope(scan.bytes()?)?,
-            0x12 => {
+            scope_logs::SCOPE => check::scope(scan.bytes()?)?,
+            scope_logs::LOG_RECORDS => {
                 let record = scan.bytes()?;
                 logs.records += 1;
                 if let Ok(Some((trace, span))) = gen_ai_span(record) {
                     logs.gen_ai.push(GenAiRecord { trace, span, bytes: Bytes::copy_from_slice(record) });
                 }
             }
-            0x1a => drop(scan.text()?),
-            _ => scan.skip(tag, check::AROUND)?,
+            scope_logs::SCHEMA_URL => drop(scan.text()?),
+            _ => scan.skip(tag, scope_logs::DEFINED)?,
         }
     }
     Ok(())
 }
 
-/// The span that a record belongs to, if it is about GenAI. Validates the record.
+/// Validates a record; returns the span it belongs to if it is about GenAI.
 fn gen_ai_span(record: &[u8]) -> Result<Option<(TraceId, SpanId)>, Malformed> {
     let mut trace = TraceId::default();
     let mut span = SpanId::default();
@@ -96,16 +96,18 @@ fn gen_ai_span(record: &[u8]) -> Result<Option<(TraceId, SpanId)>, Malformed> {
     let mut scan = Scan::new(record);
     while let Some(tag) = scan.tag()? {
         match tag {
-            0x09 | 0x59 => drop(scan.fixed64()?),
-            0x10 | 0x38 => drop(scan.varint()?),
-            0x1a => drop(scan.text()?),
-            0x2a => check::any_value(scan.bytes()?, MAX_DEPTH)?,
-            0x32 => gen_ai |= check::key_value(scan.bytes()?, MAX_DEPTH)?.starts_with(GEN_AI.as_bytes()),
-            0x45 => drop(scan.fixed32()?),
-            0x4a => trace.0 = check::optional_id(scan.bytes()?)?,
-            0x52 => span.0 = check::optional_id(scan.bytes()?)?,
-            0x62 => gen_ai |= scan.text()?.starts_with(GEN_AI.as_bytes()),
-            _ => scan.skip(tag, LOG_RECORD)?,
+            log_record::TIME_UNIX_NANO | log_record::OBSERVED_TIME_UNIX_NANO => drop(scan.fixed64()?),
+            log_record::SEVERITY_NUMBER | log_record::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
+            log_record::SEVERITY_TEXT => drop(scan.text()?),
+            log_record::BODY => check::any_value(scan.bytes()?, MAX_DEPTH)?,
+            log_record::ATTRIBUTES => {
+                gen_ai |= check::key_value(scan.bytes()?, MAX_DEPTH)?.starts_with(GEN_AI.as_bytes())
+            }
+            log_record::FLAGS => drop(scan.fixed32()?),
+            log_record::TRACE_ID => trace.0 = check::optional_id(scan.bytes()?)?,
+            log_record::SPAN_ID => span.0 = check::optional_id(scan.bytes()?)?,
+            log_record::EVENT_NAME => gen_ai |= scan.text()?.starts_with(GEN_AI.as_bytes()),
+            _ => scan.skip(tag, log_record::DEFINED)?,
         }
     }
     if trace.is_zero() || span.is_zero() {
@@ -115,7 +117,7 @@ fn gen_ai_span(record: &[u8]) -> Result<Option<(TraceId, SpanId)>, Malformed> {
     Ok(gen_ai.then_some((trace, span)))
 }
 
-/// What a log record says, read where asked for.
+/// The fields of a log record that recognition uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogView<'a> {
     /// `event_name`; else the attribute, else the body's entry, `event.name`.
@@ -128,7 +130,7 @@ pub struct LogView<'a> {
 }
 
 impl<'a> LogView<'a> {
-    /// Reads an encoded `LogRecord`; malformed parts read as absent.
+    /// Reads an encoded `LogRecord`; a malformed field reads as absent.
     pub fn read(record: &'a [u8]) -> LogView<'a> {
         let mut view = LogView { record, ..LogView::default() };
         let mut observed = 0;
@@ -152,7 +154,6 @@ impl<'a> LogView<'a> {
         view
     }
 
-    /// Its attributes.
     pub fn attributes(&self) -> Attributes<'a> {
         Attributes::new(self.record, LOG_ATTRIBUTES)
     }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_record_is_counted_and_not_joined_a_broken_frame_is_an_error() {
+    fn malformed_record_is_only_counted_and_broken_framing_is_an_error() {
         let good = request(vec![LogRecord { event_name: "gen_ai.choice".into(), ..record(1) }]);
         // trace id of one byte
         let bad = [0x0a, 7, 0x12, 5, 0x12, 3, 0x4a, 1, 1];
@@ -242,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_valid_record_is_read_and_any_bytes_are_survived(
+        fn valid_records_are_read_and_arbitrary_bytes_never_panic(
             attributes in attributes(), body in any_value(), cut: prop::sample::Index,
             soup in prop::collection::vec(any::<u8>(), 0..200),
         ) {

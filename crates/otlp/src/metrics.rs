@@ -1,67 +1,73 @@
-//! An encoded `ExportMetricsServiceRequest`: whether its frame holds, and how many points it has.
+//! Counts the data points of an encoded `ExportMetricsServiceRequest`.
 //!
-//! Metrics pass through untouched; the count is for the ledger.
+//! Metrics pass through unchanged; the count is for the ledger.
 
-use super::check::Scan;
-use super::fields::Malformed;
+use super::malformed::Malformed;
+use super::scan::Scan;
+use super::tags::{export_metrics_service_request, gauge, metric, resource_metrics, scope_metrics};
+
+/// The fields of a `Metric` that hold data points, each in its field 1.
+const DATA: [u32; 5] =
+    [metric::GAUGE, metric::SUM, metric::HISTOGRAM, metric::EXPONENTIAL_HISTOGRAM, metric::SUMMARY];
 
 /// The data points in the metrics request `body`.
 ///
 /// # Errors
-/// The bytes are no such request.
+/// `body` is not such a request.
 pub fn count(body: &[u8]) -> Result<u64, Malformed> {
-    let mut points = 0;
-    // Request, resource, scope: each repeats one field; the metrics come below.
-    each(body, 0x0a, &mut |resource| {
-        each(resource, 0x12, &mut |scope| {
-            each(scope, 0x12, &mut |metric| {
-                points += points_of(metric)?;
+    let mut count = 0;
+    each(body, &[export_metrics_service_request::RESOURCE_METRICS], &mut |resource| {
+        each(resource, &[resource_metrics::SCOPE_METRICS], &mut |scope| {
+            each(scope, &[scope_metrics::METRICS], &mut |metric| {
+                count += points(metric)?;
                 Ok(())
             })
+        })
+    })?;
+    Ok(count)
+}
+
+/// The data points in one encoded `Metric`.
+///
+/// # Errors
+/// `metric` is not such a message.
+pub fn points(metric: &[u8]) -> Result<u64, Malformed> {
+    let mut points = 0;
+    each(metric, &DATA, &mut |data| {
+        each(data, &[gauge::DATA_POINTS], &mut |_| {
+            points += 1;
+            Ok(())
         })
     })?;
     Ok(points)
 }
 
-/// Hands over the content of every field with the (length-delimited) `tag`.
+/// Calls `then` with the content of every field that has one of the (length-delimited) `tags`.
 fn each<'a>(
     encoded: &'a [u8],
-    tag: u32,
+    tags: &[u32],
     then: &mut dyn FnMut(&'a [u8]) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
+    let expected = tags.iter().fold(0, |fields, tag| fields | 1 << (tag >> 3));
     let mut scan = Scan::new(encoded);
-    while let Some(met) = scan.tag()? {
-        if met == tag {
+    while let Some(tag) = scan.tag()? {
+        if tags.contains(&tag) {
             then(scan.bytes()?)?;
         } else {
-            scan.skip(met, 1 << (tag >> 3))?;
+            scan.skip(tag, expected)?;
         }
     }
     Ok(())
 }
 
-/// Gauge, sum, histogram, exponential histogram and summary hold their points in field 1.
-fn points_of(metric: &[u8]) -> Result<u64, Malformed> {
-    let mut points = 0;
-    for kind in [0x2a, 0x3a, 0x4a, 0x52, 0x5a] {
-        each(metric, kind, &mut |data| {
-            each(data, 0x0a, &mut |_| {
-                points += 1;
-                Ok(())
-            })
-        })?;
-    }
-    Ok(points)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Signal;
     use crate::json;
+    use crate::signal::Signal;
 
     #[test]
-    fn points_of_all_kinds_are_counted() {
+    fn counts_points_of_every_kind_of_metric() {
         let metrics = br#"{"resourceMetrics":[{"resource":{},"scopeMetrics":[{"schemaUrl":"u","metrics":[
             {"name":"a","gauge":{"dataPoints":[{"asInt":1},{"asInt":2}]}},
             {"name":"b","sum":{"isMonotonic":true,"dataPoints":[{}]}},

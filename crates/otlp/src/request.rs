@@ -1,85 +1,77 @@
-//! An encoded `ExportTraceServiceRequest`, taken apart into spans by trace without decoding them.
+//! Splits an encoded `ExportTraceServiceRequest` into spans by trace without decoding them.
 //!
-//! In: a request's bytes. Out: per trace, its spans: the few fields that assembling needs and the
-//! bytes as they came, each under its shared [`Envelope`]; and what had to be rejected. One pass
-//! reads and validates (structure, UTF-8, ids). Spans of one trace are copied into one allocation
-//! of exactly their size, or few, so that nothing holds on to the request's buffer.
+//! In: a request's bytes. Out: per trace, its spans (the few fields that assembling needs, the
+//! encoded bytes, the shared [`Envelope`]) and the rejected spans. One pass reads and validates
+//! structure, UTF-8 and ids. Spans of one trace are copied into one or few allocations of exactly
+//! their size, so that no span keeps the request's buffer in memory.
 //!
-//! A span that is bad is rejected by itself; so are all under a bad resource or scope. Only where
-//! the frame around spans is broken is the whole request [`Malformed`]. Fields of the request
-//! beside `resource_spans`, of which OTLP defines none, have no span to go with and end here.
+//! An invalid span is rejected by itself; an invalid resource or scope rejects all its spans. Only
+//! broken framing above the spans makes the whole request [`Malformed`]. Unknown fields of the
+//! request itself belong to no span and are dropped.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::check::{self, MAX_DEPTH, Scan};
-use super::fields::Malformed;
+use super::check::{self, MAX_DEPTH};
 pub use super::intern::Interner;
-use crate::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
+use super::malformed::Malformed;
+use super::scan::{self, Scan};
+use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
+use super::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
 
-/// Fields 1-16, which OTLP defines for `Span`.
-const SPAN: u32 = 0x1_fffe;
-
-/// Spans for which there is room from the start: SDKs and Collectors send batches of 64 to 8,192.
+/// Initial capacity in spans: SDKs and Collectors send batches of 64 to 8,192.
 const USUAL: usize = 64;
-/// No useful span is smaller: its ids and times alone take as much.
+/// Smallest size of a useful span, in bytes: its ids and times alone take as much.
 const SMALLEST: usize = 64;
 
-/// A request taken apart.
+/// A split request.
 #[derive(Debug, Default)]
 pub struct Split {
-    /// Its traces, in order of their first span.
+    /// The traces, in order of their first span.
     pub groups: Vec<Group>,
     /// Spans that could not be taken.
     pub rejected: Rejected,
 }
 
-/// The spans that a request holds of one trace, in order.
+/// The spans of one trace in a request, in order.
 #[derive(Debug)]
 pub struct Group {
-    /// The trace.
     pub trace: TraceId,
-    /// Its spans here; at least one. Their bytes are slices of one allocation, or of a few.
+    /// At least one. Their bytes are slices of one or few allocations.
     pub spans: Vec<Span>,
-    /// Bytes of all the spans.
+    /// Sum of the spans' encoded sizes, in bytes.
     pub size: usize,
 }
 
-/// Spans of a request that were not taken: how many, and the first few by name.
+/// The spans of a request that were rejected.
 #[derive(Clone, Debug, Default)]
 pub struct Rejected {
-    /// All of them.
     pub count: u64,
     /// The first [`Rejected::NAMED`].
     pub first: Vec<Rejection>,
 }
 
-/// Why one span was not taken.
+/// Why one span was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejection {
-    /// Its id, if it was readable.
+    /// The span's id, if it was readable.
     pub span: Option<SpanId>,
-    /// What is bad.
     pub part: Part,
-    /// How it is bad.
     pub reason: Malformed,
 }
 
-/// Where a rejected span is bad.
+/// The part of a rejected span that is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// In itself.
     Span,
-    /// In the scope it came under.
     Scope,
-    /// In the resource it came under.
     Resource,
 }
 
 impl Rejected {
-    /// How many are told to the sender by name: enough to find the fault, and a short message.
+    /// How many spans the message for the sender names: enough to find the fault, and short.
     pub const NAMED: usize = 8;
 
     fn add(&mut self, rejection: Rejection) {
@@ -112,11 +104,11 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Takes apart the request `body`. `verdict_prefix` begins the keys of our own attributes, which a
-/// span may bring along already ([`Span::has_verdict`]); `envelopes` is shared between requests.
+/// Splits the request `body`. `verdict_prefix` is the prefix of our own attribute keys, which an
+/// incoming span may carry already ([`Span::has_verdict`]); `envelopes` is shared by all requests.
 ///
 /// # Errors
-/// The bytes are no such request; nothing of it was taken.
+/// `body` is not such a request; no span of it was taken.
 pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<Split, Malformed> {
     let mut splitter = Splitter {
         prefix: verdict_prefix.as_bytes(),
@@ -129,8 +121,8 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
     let mut scan = Scan::new(body);
     while let Some(tag) = scan.tag()? {
         match tag {
-            0x0a => splitter.resource_spans(scan.bytes()?)?,
-            _ => scan.skip(tag, 0b10)?,
+            export::RESOURCE_SPANS => splitter.resource_spans(scan.bytes()?)?,
+            _ => scan.skip(tag, export::DEFINED)?,
         }
     }
     let Splitter { pending, scopes, traces, rejected, .. } = splitter;
@@ -145,7 +137,7 @@ struct Pending<'a> {
     scope: usize,
 }
 
-/// What assembling needs of a span.
+/// The fields of a span that assembling needs.
 #[derive(Default)]
 struct Read {
     trace: TraceId,
@@ -171,21 +163,24 @@ type Bad = Option<(Part, Malformed)>;
 
 impl<'a> Splitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
-        let (resource, bad) = around(encoded, check::resource, |_| ())?;
+        let (resource, bad) = envelope_fields(encoded, check::resource, |_| ())?;
         let bad = bad.map(|reason| (Part::Resource, reason));
         let mut shared = None;
         let mut scan = Scan::new(encoded);
         while let Some(tag) = scan.tag()? {
             match tag {
-                0x12 => self.scope_spans(scan.bytes()?, &resource, &mut shared, bad)?,
+                resource_spans::SCOPE_SPANS => {
+                    self.scope_spans(scan.bytes()?, &resource, &mut shared, bad)?
+                }
                 _ => scan.skip(tag, 0)?,
             }
         }
         Ok(())
     }
 
-    /// Reads the spans as it comes by them: finding each takes about as long as reading it, where
-    /// the bytes are not in a cache. The scope may stand behind them, and be bad.
+    /// Reads each span when it is found, since finding costs about as much as reading while the
+    /// bytes are not in the CPU's cache. The scope may follow its spans in the message; if it is
+    /// invalid, they are taken back and rejected.
     fn scope_spans(
         &mut self,
         encoded: &'a [u8],
@@ -194,12 +189,12 @@ impl<'a> Splitter<'a> {
         bad: Bad,
     ) -> Result<(), Malformed> {
         let (before, rejected) = (self.pending.len(), self.rejected.clone());
-        let (scope, bad_scope) = around(encoded, check::scope, |span| self.span(span, bad))?;
+        let (scope, bad_scope) = envelope_fields(encoded, check::scope, |span| self.span(span, bad))?;
         if let (Some(reason), None) = (bad_scope, bad) {
             let (taken, traces) = (self.pending.drain(before..), &mut self.traces);
             taken.for_each(|pending| traces.discount(&pending));
             self.rejected = rejected;
-            around(encoded, check::scope, |span| self.span(span, Some((Part::Scope, reason))))?;
+            envelope_fields(encoded, check::scope, |span| self.span(span, Some((Part::Scope, reason))))?;
         }
         if self.pending.len() > before {
             self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
@@ -219,13 +214,19 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// What stands around the spans (or the scopes) in a message, which `inner` is given: every field but
-/// number 2, and what is wrong with it. An error is a broken frame.
-fn around<'a>(
+/// The envelope fields of a `ResourceSpans` or `ScopeSpans` (all but the repeated field, whose
+/// contents go to `inner`), and their first fault. Both messages use the same field numbers.
+///
+/// # Errors
+/// The framing of the message itself is broken.
+fn envelope_fields<'a>(
     encoded: &'a [u8],
     check: fn(&[u8]) -> Result<(), Malformed>,
     mut inner: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
+    const OWNER: u32 = scope_spans::SCOPE;
+    const INNER: u32 = scope_spans::SPANS;
+    const SCHEMA_URL: u32 = scope_spans::SCHEMA_URL;
     let mut kept = Vec::new();
     let mut bad = Ok(());
     let mut scan = Scan::new(encoded);
@@ -233,64 +234,70 @@ fn around<'a>(
         let start = encoded.len() - scan.left();
         match scan.tag()? {
             None => return Ok((kept, bad.err())),
-            Some(0x12) => {
+            Some(INNER) => {
                 inner(scan.bytes()?);
                 continue;
             }
-            Some(0x0a) => bad = bad.and(check(scan.bytes()?)),
-            Some(0x1a) => bad = bad.and(check::utf8(scan.bytes()?)),
-            Some(tag) => scan.skip(tag, check::AROUND)?,
+            Some(OWNER) => bad = bad.and(check(scan.bytes()?)),
+            Some(SCHEMA_URL) => bad = bad.and(scan::utf8(scan.bytes()?)),
+            Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
         kept.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
     }
 }
 
-/// Validates a span and reads what assembling needs. On error, what was read so far is there.
-fn read_span(encoded: &[u8], prefix: &[u8], span: &mut Read) -> Result<(), Malformed> {
+/// In `Span.flags`: bit 8 says that bit 9 is known, bit 9 that the parent is remote.
+const REMOTE_PARENT: u32 = 0x300;
+
+/// Validates a span and reads the fields that assembling needs. On error `read` keeps the fields
+/// read so far.
+fn read_span(encoded: &[u8], prefix: &[u8], read: &mut Read) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
-            0x4a => {
+            span::ATTRIBUTES => {
                 let key = check::key_value(scan.bytes()?, MAX_DEPTH)?;
-                // The first byte tells nearly all apart, without a call.
-                span.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
+                // The first byte differs for nearly all other keys, so most cost no call.
+                read.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
             }
-            0x0a => span.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
-            0x12 => span.id.0 = scan.bytes()?.try_into().map_err(|_| Malformed::SpanId)?,
-            0x22 => span.parent.0 = check::optional_id(scan.bytes()?)?,
-            0x1a | 0x2a => drop(scan.text()?),
-            0x30 | 0x50 | 0x60 | 0x70 => drop(scan.varint()?),
-            0x39 => span.start = scan.fixed64()?,
-            0x41 => span.end = scan.fixed64()?,
-            0x5a => check::event(scan.bytes()?)?,
-            0x6a => check::link(scan.bytes()?)?,
-            0x7a => {
+            span::TRACE_ID => read.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
+            span::SPAN_ID => read.id.0 = scan.bytes()?.try_into().map_err(|_| Malformed::SpanId)?,
+            span::PARENT_SPAN_ID => read.parent.0 = check::optional_id(scan.bytes()?)?,
+            span::TRACE_STATE | span::NAME => drop(scan.text()?),
+            span::KIND
+            | span::DROPPED_ATTRIBUTES_COUNT
+            | span::DROPPED_EVENTS_COUNT
+            | span::DROPPED_LINKS_COUNT => drop(scan.varint()?),
+            span::START_TIME_UNIX_NANO => read.start = scan.fixed64()?,
+            span::END_TIME_UNIX_NANO => read.end = scan.fixed64()?,
+            span::EVENTS => check::event(scan.bytes()?)?,
+            span::LINKS => check::link(scan.bytes()?)?,
+            span::STATUS => {
                 if let Some(code) = check::status(scan.bytes()?)? {
-                    span.status = match code {
+                    read.status = match code {
                         1 => Status::Ok,
                         2 => Status::Error,
                         _ => Status::Unset,
                     };
                 }
             }
-            // Bit 8 says that bit 9 is known, bit 9 that the parent is remote.
-            0x85 => span.remote_parent = scan.fixed32()? & 0x300 == 0x300,
-            _ => scan.skip(tag, SPAN)?,
+            span::FLAGS => read.remote_parent = scan.fixed32()? & REMOTE_PARENT == REMOTE_PARENT,
+            _ => scan.skip(tag, span::DEFINED)?,
         }
     }
-    if span.trace.is_zero() {
+    if read.trace.is_zero() {
         return Err(Malformed::TraceId);
     }
-    if span.id.is_zero() {
+    if read.id.is_zero() {
         return Err(Malformed::SpanId);
     }
     Ok(())
 }
 
-/// Up to this many traces in a request are found by looking at each; a hash costs more.
+/// Up to this many traces of a request are found by linear search, which is cheaper than hashing.
 const FEW: usize = 16;
 
-/// The traces of a request: where each one's group is, how many spans and bytes it has.
+/// The traces of a request: the index of each one's group, its number of spans and of bytes.
 #[derive(Default)]
 struct Traces {
     all: Vec<Total>,
@@ -305,7 +312,7 @@ struct Total {
 }
 
 impl Traces {
-    /// Counts a span and says which group it belongs to.
+    /// Counts a span; returns the index of its group.
     #[inline]
     fn count(&mut self, trace: TraceId, size: usize) -> usize {
         if self.all.get(self.last).is_none_or(|total| total.trace != trace) {
@@ -318,7 +325,7 @@ impl Traces {
         self.last
     }
 
-    /// Takes back what was counted.
+    /// Reverts [`Traces::count`].
     fn discount(&mut self, pending: &Pending<'_>) {
         if let Some(total) = self.all.get_mut(pending.group) {
             total.spans -= 1;
@@ -343,7 +350,7 @@ impl Traces {
     }
 }
 
-/// Copies every group's spans, those that stand together into one allocation of their exact size.
+/// Copies the bytes of every group's spans into allocations of exact size.
 fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -> Vec<Group> {
     let mut groups: Vec<Group> = totals
         .iter()
@@ -367,15 +374,15 @@ fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -
     for (group, sources) in groups.iter_mut().zip(sources) {
         fill(&mut group.spans, &sources, group.size);
     }
-    // All spans of a trace may have stood in a scope that was bad.
+    // An invalid scope may have taken back all spans of a trace.
     groups.retain(|group| !group.spans.is_empty());
     groups
 }
 
-/// Gives spans their bytes, which are of `size` in all.
+/// Assigns the spans their bytes, `size` in all.
 fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     while !sources.is_empty() {
-        let (count, bytes) = together(sources, size);
+        let (count, bytes) = chunk(sources, size);
         let (now, later) = sources.split_at(count);
         let mut buffer = Vec::with_capacity(bytes);
         now.iter().for_each(|source| buffer.extend_from_slice(source));
@@ -391,17 +398,17 @@ fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     }
 }
 
-/// Spans that are smaller together than this share an allocation without further thought.
+/// Groups of spans up to this many bytes always share one allocation.
 const SMALL: usize = 4 << 10;
-/// Spans share no allocation that is larger, but for one that is larger alone.
+/// Largest shared allocation in bytes; a larger span gets its own.
 const LARGE: usize = 64 << 10;
-/// What an allocation of its own costs beside its bytes, about.
-const OWN: usize = 64;
+/// Approximate overhead of an allocation, in bytes.
+const OVERHEAD: usize = 64;
 
-/// How many of the first spans share an allocation, and its size. Allocators hand out a few sizes
-/// only, and what is left of one is lost for as long as the trace is open: of spans that came
-/// together as many are taken as lose least for their size.
-fn together(sources: &[&[u8]], size: usize) -> (usize, usize) {
+/// How many of the first spans share an allocation, and its size. Allocators round up to a few size
+/// classes, and the rounding is lost while the trace is open: the number of spans is chosen that
+/// loses least relative to its size.
+fn chunk(sources: &[&[u8]], size: usize) -> (usize, usize) {
     if size <= SMALL {
         return (sources.len(), size);
     }
@@ -412,7 +419,7 @@ fn together(sources: &[&[u8]], size: usize) -> (usize, usize) {
         if bytes > LARGE && n > 0 {
             break;
         }
-        let lost = |bytes: usize| handed_out(bytes) - bytes + OWN;
+        let lost = |bytes: usize| size_class(bytes) - bytes + OVERHEAD;
         // Fractions compared without dividing.
         if lost(bytes) * best.1 <= lost(best.1) * bytes {
             best = (n + 1, bytes);
@@ -421,9 +428,9 @@ fn together(sources: &[&[u8]], size: usize) -> (usize, usize) {
     best
 }
 
-/// Bytes that an allocator hands out for so many: sizes stand a quarter of a power of two apart, in
-/// mimalloc as in jemalloc.
-fn handed_out(bytes: usize) -> usize {
+/// The allocator's size class for `bytes`: classes are a quarter of a power of two apart in mimalloc
+/// and jemalloc.
+fn size_class(bytes: usize) -> usize {
     let step = (bytes.saturating_sub(1).max(64)).ilog2() - 2;
     bytes.div_ceil(1 << step) << step
 }

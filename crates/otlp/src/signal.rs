@@ -1,8 +1,8 @@
-//! Which of OTLP's services a request is for, by which transport it came, and one encoded request.
+//! The signal of a request, its transport, and one encoded request.
 
 use bytes::Bytes;
 
-/// Which of OTLP's services.
+/// One of OTLP's services.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -17,10 +17,9 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// All of them; the position is `signal as usize`.
+    /// In the order of `signal as usize`.
     pub const ALL: [Signal; 3] = [Signal::Traces, Signal::Logs, Signal::Metrics];
 
-    /// The word for it in labels and configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Signal::Traces => "traces",
@@ -30,7 +29,7 @@ impl Signal {
     }
 }
 
-/// How a request came in.
+/// The transport of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Transport {
     /// OTLP/gRPC.
@@ -40,10 +39,9 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Both; the position is `transport as usize`.
+    /// In the order of `transport as usize`.
     pub const ALL: [Transport; 2] = [Transport::Grpc, Transport::Http];
 
-    /// The word for it in labels and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Grpc => "grpc",
@@ -52,11 +50,10 @@ impl Transport {
     }
 }
 
-/// A legal request, and how many items it holds.
+/// A valid encoded request and its number of items.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// The encoded message.
     pub bytes: Bytes,
-    /// Spans (or log records, or data points) in it.
+    /// Spans, log records or data points.
     pub items: u64,
 }

@@ -1,10 +1,10 @@
-//! What a span or its resource states under a key, as text: for patterns that people configure.
+//! Values of a span's or its resource's attribute as text, for configured patterns.
 
-use super::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use super::{Attributes, Fields, Payload, Value};
-use crate::trace::{Envelope, Span};
+use super::fields::{Fields, Payload};
+use super::trace::{Envelope, Span};
+use super::value::{Attributes, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Value};
 
-/// The values of the attribute `key` on the span and on its resource. Lists and maps are none.
+/// The values of the attribute `key` on the span and on its resource, without lists and maps.
 pub fn stated<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> + 'a {
     Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
         .chain(resource_attributes(&span.envelope))
@@ -12,14 +12,15 @@ pub fn stated<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> 
         .filter_map(|(_, value)| text(&value))
 }
 
-/// Attributes of the resource that a span came under.
+/// Attributes of a span's resource.
 pub fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, Value<'_>)> {
     inner(&envelope.resource).flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))
 }
 
-/// The message in field 1 of the bytes around a span: `Resource`, or `InstrumentationScope`.
-pub fn inner(around: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Fields::new(around).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
+/// The message in field 1 of [`Envelope::resource`] or [`Envelope::scope`]: `Resource`, or
+/// `InstrumentationScope`.
+pub fn inner(envelope: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Fields::new(envelope).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
         (1, Payload::Bytes(b)) => Some(b),
         _ => None,
     })

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::arbitrary::{Dice, Level, request, with_unknown_fields};
-use super::write::{Item, Plain, attribute, requests};
+use super::write::{Item, Scalar, attribute, requests};
 use super::{Fields, Interner, Payload, split};
 
 /// Splits and writes again, every trace by itself, each span with `appended` behind it.
@@ -77,11 +77,11 @@ fn decoded(encoded: &[u8]) -> Vec<(ResourceSpans, ScopeSpans, Span)> {
 
 fn appended() -> Vec<u8> {
     let mut out = Vec::new();
-    attribute(&mut out, 9, "verdict.result", Plain::Str("fail"));
-    attribute(&mut out, 9, "verdict.latency.value", Plain::Double(1.5));
-    attribute(&mut out, 9, "verdict.late", Plain::Bool(true));
-    attribute(&mut out, 9, "verdict.trace.revision", Plain::Int(-1));
-    attribute(&mut out, 9, "verdict.failed_metrics", Plain::Strs(&["a", "", "latency"]));
+    attribute(&mut out, 9, "verdict.result", Scalar::Str("fail"));
+    attribute(&mut out, 9, "verdict.latency.value", Scalar::Double(1.5));
+    attribute(&mut out, 9, "verdict.late", Scalar::Bool(true));
+    attribute(&mut out, 9, "verdict.trace.revision", Scalar::Int(-1));
+    attribute(&mut out, 9, "verdict.failed_metrics", Scalar::Strs(&["a", "", "latency"]));
     out
 }
 
@@ -91,7 +91,7 @@ proptest! {
     /// No byte of any span is changed, moved to another resource or scope, or lost; unknown fields
     /// at every level included; and what is appended comes last.
     #[test]
-    fn every_byte_leaves_under_the_surroundings_it_came_with(
+    fn split_and_write_preserve_every_byte(
         request in request(), seed: u64, max_size in 0usize..4_000,
     ) {
         let encoded = with_unknown_fields(&request.encode_to_vec(), Level::Request, &mut Dice(seed));
@@ -105,7 +105,7 @@ proptest! {
 
     /// A full decoder sees the same fields, and the appended attributes after the span's own.
     #[test]
-    fn a_full_decoder_sees_the_same_and_the_appended(request in request()) {
+    fn full_decoder_agrees_and_sees_appended_fields(request in request()) {
         let out = through(&request.encode_to_vec(), &appended(), usize::MAX);
         let mut expected = decoded(&request.encode_to_vec());
         let mut got = decoded(&out);
@@ -122,7 +122,7 @@ proptest! {
 
     /// Cut anywhere, a request is malformed or holds fewer spans; never a panic.
     #[test]
-    fn cut_off_requests_are_told(request in request(), cut: prop::sample::Index) {
+    fn truncated_requests_are_errors(request in request(), cut: prop::sample::Index) {
         let encoded = request.encode_to_vec();
         let cut = &encoded[..cut.index(encoded.len() + 1)];
         if let Ok(split) = split(cut, "verdict.", &Interner::default()) {
@@ -134,7 +134,7 @@ proptest! {
     /// What is accepted of a damaged request, a full decoder accepts as well: no next hop refuses a
     /// batch for what we let through.
     #[test]
-    fn what_is_accepted_of_a_damaged_request_decodes(
+    fn accepted_spans_of_a_damaged_request_decode(
         request in request(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let mut encoded = request.encode_to_vec();
@@ -157,7 +157,7 @@ proptest! {
 
     /// Any bytes at all.
     #[test]
-    fn byte_soup_never_panics(soup in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_never_panic(soup in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = split(&soup, "verdict.", &Interner::default());
         let _ = super::write::strip_attributes(&soup, "verdict.");
         for field in Fields::new(&soup).map_while(Result::ok) {

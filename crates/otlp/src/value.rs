@@ -1,8 +1,9 @@
-//! `AnyValue` and attributes, read where asked for. Malformed parts read as [`Value::Empty`]:
-//! what reaches this has been validated at the door.
+//! `AnyValue` and attributes, decoded on demand. Malformed parts read as [`Value::Empty`]: requests
+//! are validated when they are received.
 
-use super::check::Scan;
 use super::fields::{Fields, Payload};
+use super::scan::Scan;
+use super::tags::{any_value, key_value};
 
 /// Field number of `attributes` in `Span`.
 pub const SPAN_ATTRIBUTES: u32 = 9;
@@ -13,7 +14,7 @@ pub const LOG_ATTRIBUTES: u32 = 6;
 /// Field number of `attributes` in `Resource`.
 pub const RESOURCE_ATTRIBUTES: u32 = 1;
 
-/// An `AnyValue`; arrays and maps stay encoded until walked.
+/// An `AnyValue`; arrays and maps stay encoded until they are iterated.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Value<'a> {
     /// No value.
@@ -36,19 +37,21 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`. The last set member wins, as protobuf has it for a oneof.
+    /// Reads an encoded `AnyValue`. The last member wins, as in every protobuf oneof.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut scan = Scan::new(encoded);
         while let Ok(Some(tag)) = scan.tag() {
             let read = match tag {
-                0x0a => scan.bytes().map(|b| simdutf8::basic::from_utf8(b).map_or(Value::Empty, Value::Str)),
-                0x10 => scan.varint().map(|v| Value::Bool(v != 0)),
-                0x18 => scan.varint().map(|v| Value::Int(v as i64)),
-                0x21 => scan.fixed64().map(|v| Value::Double(f64::from_bits(v))),
-                0x2a => scan.bytes().map(Value::Array),
-                0x32 => scan.bytes().map(Value::Map),
-                0x3a => scan.bytes().map(Value::Bytes),
+                any_value::STRING_VALUE => {
+                    scan.bytes().map(|b| simdutf8::basic::from_utf8(b).map_or(Value::Empty, Value::Str))
+                }
+                any_value::BOOL_VALUE => scan.varint().map(|v| Value::Bool(v != 0)),
+                any_value::INT_VALUE => scan.varint().map(|v| Value::Int(v as i64)),
+                any_value::DOUBLE_VALUE => scan.fixed64().map(|v| Value::Double(f64::from_bits(v))),
+                any_value::ARRAY_VALUE => scan.bytes().map(Value::Array),
+                any_value::KVLIST_VALUE => scan.bytes().map(Value::Map),
+                any_value::BYTES_VALUE => scan.bytes().map(Value::Bytes),
                 _ => scan.skip(tag, 0).map(|()| value),
             };
             match read {
@@ -59,7 +62,6 @@ impl<'a> Value<'a> {
         value
     }
 
-    /// The string, if it is one.
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             Value::Str(s) => Some(s),
@@ -117,15 +119,14 @@ pub fn text(bytes: &[u8]) -> &str {
     simdutf8::basic::from_utf8(bytes).unwrap_or("")
 }
 
-/// Key and value of an encoded `KeyValue`, both as they came: the key mostly says whether the value
-/// is worth reading.
+/// Key and value of an encoded `KeyValue`, still encoded: most callers need the value of few keys.
 pub fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);
     while let Ok(Some(tag)) = scan.tag() {
         let read = match tag {
-            0x0a => scan.bytes().map(|b| key = b),
-            0x12 => scan.bytes().map(|b| value = b),
+            key_value::KEY => scan.bytes().map(|b| key = b),
+            key_value::VALUE => scan.bytes().map(|b| value = b),
             _ => scan.skip(tag, 0),
         };
         if read.is_err() {

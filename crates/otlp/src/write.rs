@@ -1,8 +1,8 @@
-//! OTLP bytes out: single fields, attributes, and whole requests made of spans that stay bytes.
+//! Writes OTLP bytes: single fields, attributes, and whole requests of encoded spans.
 //!
-//! In: encoded spans, each with the encoded fields that were appended to it, under their
-//! envelopes. Out: legal requests in allocations of their exact size. Nothing is re-encoded: a
-//! span is written as it came, followed by what was appended, which protobuf reads as one message.
+//! In: encoded spans with their envelopes and the encoded fields to append to each. Out: valid
+//! requests in allocations of their exact size. Nothing is re-encoded: protobuf reads a span
+//! followed by appended fields as one message.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 
-use super::check::Scan;
 use super::fields::{Fields, Payload};
-use super::value::SPAN_ATTRIBUTES;
-use crate::Piece;
-use crate::trace::Envelope;
+use super::signal::Piece;
+use super::trace::Envelope;
+use super::value::{SPAN_ATTRIBUTES, pair_of};
 
 /// Bytes that `value` takes as a varint: 1-10.
 #[inline]
@@ -23,7 +22,7 @@ pub const fn varint_size(value: u64) -> usize {
     ((64 - (value | 1).leading_zeros()) as usize * 9 + 64) / 64
 }
 
-/// Bytes that a length-delimited field takes with `len` bytes of content.
+/// Encoded size of a length-delimited field with `len` bytes of content.
 #[inline]
 pub const fn field_size(number: u32, len: usize) -> usize {
     varint_size((number as u64) << 3) + varint_size(len as u64) + len
@@ -39,7 +38,7 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends tag and length of a length-delimited field; its content is to follow.
+/// Appends tag and length of a length-delimited field; the caller appends the content.
 #[inline]
 pub fn open(out: &mut Vec<u8>, number: u32, len: usize) {
     if number < 16 && len < 0x80 {
@@ -56,7 +55,7 @@ pub fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// Appends a varint field: an integer, enum or bool. Negative numbers go as their two's complement.
+/// Appends a varint field: an integer, enum or bool. Negative numbers in two's complement.
 pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
     if number < 16 && value < 0x80 {
         return out.extend_from_slice(&[(number << 3) as u8, value as u8]);
@@ -77,9 +76,9 @@ pub fn fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The value of an attribute that we write.
+/// The value of an attribute to write.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Plain<'a> {
+pub enum Scalar<'a> {
     /// `string_value`
     Str(&'a str),
     /// `bool_value`
@@ -92,25 +91,25 @@ pub enum Plain<'a> {
     Strs(&'a [&'a str]),
 }
 
-impl Plain<'_> {
+impl Scalar<'_> {
     /// Bytes of the encoded `AnyValue`.
     fn size(self) -> usize {
         match self {
-            Plain::Str(s) => field_size(1, s.len()),
-            Plain::Bool(_) => 2,
-            Plain::Int(i) => 1 + varint_size(i as u64),
-            Plain::Double(_) => 9,
-            Plain::Strs(all) => field_size(5, strs_size(all)),
+            Scalar::Str(s) => field_size(1, s.len()),
+            Scalar::Bool(_) => 2,
+            Scalar::Int(i) => 1 + varint_size(i as u64),
+            Scalar::Double(_) => 9,
+            Scalar::Strs(all) => field_size(5, strs_size(all)),
         }
     }
 
     fn write(self, out: &mut Vec<u8>) {
         match self {
-            Plain::Str(s) => bytes(out, 1, s.as_bytes()),
-            Plain::Bool(b) => integer(out, 2, u64::from(b)),
-            Plain::Int(i) => integer(out, 3, i as u64),
-            Plain::Double(d) => fixed64(out, 4, d.to_bits()),
-            Plain::Strs(all) => {
+            Scalar::Str(s) => bytes(out, 1, s.as_bytes()),
+            Scalar::Bool(b) => integer(out, 2, u64::from(b)),
+            Scalar::Int(i) => integer(out, 3, i as u64),
+            Scalar::Double(d) => fixed64(out, 4, d.to_bits()),
+            Scalar::Strs(all) => {
                 open(out, 5, strs_size(all));
                 for s in all {
                     open(out, 1, field_size(1, s.len()));
@@ -126,19 +125,19 @@ fn strs_size(all: &[&str]) -> usize {
 }
 
 /// Appends an encoded `AnyValue` as field `number` (a log record's body is field 5).
-pub fn value(out: &mut Vec<u8>, number: u32, value: Plain<'_>) {
+pub fn value(out: &mut Vec<u8>, number: u32, value: Scalar<'_>) {
     open(out, number, value.size());
     value.write(out);
 }
 
 /// Appends a `KeyValue` as field `number` of a message: [`SPAN_ATTRIBUTES`],
 /// [`super::value::EVENT_ATTRIBUTES`], [`super::value::LOG_ATTRIBUTES`].
-pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Plain<'_>) {
+pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
     let of_size = of.size();
     let size = field_size(1, key.len()) + field_size(2, of_size);
     out.reserve(field_size(number, size));
     if number < 16 && size < 0x80 {
-        // Most of what we write; the lengths within are smaller still.
+        // The common case; the inner lengths are smaller still.
         out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
     } else {
         open(out, number, size);
@@ -149,13 +148,13 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Plain<'_>) {
     of.write(out);
 }
 
-/// The span without its attributes whose keys begin with `prefix`, every other byte as it was;
-/// `None` if it has none such. For `existing: replace`, the one change made to what came in.
+/// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None`
+/// if it has no such attribute. For `existing: replace`, the only change made to incoming bytes.
 pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
     let mut kept: Option<Vec<u8>> = None;
     for field in Fields::new(span).map_while(Result::ok) {
         let ours = field.number == SPAN_ATTRIBUTES
-            && matches!(field.payload, Payload::Bytes(pair) if key(pair).starts_with(prefix.as_bytes()));
+            && matches!(field.payload, Payload::Bytes(pair) if pair_of(pair).0.starts_with(prefix.as_bytes()));
         match (&mut kept, ours) {
             (None, true) => {
                 let mut before = Vec::with_capacity(span.len());
@@ -172,27 +171,13 @@ pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
     })
 }
 
-/// The key of an encoded `KeyValue`: the last, should it hold several.
-fn key(pair: &[u8]) -> &[u8] {
-    let mut scan = Scan::new(pair);
-    let mut key: &[u8] = &[];
-    while let Ok(Some(tag)) = scan.tag() {
-        let read = if tag == 0x0a { scan.bytes().map(|b| key = b) } else { scan.skip(tag, 0) };
-        if read.is_err() {
-            break;
-        }
-    }
-    key
-}
-
-/// A span (or log record) to be written.
+/// A span or log record to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// What stands around it.
     pub envelope: &'a Arc<Envelope>,
     /// The encoded message.
     pub bytes: &'a [u8],
-    /// Encoded fields that follow it and belong to it.
+    /// Encoded fields to append to the message.
     pub appended: &'a [u8],
 }
 
@@ -203,9 +188,9 @@ impl Item<'_> {
     }
 }
 
-/// Requests that hold `items`, grouped by resource and scope in order of first appearance, items
-/// of a group in their order. No request is larger than `max_size` bytes, unless it holds but one
-/// item that is larger with its envelope.
+/// Requests that hold `items`, grouped by resource and scope in order of first appearance; within a
+/// group items keep their order. A request is larger than `max_size` bytes only if it holds a single
+/// item that exceeds it together with its envelope.
 ///
 /// Serves spans and log records: `ExportLogsServiceRequest` has the same fields at all its levels.
 pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
@@ -220,23 +205,23 @@ pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
     pieces
 }
 
-/// This many envelopes of a trace are found by comparing pointers before contents are hashed.
+/// Up to this many envelopes are found by comparing pointers; then contents are hashed.
 const FEW: usize = 8;
 
-/// The items in the order in which to write them; those of one scope share one envelope.
+/// The items in writing order; items of one scope share one envelope.
 fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
-    // One scope of one service, as small traces have it, is in order as it stands.
+    // Small traces often have a single scope and need no ordering.
     if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
         return Cow::Borrowed(items);
     }
-    // Envelopes with their resource's number.
+    // Distinct envelopes, each with the index of its resource.
     let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(FEW);
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&[u8], usize> = HashMap::new();
     let mut last = 0;
     let mut placed: Vec<((usize, usize), Item<'_>)> = Vec::with_capacity(items.len());
     for item in items {
-        // Pointers first: spans of one scope mostly follow each other, and envelopes are interned.
+        // Pointers first: spans of one scope are usually adjacent, and envelopes are interned.
         let same = |i: &usize| distinct.get(*i).is_some_and(|(known, _)| Arc::ptr_eq(known, item.envelope));
         let found = Some(last).filter(same).or_else(|| (0..distinct.len().min(FEW)).find(same));
         last = found.unwrap_or_else(|| {
@@ -255,7 +240,7 @@ fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Both of items that [`place`] put in order.
+/// For items returned by [`place`].
 fn same_scope(a: &Item<'_>, b: &Item<'_>) -> bool {
     Arc::ptr_eq(a.envelope, b.envelope)
 }
@@ -264,10 +249,10 @@ fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
     same_scope(a, b) || a.envelope.resource == b.envelope.resource
 }
 
-/// Tag and longest possible length of a field that wraps others.
+/// Longest tag and length of a length-delimited field.
 const WRAP: usize = 11;
 
-/// How many of the first items go into a request of `max_size`; at least one, if there is one.
+/// How many of the first items fit into a request of `max_size`; at least one.
 fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
     let mut size = 0usize;
     let mut before: Option<&Item<'_>> = None;
@@ -289,7 +274,7 @@ fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
 
 /// One request of all of `placed`.
 fn write(placed: &[Item<'_>]) -> Piece {
-    // Sizes of the scopes' and the resources' messages, in the order in which they are met.
+    // Encoded sizes of the scope and resource messages, in writing order.
     let mut scopes: Vec<usize> = Vec::with_capacity(1);
     let mut resources: Vec<usize> = Vec::with_capacity(1);
     let mut total = 0;

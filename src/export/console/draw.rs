@@ -1,32 +1,32 @@
-//! One trace as text: a summary, then a line a span, and beneath a failing one its failing
-//! metrics and why.
+//! Renders one trace as text: a summary, one line per span, and below a failing span its failing
+//! metrics with their findings.
 //!
-//! Bounds: spans, indentation, findings and the width of every line. Depth comes from the sender,
-//! so nothing here recurses and nothing grows with it.
+//! Limits: spans, indentation, findings and line width. The sender chooses the depth, so nothing
+//! recurses and indentation stops growing.
 
 use std::collections::HashMap;
 
-use super::Style;
 use super::paint::{Line, Paint, width, wrap};
-use super::read::{Metric, Shown, Trace};
+use super::read::{Metric, SpanAnnotations, Trace};
+use super::style::Style;
 use verdict_otlp::trace::Idx;
 
-/// Spans drawn of one trace; nobody scrolls further.
+/// Spans rendered of one trace.
 const MAX_SPANS: usize = 2_000;
-/// Deeper spans are drawn at this depth: each level takes three columns.
+/// Deeper spans are rendered at this depth: each level takes three columns.
 const MAX_DEPTH: usize = 24;
-/// Findings drawn of one metric.
+/// Findings rendered of one metric.
 const MAX_FINDINGS: usize = 3;
-/// Lines that one finding takes.
+/// Lines of one finding.
 const MAX_LINES: usize = 3;
-/// Columns of the widest kind.
+/// Columns of the longest name of a kind.
 const KIND: usize = 9;
-/// Below this there is no room for a tree.
+/// Smallest usable width.
 const MIN_WIDTH: usize = 40;
-/// Columns kept free behind names, for times and categories.
+/// Columns reserved after names, for times and categories.
 const BEHIND: usize = 34;
 
-/// A span on its way to the page.
+/// A span to render.
 struct Row {
     at: Idx,
     depth: usize,
@@ -40,7 +40,7 @@ pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
     let rows = rows(trace);
     let longest = rows.iter().map(|row| indent(row) + 2 + KIND + 1 + width(&trace.shown[row.at].name)).max();
     let column = longest.unwrap_or(0).min(page.width.saturating_sub(BEHIND)).max(MIN_WIDTH / 2);
-    // Whether a level that is open has more spans to come, and so a line to be drawn through.
+    // Whether an ancestor's level has more spans, and so a vertical line.
     let mut through = [false; MAX_DEPTH + 1];
     for row in &rows {
         let depth = row.depth.min(MAX_DEPTH);
@@ -61,7 +61,7 @@ pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
     }
 }
 
-/// Spans in the order of drawing.
+/// Spans in rendering order.
 fn rows(trace: &Trace) -> Vec<Row> {
     let tree = &trace.tree;
     let mut depths: HashMap<Idx, usize> = HashMap::new();
@@ -78,7 +78,7 @@ fn rows(trace: &Trace) -> Vec<Row> {
     rows
 }
 
-/// Columns before a span's mark.
+/// Columns before a span's result mark.
 fn indent(row: &Row) -> usize {
     2 + 3 * row.depth.min(MAX_DEPTH)
 }
@@ -91,7 +91,7 @@ fn mark(passed: Option<bool>) -> (&'static str, Paint) {
     }
 }
 
-/// A time as people say it.
+/// A duration with a readable unit.
 fn time(nanos: u64) -> String {
     let ms = nanos as f64 / 1e6;
     match ms {
@@ -155,7 +155,7 @@ impl Page {
         }
     }
 
-    fn span(&self, row: &Row, shown: &Shown, through: &[bool], column: usize, out: &mut String) {
+    fn span(&self, row: &Row, shown: &SpanAnnotations, through: &[bool], column: usize, out: &mut String) {
         let mut line = self.line();
         line.layout("  ", Paint::Plain);
         for open in through.iter().skip(1) {
@@ -190,7 +190,7 @@ impl Page {
         line.finish(out);
     }
 
-    /// Name and value, then each finding, wrapped: a rationale without its quote says little.
+    /// Name and value, then each finding, wrapped.
     fn metric(&self, metric: &Metric, under: &str, out: &mut String) {
         let mut line = self.line();
         line.layout(under, Paint::Faint).put(&metric.name, Paint::Bad);

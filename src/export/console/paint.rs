@@ -1,10 +1,10 @@
-//! Text made fit for a terminal: no control characters, cut and padded by columns, coloured.
+//! Text for a terminal: control characters removed, cut and padded by columns, coloured.
 
 use std::fmt::Write;
 
 use unicode_width::UnicodeWidthChar;
 
-/// What a piece of text is, as a colour tells it.
+/// The meaning of a text, shown by its colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Paint {
     Plain,
@@ -28,7 +28,7 @@ impl Paint {
     }
 }
 
-/// A line being made: knows how many columns are left.
+/// A line of limited width.
 pub(super) struct Line {
     text: String,
     width: usize,
@@ -37,18 +37,17 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Of at most `width` columns.
     pub fn new(width: usize, color: bool) -> Line {
         Line { text: String::new(), width, left: width, color }
     }
 
-    /// Adds text from anywhere; what does not fit is cut.
+    /// Adds untrusted text, cut to the columns left.
     pub fn put(&mut self, text: &str, paint: Paint) -> &mut Line {
         let fitted = fit(text, self.left);
         self.paint(&fitted, paint)
     }
 
-    /// Adds spaces and glyphs of our own; left out where they do not fit.
+    /// Adds layout characters, unless they do not fit.
     pub fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut Line {
         if width(glyphs) <= self.left { self.paint(glyphs, paint) } else { self }
     }
@@ -88,12 +87,12 @@ pub(super) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// One column or none for characters that would move the cursor, change colours, end the line or
-/// turn the direction of writing: a span's name must not be able to.
+/// Replaces characters that would move the cursor, change colours, end the line or change the
+/// direction of writing.
 fn safe(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => ' ',
-        // Marks that order or embed directions of writing, and what takes no column at all.
+        // Bidirectional controls, and characters without width.
         '\u{200b}'..='\u{200f}'
         | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
@@ -104,10 +103,10 @@ fn safe(c: char) -> char {
     }
 }
 
-/// `text` in one line and within `columns`, runs of spaces as one, an ellipsis where it was cut.
-/// Looks no further than it must.
+/// `text` on one line of at most `columns`, with runs of spaces collapsed and an ellipsis if it was
+/// cut. Reads no further than necessary.
 pub(super) fn fit(text: &str, columns: usize) -> String {
-    // Marks that combine take no column; more than a few a letter are nobody's script.
+    // Combining marks have no width, so the number of characters is limited too.
     let most = columns.saturating_mul(4);
     let mut out = String::new();
     let (mut used, mut count, mut cut_at) = (0, 0, 0);
@@ -194,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wrapped_lines_fit_and_are_few(text in any::<String>(), first in 0usize..30, rest in 0usize..30, lines in 0usize..5) {
+        fn wrapped_lines_fit_and_are_limited(text in any::<String>(), first in 0usize..30, rest in 0usize..30, lines in 0usize..5) {
             let wrapped = wrap(&text, first, rest, lines);
             prop_assert!(wrapped.len() <= lines);
             for (i, line) in wrapped.iter().enumerate() {
@@ -204,11 +203,11 @@ mod tests {
         }
 
         #[test]
-        fn nothing_steers_the_terminal_and_every_line_fits(text in any::<String>(), columns in 0usize..60) {
+        fn output_has_no_control_characters_and_fits_the_width(text in any::<String>(), columns in 0usize..60) {
             let fitted = fit(&text, columns);
             prop_assert!(width(&fitted) <= columns);
-            let steers = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
-            prop_assert!(!fitted.chars().any(steers));
+            let is_control = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+            prop_assert!(!fitted.chars().any(is_control));
         }
     }
 }

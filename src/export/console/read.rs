@@ -1,4 +1,4 @@
-//! From annotated bytes to what is shown of each trace.
+//! Reads the annotations of encoded traces.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use verdict_otlp::{Attributes, Fields, Interner, Payload, Value};
 /// Field of `Span` that holds its name.
 const NAME: u32 = 5;
 
-/// One trace, with what its annotations say.
+/// One trace with its annotations.
 pub(super) struct Trace {
     pub tree: Tree,
-    /// One a span, in the tree's order.
-    pub shown: Vec<Shown>,
+    /// One per span, in the tree's order.
+    pub shown: Vec<SpanAnnotations>,
     pub summary: Option<Summary>,
-    /// Some of it never came.
+    /// The trace closed incomplete.
     pub incomplete: bool,
 }
 
-/// What is shown of a span.
+/// The annotations of a span.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct SpanAnnotations {
     pub kind: Kind,
     pub name: String,
     /// `verdict.result`
     pub passed: Option<bool>,
-    /// It fails, but only because of what is below it.
+    /// The failure was caused by spans below.
     pub by_children: bool,
     pub severity: Option<String>,
     pub categories: Vec<String>,
@@ -48,7 +48,7 @@ pub(super) struct Metric {
     pub explanation: String,
 }
 
-/// What the root says of the whole trace.
+/// The trace's annotations, from its root.
 #[derive(Default)]
 pub(super) struct Summary {
     pub passed: Option<bool>,
@@ -68,7 +68,7 @@ pub(super) fn traces(
     let mut order: Vec<TraceId> = Vec::new();
     let mut spans: HashMap<TraceId, Vec<Span>> = HashMap::new();
     for piece in pieces {
-        // What is no request, or no span, was refused at the door; here it is not shown.
+        // Invalid requests and spans were rejected on receipt and are not shown.
         let Ok(split) = verdict_otlp::split(piece, prefix, &envelopes) else { continue };
         for group in split.groups {
             let of_trace = spans.entry(group.trace).or_insert_with(|| {
@@ -83,7 +83,7 @@ pub(super) fn traces(
 }
 
 fn trace(tree: Tree, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Trace {
-    let shown: Vec<Shown> = tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
+    let shown: Vec<SpanAnnotations> = tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
     let names: HashMap<String, &str> =
         tree.spans.iter().zip(&shown).map(|(span, shown)| (span.id.to_string(), &*shown.name)).collect();
     let root = tree.root().into_iter().chain(tree.top().iter().copied());
@@ -105,13 +105,13 @@ fn annotations<'a>(span: &'a Span, prefix: &'a str) -> impl Iterator<Item = (&'a
         .filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
 }
 
-fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Shown {
-    let mut shown = Shown {
+fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> SpanAnnotations {
+    let mut shown = SpanAnnotations {
         kind: kind_of(&span.bytes, &span.envelope),
         name: name(span),
         error: span.status == Status::Error,
         nanos: span.end.checked_sub(span.start).filter(|_| span.end > 0),
-        ..Shown::default()
+        ..SpanAnnotations::default()
     };
     let mut metrics: Vec<(&str, bool, Metric)> = Vec::new();
     for (key, value) in annotations(span, prefix) {
@@ -160,11 +160,11 @@ fn name(span: &Span) -> String {
 
 fn summary(span: &Span, prefix: &str) -> Option<Summary> {
     let mut summary = Summary::default();
-    let mut there = false;
+    let mut found = false;
     for (key, value) in annotations(span, prefix) {
         match (key, value) {
             ("trace.result", Value::Str(s)) => {
-                there = true;
+                found = true;
                 summary.passed = result(s);
             }
             ("trace.close_reason", Value::Str(s)) => s.clone_into(&mut summary.close_reason),
@@ -173,7 +173,7 @@ fn summary(span: &Span, prefix: &str) -> Option<Summary> {
             _ => {}
         }
     }
-    there.then_some(summary)
+    found.then_some(summary)
 }
 
 fn result(word: &str) -> Option<bool> {
@@ -188,7 +188,7 @@ fn strings(list: Value<'_>) -> Vec<String> {
     list.items().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// Scores are mostly whole or halves; nobody reads more than two places.
+/// A number with at most two decimal places.
 fn number(n: f64) -> String {
     let text = format!("{n:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -201,12 +201,11 @@ impl Trace {
         self.tree.spans.iter().map(|s| s.end).max()?.checked_sub(start)
     }
 
-    /// Spans that fail by themselves.
+    /// Spans whose failure was not caused by spans below.
     pub fn failures(&self) -> usize {
         self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()
     }
 
-    /// The trace's id, in hex.
     pub fn id(&self) -> String {
         self.tree.id.to_string()
     }

@@ -119,7 +119,7 @@ fn failing_trace() -> Vec<Span> {
 }
 
 #[test]
-fn a_failing_trace_shows_what_failed_where_and_why() {
+fn failing_trace_shows_failed_metrics_and_findings() {
     // Pieces in any order: the tree does not care.
     let mut spans = failing_trace();
     let tail = spans.split_off(3);
@@ -142,7 +142,7 @@ fn a_failing_trace_shows_what_failed_where_and_why() {
 }
 
 #[test]
-fn colour_only_where_asked_for() {
+fn colour_is_used_only_if_configured() {
     let plain = render(&[piece(failing_trace())], &kind_of, &style(100, false));
     let colored = render(&[piece(failing_trace())], &kind_of, &style(100, true));
     assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;31m✗\x1b[0m"));
@@ -155,7 +155,7 @@ fn colour_only_where_asked_for() {
 }
 
 #[test]
-fn spans_without_annotations_and_several_traces_are_drawn_too() {
+fn unannotated_spans_and_several_traces_are_rendered() {
     let mut other = span(1, 0, "chat", 5, &[]);
     other.trace_id = vec![1; 16];
     let drawn =
@@ -170,7 +170,7 @@ fn spans_without_annotations_and_several_traces_are_drawn_too() {
 }
 
 #[test]
-fn text_of_spans_cannot_steer_the_terminal() {
+fn span_text_cannot_control_the_terminal() {
     let hostile = "chat\x1b[2J\x1b]0;owned\x07\r\nfake ✓ line\u{202e}evil\u{9b}31m";
     let attributes = [
         ("result", text("fail")),
@@ -186,7 +186,7 @@ fn text_of_spans_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn a_chain_of_many_spans_takes_bounded_space() {
+fn deep_chain_takes_bounded_space() {
     let spans: Vec<Span> = (0..20_000u64)
         .map(|i| Span {
             trace_id: vec![1; 16],
@@ -203,7 +203,7 @@ fn a_chain_of_many_spans_takes_bounded_space() {
 
 proptest! {
     #[test]
-    fn every_line_fits_whatever_spans_say(
+    fn every_line_fits_the_width(
         names in proptest::collection::vec((any::<String>(), 0u8..8), 1..8),
         width in 0usize..200,
     ) {
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_draw_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_render_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = render(&[bytes.into()], &kind_of, &style(80, true));
     }
 }

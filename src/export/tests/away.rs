@@ -4,41 +4,41 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::export::answer::{Answer, Reply};
 use crate::export::config::{Compression, RetryOnFailure};
 use crate::export::pack::{Packed, Packing};
+use crate::export::response::{ExportResponse, ExportResult};
 use crate::export::{consumers, otlp};
 use verdict_config::Period;
 
 /// What a destination says so long after the start.
-type Says = fn(Duration) -> Answer;
+type Script = fn(Duration) -> ExportResult;
 
 /// A destination without a wire.
 #[derive(Debug)]
-pub struct Told {
+pub struct ScriptedClient {
     began: Instant,
-    says: Says,
+    script: Script,
     takes: Duration,
     /// When it was asked, and whether it took what it was given.
     asked: Arc<Mutex<Vec<(Duration, bool)>>>,
 }
 
-impl Told {
-    pub(in crate::export) async fn export(&self, _: &Packed) -> Reply {
+impl ScriptedClient {
+    pub(in crate::export) async fn export(&self, _: &Packed) -> ExportResponse {
         tokio::time::sleep(self.takes).await;
         let at = self.began.elapsed();
-        let answer = (self.says)(at);
-        self.asked.lock().unwrap().push((at, matches!(answer, Answer::Taken { .. })));
-        Reply { status: "told", answer }
+        let result = (self.script)(at);
+        self.asked.lock().unwrap().push((at, matches!(result, ExportResult::Accepted { .. })));
+        ExportResponse { status: "scripted", result }
     }
 }
 
-fn taken() -> Answer {
-    Answer::Taken { rejected: 0, message: String::new() }
+fn accepted() -> ExportResult {
+    ExportResult::Accepted { rejected: 0, message: String::new() }
 }
 
-fn later(after: Option<Duration>) -> Answer {
-    Answer::Later { after, why: "as told".to_owned() }
+fn retry_later(after: Option<Duration>) -> ExportResult {
+    ExportResult::Retry { after, reason: "scripted".to_owned() }
 }
 
 const fn minutes(n: u64) -> Duration {
@@ -52,13 +52,13 @@ struct Away {
 }
 
 impl Away {
-    fn new(says: Says, takes: Duration, retry: RetryOnFailure, queue: u64) -> Away {
+    fn new(script: Script, takes: Duration, retry: RetryOnFailure, queue: u64) -> Away {
         let exporter = Exporter::new("otlp_grpc", true, &[Signal::Traces], queue);
         let asked = Arc::default();
-        let told = Told { began: Instant::now(), says, takes, asked: Arc::clone(&asked) };
-        let otlp = otlp::Otlp {
+        let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
+        let otlp = otlp::OtlpConsumer {
             exporter: Arc::clone(&exporter),
-            client: otlp::Client::Told(told),
+            client: otlp::Client::Scripted(client),
             packing: Packing { compression: Compression::None, level: 0 },
             max_request: 4 << 20,
             retry,
@@ -95,9 +95,9 @@ fn endless() -> RetryOnFailure {
 }
 
 #[tokio::test(start_paused = true)]
-async fn away_for_minutes_nothing_is_lost_and_nobody_is_hammered() {
-    let says = |at| if at < minutes(4) { later(None) } else { taken() };
-    let away = Away::new(says, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+async fn destination_away_for_minutes_loses_nothing_and_is_not_flooded() {
+    let script = |at| if at < minutes(4) { retry_later(None) } else { accepted() };
+    let away = Away::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
     let sent = away.send_for(minutes(3)).await;
     let (ended, asked, last) = away.end().await;
     assert_eq!((sent, ended), (180, (180, 0)));
@@ -107,18 +107,18 @@ async fn away_for_minutes_nothing_is_lost_and_nobody_is_hammered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn away_for_hours_is_waited_for_where_retries_have_no_end() {
-    let says = |at| if at < minutes(300) { later(None) } else { taken() };
-    let away = Away::new(says, Duration::ZERO, endless(), 1 << 20);
+async fn destination_away_for_hours_is_retried_without_max_elapsed_time() {
+    let script = |at| if at < minutes(300) { retry_later(None) } else { accepted() };
+    let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
     let sent = away.send_for(minutes(10)).await;
     let (ended, _, _) = away.end().await;
     assert_eq!(ended, (sent, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn away_for_longer_than_retries_go_on_it_is_dropped_or_put_into_dead_letters() {
+async fn destination_away_beyond_max_elapsed_time_drops_or_dead_letters() {
     for letters in [false, true] {
-        let away = Away::new(|_| later(None), Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+        let away = Away::new(|_| retry_later(None), Duration::ZERO, RetryOnFailure::default(), 1 << 20);
         let folder = tempfile::tempdir().unwrap();
         if letters {
             let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
@@ -130,7 +130,7 @@ async fn away_for_longer_than_retries_go_on_it_is_dropped_or_put_into_dead_lette
         let count = |outcome| exporter.ledger().count(outcome);
         let (dropped, kept) = if letters { (0, 2) } else { (2, 0) };
         assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
-        assert_eq!(exporter.dropped(Dropped::RetriesEnded), dropped);
+        assert_eq!(exporter.dropped(DropReason::RetriesEnded), dropped);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
         let last = away.asked.lock().unwrap().last().unwrap().0;
         assert!(last > minutes(4) && last <= minutes(5), "retried for five minutes: {last:?}");
@@ -138,11 +138,11 @@ async fn away_for_longer_than_retries_go_on_it_is_dropped_or_put_into_dead_lette
 }
 
 #[tokio::test(start_paused = true)]
-async fn flapping_for_an_hour_everything_arrives() {
+async fn destination_flapping_for_an_hour_receives_everything() {
     // Ten seconds up, ten seconds down.
-    let says = |at: Duration| if at.as_secs() / 10 % 2 == 1 { taken() } else { later(None) };
+    let script = |at: Duration| if at.as_secs() / 10 % 2 == 1 { accepted() } else { retry_later(None) };
     // With an end of retries, a batch that is unlucky a dozen times would not arrive.
-    let away = Away::new(says, Duration::from_millis(50), endless(), 1 << 20);
+    let away = Away::new(script, Duration::from_millis(50), endless(), 1 << 20);
     let sent = away.send_for(minutes(60)).await;
     let (ended, asked, last) = away.end().await;
     assert_eq!(ended, (sent, 0));
@@ -150,9 +150,9 @@ async fn flapping_for_an_hour_everything_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_for_minutes_it_presses_back_and_everything_arrives() {
+async fn slow_destination_causes_back_pressure_and_receives_everything() {
     // Room for some thirty parcels, and forty seconds for all that wait when it begins.
-    let away = Away::new(|_| taken(), Duration::from_secs(40), RetryOnFailure::default(), 2048);
+    let away = Away::new(|_| accepted(), Duration::from_secs(40), RetryOnFailure::default(), 2048);
     let began = Instant::now();
     let mut pressed = 0;
     for _ in 0..200 {
@@ -167,9 +167,9 @@ async fn slow_for_minutes_it_presses_back_and_everything_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_comes_back_when_it_was_told_to_and_not_sooner() {
-    let says = |at| if at < minutes(2) { later(Some(minutes(2))) } else { taken() };
-    let away = Away::new(says, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+async fn retry_delay_of_the_destination_is_respected() {
+    let script = |at| if at < minutes(2) { retry_later(Some(minutes(2))) } else { accepted() };
+    let away = Away::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
     away.exporters.send(parcel(&["s"])).await;
     let asked = Arc::clone(&away.asked);
     let (ended, _, last) = away.end().await;
@@ -178,11 +178,13 @@ async fn it_comes_back_when_it_was_told_to_and_not_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_good_is_not_tried_again_however_much_time_there_is() {
-    let refusals: [Says; 2] =
-        [|_| Answer::Refused("as told".to_owned()), |_| Answer::Unsupported("as told".to_owned())];
-    for says in refusals {
-        let away = Away::new(says, Duration::ZERO, endless(), 1 << 20);
+async fn permanent_rejections_are_not_retried() {
+    let refusals: [Script; 2] = [
+        |_| ExportResult::Rejected("as told".to_owned()),
+        |_| ExportResult::Unsupported("as told".to_owned()),
+    ];
+    for script in refusals {
+        let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
         away.exporters.send(parcel(&["a", "b"])).await;
         let (ended, asked, last) = away.end().await;
         assert_eq!((ended, asked), ((0, 2), 1));

@@ -46,7 +46,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     let ended = [Outcome::Exported, Outcome::Dropped, Outcome::DeadLettered, Outcome::Stored, Outcome::Lost];
     let ended: Vec<Outcome> = ended.into_iter().filter(|&outcome| ledger.count(outcome) > 0).collect();
     assert_eq!((ended.len(), ledger.count(ended[0])), (1, 2), "{case:?}: {ended:?}");
-    let dropped = only(&exporters).dropped(Dropped::Refused);
+    let dropped = only(&exporters).dropped(DropReason::Refused);
     assert_eq!(dropped, ledger.count(Outcome::Dropped), "{case:?}");
     (ended[0], open().1.passes.contains_key(&seq))
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_file_exporter_writes_one_request_a_line() {
+async fn file_exporter_writes_one_request_per_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
@@ -25,13 +25,13 @@ async fn the_file_exporter_writes_one_request_a_line() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_full_disk_is_tried_again_until_retries_end() {
+async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     let exporters = start(
         "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 1ms, max_elapsed_time: 30ms } }",
     );
     exporters.send(parcel(&["a"])).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (0, 1));
-    assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 1);
+    assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 1);
     assert!(only(&exporters).retries() > 1);
 }

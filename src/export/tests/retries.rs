@@ -22,7 +22,7 @@ fn with_retry_info(code: Code, millis: u32) -> Status {
 }
 
 #[tokio::test]
-async fn grpc_codes_are_retried_as_the_specification_says() {
+async fn grpc_codes_are_retried_per_specification() {
     for code in (1..=16).map(Code::from_i32) {
         let sink = Sink::start(move |nth, _| if nth == 0 { Say::code(code) } else { Say::Ok(vec![]) }).await;
         let exporters = one("otlp_grpc", &sink, "");
@@ -46,14 +46,14 @@ async fn grpc_codes_are_retried_as_the_specification_says() {
             }
             _ => {
                 assert_eq!(ended(exporter), (0, 2), "{code:?}");
-                assert_eq!((exporter.requests(), exporter.dropped(Dropped::Refused)), (1, 2), "{code:?}");
+                assert_eq!((exporter.requests(), exporter.dropped(DropReason::Refused)), (1, 2), "{code:?}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn http_statuses_are_retried_as_the_specification_says() {
+async fn http_statuses_are_retried_per_specification() {
     for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
         let sink =
             Sink::start(move |nth, _| if nth == 0 { Say::Http(status, None) } else { Say::Ok(vec![]) }).await;
@@ -71,7 +71,7 @@ async fn http_statuses_are_retried_as_the_specification_says() {
 }
 
 #[tokio::test]
-async fn the_wait_that_a_destination_asks_for_is_kept() {
+async fn retry_after_of_the_destination_is_respected() {
     for code in [Code::Unavailable, Code::ResourceExhausted] {
         let busy =
             move |nth, _: &_| if nth == 0 { Say::Grpc(with_retry_info(code, 150)) } else { Say::Ok(vec![]) };
@@ -93,7 +93,7 @@ async fn the_wait_that_a_destination_asks_for_is_kept() {
 }
 
 #[tokio::test]
-async fn retries_end_and_are_off_when_configured_so() {
+async fn retries_end_or_are_disabled_as_configured() {
     for (policy, requests) in [
         ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
         ("retry_on_failure: { enabled: false }", 1..2),
@@ -103,13 +103,13 @@ async fn retries_end_and_are_off_when_configured_so() {
         exporters.send(parcel(&["a", "b", "c"])).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (0, 3));
-        assert_eq!(only(&exporters).dropped(Dropped::RetriesEnded), 3);
+        assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 3);
         assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
     }
 }
 
 #[tokio::test]
-async fn a_flapping_destination_gets_every_span() {
+async fn flapping_destination_receives_every_span() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |nth, _| match nth % 4 {
@@ -132,7 +132,7 @@ async fn a_flapping_destination_gets_every_span() {
 }
 
 #[tokio::test]
-async fn a_destination_that_comes_late_gets_what_waited() {
+async fn destination_that_starts_late_receives_queued_spans() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     drop(listener);
@@ -155,7 +155,7 @@ async fn a_destination_that_comes_late_gets_what_waited() {
 }
 
 #[tokio::test]
-async fn a_destination_that_hangs_times_out_and_is_tried_again_on_a_new_connection() {
+async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|nth, _| if nth < 3 { Say::Hang } else { Say::Ok(vec![]) }).await;
         let exporters = one(protocol, &sink, "timeout: 50ms");

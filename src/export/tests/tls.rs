@@ -1,11 +1,11 @@
 //! Whom an exporter trusts, and who it says it is.
 
-use verdict_client::TlsError;
+use verdict_client::{ClientError, TlsError};
 
 use super::*;
 
 #[tokio::test]
-async fn tls_trusts_the_given_authority_and_nobody_else() {
+async fn tls_trusts_only_the_configured_authority() {
     let folder = tempfile::tempdir().unwrap();
     for (name, host) in [("localhost", "localhost"), ("sink.example", "127.0.0.1")] {
         let (cert, server) = self_signed(name);
@@ -22,7 +22,7 @@ async fn tls_trusts_the_given_authority_and_nobody_else() {
                 let host = format!("{host}:{}", sink.addr.port());
                 let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
                 let configs = read(&yaml(protocol, "https", &host, &more));
-                let started = Exporters::start(&configs, &[protocol.to_owned()], &look());
+                let started = Exporters::start(&configs, &[protocol.to_owned()], &context());
                 let exporters = match started {
                     Ok(exporters) => exporters,
                     // A machine without any certificate authority.
@@ -41,7 +41,7 @@ async fn tls_trusts_the_given_authority_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_destination_that_asks_for_a_client_certificate_gets_ours() {
+async fn client_certificate_is_sent_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -67,7 +67,7 @@ async fn a_destination_that_asks_for_a_client_certificate_gets_ours() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_refused() {
+async fn certificate_for_another_name_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (cert, server) = self_signed("somebody.else");
     let ca = folder.path().join("ca.pem");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::config::from_sources;
-use crate::export::Look;
+use crate::export::RenderContext;
 use crate::telemetry::Telemetry;
 use verdict_config::Source;
 use verdict_otlp::request::{Interner, split};
@@ -70,7 +70,7 @@ async fn run(
          verdict: {{ close: {{ quiet: 0s }} }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
     let telemetry = Telemetry::new();
     let mut shared = Shared {

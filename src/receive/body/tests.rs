@@ -1,5 +1,5 @@
-//! Unpacking: whole messages in every compression and any cut of pieces; bombs, lies and
-//! truncation end in the right refusal, and memory stays within what came and the limit.
+//! Decoding of bodies: complete messages in every compression and any chunking; decompression bombs,
+//! wrong lengths and truncation end in the right error; memory stays within the limit.
 
 use std::io::Write as _;
 
@@ -8,14 +8,15 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use proptest::prelude::*;
 
 use super::*;
+use crate::reservation::ByteLimit;
 
 const LIMIT: usize = 1 << 20;
 
-fn room(limit: u64) -> Room {
-    Room { held: Gauge::default(), limit }
+fn limit(bytes: u64) -> ByteLimit {
+    ByteLimit::new(bytes)
 }
 
-fn pack(coding: Coding, data: &[u8]) -> Vec<u8> {
+fn compress(coding: Coding, data: &[u8]) -> Vec<u8> {
     match coding {
         Coding::Identity => data.to_vec(),
         Coding::Gzip => {
@@ -32,32 +33,46 @@ fn pack(coding: Coding, data: &[u8]) -> Vec<u8> {
     }
 }
 
-fn unpack(coding: Coding, stated: Option<usize>, pieces: &[&[u8]], room: &Room) -> Result<Bytes, BodyError> {
-    let mut unpack = Unpack::new(coding, stated, LIMIT, room.hold())?;
-    for piece in pieces {
-        unpack.feed(piece)?;
+fn decoder(
+    coding: Coding,
+    length: Option<usize>,
+    max_size: usize,
+    in_flight: &ByteLimit,
+) -> Result<BodyDecoder, BodyError> {
+    BodyDecoder::new(coding, length, max_size, u32::MAX, in_flight.reserve(0))
+}
+
+fn decode(
+    coding: Coding,
+    length: Option<usize>,
+    chunks: &[&[u8]],
+    in_flight: &ByteLimit,
+) -> Result<Bytes, BodyError> {
+    let mut decoder = decoder(coding, length, LIMIT, in_flight)?;
+    for chunk in chunks {
+        decoder.push(chunk)?;
     }
-    unpack.finish().map(|(body, _)| body)
+    decoder.finish().map(|(body, _)| body)
 }
 
 const CODINGS: [Coding; 4] = [Coding::Identity, Coding::Gzip, Coding::Zlib, Coding::Zstd];
 
 proptest! {
     #[test]
-    fn any_data_cut_anywhere_comes_out_as_it_went_in(
+    fn any_data_in_any_chunks_is_decoded_unchanged(
         data in proptest::collection::vec(any::<u8>(), 0..5000),
         repeat in 1usize..60,
         cut in 1usize..3000,
         coding in prop::sample::select(&CODINGS[..]),
-        stated in any::<bool>(),
+        with_length in any::<bool>(),
     ) {
         let data = data.repeat(repeat);
-        let packed = pack(coding, &data);
-        let pieces: Vec<&[u8]> = packed.chunks(cut).collect();
-        let room = room(1 << 30);
-        let got = unpack(coding, stated.then_some(packed.len()), &pieces, &room).unwrap();
+        let packed = compress(coding, &data);
+        let chunks: Vec<&[u8]> = packed.chunks(cut).collect();
+        let in_flight = limit(1 << 30);
+        let got = decode(coding, with_length.then_some(packed.len()), &chunks, &in_flight).unwrap();
         prop_assert!(got == data);
-        prop_assert_eq!(room.held.get(), 0);
+        prop_assert_eq!(in_flight.reserved(), 0);
     }
 
     #[test]
@@ -65,101 +80,101 @@ proptest! {
         data in proptest::collection::vec(any::<u8>(), 0..3000),
         coding in prop::sample::select(&CODINGS[..]),
     ) {
-        if let Ok(body) = unpack(coding, None, &[&data], &room(1 << 30)) {
+        if let Ok(body) = decode(coding, None, &[&data], &limit(1 << 30)) {
             prop_assert!(body.len() <= LIMIT);
         }
     }
 }
 
 #[test]
-fn the_limit_itself_fits_and_one_byte_more_does_not() {
+fn size_limit_is_inclusive() {
     for coding in CODINGS {
         let fits = vec![7u8; LIMIT];
-        let got = unpack(coding, None, &[&pack(coding, &fits)], &room(1 << 30));
+        let got = decode(coding, None, &[&compress(coding, &fits)], &limit(1 << 30));
         assert_eq!(got.map(|b| b.len()), Ok(LIMIT), "{coding:?}");
         let over = vec![7u8; LIMIT + 1];
-        let got = unpack(coding, None, &[&pack(coding, &over)], &room(1 << 30));
+        let got = decode(coding, None, &[&compress(coding, &over)], &limit(1 << 30));
         assert_eq!(got, Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
     }
 }
 
 #[test]
-fn a_bomb_is_refused_once_the_limit_is_reached_not_inflated_to_its_end() {
+fn decompression_bomb_is_rejected_at_the_limit() {
     for coding in [Coding::Gzip, Coding::Zlib, Coding::Zstd] {
-        let bomb = pack(coding, &vec![0u8; 32 << 20]);
+        let bomb = compress(coding, &vec![0u8; 32 << 20]);
         assert!(bomb.len() < LIMIT, "{coding:?}: {} bytes", bomb.len());
-        let room = room(1 << 30);
-        let mut unpack = Unpack::new(coding, Some(bomb.len()), LIMIT, room.hold()).unwrap();
-        assert_eq!(unpack.feed(&bomb), Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
-        assert!(unpack.out.capacity() < 2 * LIMIT, "{coding:?}: {}", unpack.out.capacity());
+        let in_flight = limit(1 << 30);
+        let mut decoder = decoder(coding, Some(bomb.len()), LIMIT, &in_flight).unwrap();
+        assert_eq!(decoder.push(&bomb), Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
+        assert!(decoder.out.capacity() < 2 * LIMIT, "{coding:?}: {}", decoder.out.capacity());
     }
 }
 
 #[test]
-fn a_truncated_stream_is_malformed_wherever_it_is_cut() {
+fn truncated_stream_is_malformed() {
     let data: Vec<u8> = (0..20_000u32).flat_map(u32::to_le_bytes).collect();
     for coding in [Coding::Gzip, Coding::Zlib, Coding::Zstd] {
-        let packed = pack(coding, &data);
+        let packed = compress(coding, &data);
         for end in [0, 1, 5, packed.len() / 2, packed.len() - 1] {
-            let got = unpack(coding, None, &[&packed[..end]], &room(1 << 30));
+            let got = decode(coding, None, &[&packed[..end]], &limit(1 << 30));
             assert!(matches!(got, Err(BodyError::Malformed(_))), "{coding:?} cut at {end}: {got:?}");
         }
     }
 }
 
 #[test]
-fn a_wrong_checksum_and_trailing_bytes_are_malformed() {
-    let mut packed = pack(Coding::Gzip, b"some spans");
+fn wrong_checksum_and_trailing_bytes_are_malformed() {
+    let mut packed = compress(Coding::Gzip, b"some spans");
     packed.extend_from_slice(b"tail");
-    let got = unpack(Coding::Gzip, None, &[&packed], &room(1 << 30));
+    let got = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
     assert!(matches!(got, Err(BodyError::Malformed(_))), "{got:?}");
-    let mut packed = pack(Coding::Gzip, b"some spans");
+    let mut packed = compress(Coding::Gzip, b"some spans");
     let crc = packed.len() - 6;
     packed[crc] ^= 1;
-    let got = unpack(Coding::Gzip, None, &[&packed], &room(1 << 30));
+    let got = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
     assert!(matches!(got, Err(BodyError::Malformed(_))), "{got:?}");
 }
 
 #[test]
-fn streams_that_follow_one_another_are_one_body() {
+fn concatenated_streams_are_one_body() {
     for coding in [Coding::Gzip, Coding::Zstd] {
-        let packed = [pack(coding, b"first, "), pack(coding, b"second")].concat();
-        assert_eq!(unpack(coding, None, &[&packed], &room(1 << 30)).unwrap(), "first, second", "{coding:?}");
+        let packed = [compress(coding, b"first, "), compress(coding, b"second")].concat();
+        assert_eq!(decode(coding, None, &[&packed], &limit(1 << 30)).unwrap(), "first, second", "{coding:?}");
     }
 }
 
 #[test]
-fn a_length_that_is_only_claimed_holds_no_more_than_is_believed() {
-    let room = room(1 << 30);
-    let mut unpack = Unpack::new(Coding::Identity, Some(60 << 20), 64 << 20, room.hold()).unwrap();
-    unpack.feed(b"a few bytes").unwrap();
-    assert_eq!(usize::try_from(room.held.get()).unwrap(), BELIEVED);
-    assert_eq!(unpack.out.capacity(), BELIEVED);
+fn declared_length_allocates_at_most_the_trusted_length() {
+    let in_flight = limit(1 << 30);
+    let mut decoder = decoder(Coding::Identity, Some(60 << 20), 64 << 20, &in_flight).unwrap();
+    decoder.push(b"a few bytes").unwrap();
+    assert_eq!(in_flight.reserved(), TRUSTED_LENGTH as u64);
+    assert_eq!(decoder.out.capacity(), TRUSTED_LENGTH);
 }
 
 #[test]
-fn a_body_of_known_length_is_one_allocation_of_that_size() {
-    let room = room(1 << 30);
+fn body_of_known_length_is_one_allocation_of_that_size() {
+    let in_flight = limit(1 << 30);
     let data = vec![1u8; 300_000];
-    let mut unpack = Unpack::new(Coding::Identity, Some(data.len()), LIMIT, room.hold()).unwrap();
+    let mut decoder = decoder(Coding::Identity, Some(data.len()), LIMIT, &in_flight).unwrap();
     let mut at = None;
-    for piece in data.chunks(16_384) {
-        unpack.feed(piece).unwrap();
-        assert_eq!(*at.get_or_insert(unpack.out.as_ptr()), unpack.out.as_ptr());
+    for chunk in data.chunks(16_384) {
+        decoder.push(chunk).unwrap();
+        assert_eq!(*at.get_or_insert(decoder.out.as_ptr()), decoder.out.as_ptr());
     }
-    assert_eq!(unpack.out.capacity(), data.len());
+    assert_eq!(decoder.out.capacity(), data.len());
 }
 
 #[test]
-fn the_room_is_shared_given_back_and_never_too_small_for_one_request_alone() {
-    let room = room(1000);
-    let mut alone = Unpack::new(Coding::Identity, None, LIMIT, room.hold()).unwrap();
-    alone.feed(&[0; 4000]).unwrap();
-    let mut second = Unpack::new(Coding::Identity, None, LIMIT, room.hold()).unwrap();
-    assert_eq!(second.feed(&[0; 10]), Err(BodyError::NoRoom));
+fn in_flight_limit_is_shared_released_and_admits_a_single_request() {
+    let in_flight = limit(1000);
+    let mut alone = decoder(Coding::Identity, None, LIMIT, &in_flight).unwrap();
+    alone.push(&[0; 4000]).unwrap();
+    let mut second = decoder(Coding::Identity, None, LIMIT, &in_flight).unwrap();
+    assert_eq!(second.push(&[0; 10]), Err(BodyError::InFlightLimit));
     drop(second);
     drop(alone);
-    assert_eq!(room.held.get(), 0);
-    let mut third = Unpack::new(Coding::Identity, None, LIMIT, room.hold()).unwrap();
-    third.feed(&[0; 10]).unwrap();
+    assert_eq!(in_flight.reserved(), 0);
+    let mut third = decoder(Coding::Identity, None, LIMIT, &in_flight).unwrap();
+    third.push(&[0; 10]).unwrap();
 }

@@ -86,7 +86,7 @@ fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_three_services_take_messages_byte_for_byte() {
+async fn all_three_services_forward_messages_unchanged() {
     let server = Server::start().await;
     let channel = channel(server.grpc).await;
     let traces = request(300_000);
@@ -107,7 +107,7 @@ async fn the_three_services_take_messages_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_partial_success_names_what_was_rejected() {
+async fn partial_success_names_rejected_items() {
     let server = Server::start().await;
     server.answers(Ok(Accepted { rejected: 3, message: "3 spans without an id".to_owned() }));
     let answer = TraceServiceClient::new(channel(server.grpc).await).export(request(10)).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_partial_success_names_what_was_rejected() {
 }
 
 #[tokio::test]
-async fn gzip_and_zstd_are_unpacked_and_a_plain_message_may_come_under_either() {
+async fn gzip_and_zstd_messages_and_uncompressed_ones_are_accepted() {
     let server = Server::start().await;
     let message = request(200_000).encode_to_vec();
     let calls = [
@@ -136,7 +136,7 @@ async fn gzip_and_zstd_are_unpacked_and_a_plain_message_may_come_under_either() 
 }
 
 #[tokio::test]
-async fn a_message_may_come_in_pieces_of_any_size() {
+async fn message_may_arrive_in_chunks_of_any_size() {
     let server = Server::start().await;
     let message = request(600).encode_to_vec();
     let mut call = Call::new(Vec::new());
@@ -146,7 +146,7 @@ async fn a_message_may_come_in_pieces_of_any_size() {
 }
 
 #[tokio::test]
-async fn pressure_refuses_before_the_body_with_a_time_to_retry() {
+async fn pressure_rejects_before_the_body_with_a_retry_delay() {
     let server = Server::start().await;
     *server.intake.pressure.lock().unwrap() = Some(Duration::from_millis(2500));
     // Larger than the connection's window: the rest of the body stays at the sender.
@@ -163,7 +163,7 @@ async fn pressure_refuses_before_the_body_with_a_time_to_retry() {
 }
 
 #[tokio::test]
-async fn what_the_intake_refuses_is_told_with_the_right_code() {
+async fn intake_refusals_map_to_grpc_codes() {
     let server = Server::start().await;
     let mut client = TraceServiceClient::new(channel(server.grpc).await);
     for (refused, code, retries) in [
@@ -178,7 +178,7 @@ async fn what_the_intake_refuses_is_told_with_the_right_code() {
 }
 
 #[tokio::test]
-async fn too_large_is_exhausted_without_retry_info_whether_claimed_sent_or_inflated() {
+async fn too_large_messages_are_resource_exhausted_without_retry_info() {
     let server = Server::start().await;
     let large = request(LIMIT + 1000).encode_to_vec();
     let claim = [&[0u8][..], &u32::MAX.to_be_bytes(), b"little"].concat();
@@ -201,7 +201,7 @@ async fn too_large_is_exhausted_without_retry_info_whether_claimed_sent_or_infla
 }
 
 #[tokio::test]
-async fn broken_framing_and_compression_are_invalid_arguments() {
+async fn invalid_framing_and_compression_are_invalid_arguments() {
     let server = Server::start().await;
     let message = request(100).encode_to_vec();
     let packed = gzip(&message);
@@ -225,7 +225,7 @@ async fn broken_framing_and_compression_are_invalid_arguments() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_unimplemented_and_what_is_not_grpc_says_so_in_http() {
+async fn unknown_methods_are_unimplemented_and_non_grpc_requests_get_http_errors() {
     let server = Server::start().await;
     let body = || framed(0, b"");
     let reply = Call::new(body()).encoding("snappy").send(&server).await;
@@ -246,7 +246,7 @@ async fn what_is_not_served_is_unimplemented_and_what_is_not_grpc_says_so_in_htt
 }
 
 #[tokio::test]
-async fn a_sender_that_goes_away_within_its_message_leaves_nothing_behind() {
+async fn disconnect_within_a_message_releases_all_bytes() {
     let server = Server::start().await;
     let request =
         Request::post(format!("http://{}{TRACES}", server.grpc)).header("content-type", "application/grpc");
@@ -266,7 +266,7 @@ async fn a_sender_that_goes_away_within_its_message_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_request_that_grows_beyond_the_ratio_is_refused_for_good() {
+async fn decompression_ratio_above_the_limit_is_rejected_permanently() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_recv_msg_size_mib = 64;
     limited.admission.max_decompression_ratio = 50;

@@ -51,7 +51,7 @@ fn as_protobuf() -> [(&'static str, &'static str); 1] {
 }
 
 #[tokio::test]
-async fn protobuf_in_protobuf_out_on_each_path() {
+async fn protobuf_is_accepted_and_returned_on_each_path() {
     let server = Server::start().await;
     let message = request(300_000).encode_to_vec();
     for (path, signal) in
@@ -76,7 +76,7 @@ async fn an_empty_protobuf_body_is_an_empty_request() {
 }
 
 #[tokio::test]
-async fn http2_without_upgrade_is_served_on_the_same_port() {
+async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
     let server = Server::start().await;
     let _ = client();
     let client = Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
@@ -86,7 +86,7 @@ async fn http2_without_upgrade_is_served_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn gzip_zstd_and_deflate_are_unpacked() {
+async fn gzip_zstd_and_deflate_are_decompressed() {
     let server = Server::start().await;
     let message = request(100_000).encode_to_vec();
     let mut deflate = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -105,7 +105,7 @@ async fn gzip_zstd_and_deflate_are_unpacked() {
 }
 
 #[tokio::test]
-async fn json_in_json_out_and_the_intake_sees_protobuf() {
+async fn json_is_accepted_and_returned_and_the_intake_gets_protobuf() {
     let server = Server::start().await;
     let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{
         "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat",
@@ -120,7 +120,7 @@ async fn json_in_json_out_and_the_intake_sees_protobuf() {
 }
 
 #[tokio::test]
-async fn large_json_is_taken_as_well_as_small() {
+async fn large_json_is_accepted() {
     let server = Server::start().await;
     let spans: Vec<Value> = (1..4000u32)
         .map(|n| {
@@ -138,7 +138,7 @@ async fn large_json_is_taken_as_well_as_small() {
 }
 
 #[tokio::test]
-async fn a_partial_success_is_told_in_the_request_type_and_by_the_signals_own_name() {
+async fn partial_success_uses_the_request_type_and_the_signals_field_name() {
     let server = Server::start().await;
     server.answers(Ok(Accepted { rejected: 2, message: "two without ids".to_owned() }));
     let reply = post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await;
@@ -156,7 +156,7 @@ async fn a_partial_success_is_told_in_the_request_type_and_by_the_signals_own_na
 }
 
 #[tokio::test]
-async fn malformed_is_400_with_a_status_in_the_request_type() {
+async fn malformed_requests_are_400_with_a_status_in_the_request_type() {
     let server = Server::start().await;
     server.answers(Err(Refused::Malformed("field is cut off".to_owned())));
     let reply = post(&server, "/v1/traces", &as_protobuf(), vec![1, 2, 3]).await;
@@ -178,7 +178,7 @@ async fn malformed_is_400_with_a_status_in_the_request_type() {
 }
 
 #[tokio::test]
-async fn too_large_is_413_whether_claimed_sent_or_inflated_and_the_answer_arrives() {
+async fn too_large_requests_are_413_and_the_response_is_delivered() {
     let server = Server::start().await;
     let large = request(20 * LIMIT).encode_to_vec();
     let reply = post(&server, "/v1/traces", &as_protobuf(), large.clone()).await;
@@ -211,7 +211,7 @@ async fn pressure_is_503_with_retry_after_rounded_up() {
 }
 
 #[tokio::test]
-async fn other_types_methods_paths_and_encodings_are_told_apart() {
+async fn unsupported_types_methods_paths_and_encodings_have_their_own_status() {
     let server = Server::start().await;
     for kind in ["text/plain", "application/x-protobufs", "application/grpc"] {
         let reply = post(&server, "/v1/traces", &[("content-type", kind)], Vec::new()).await;
@@ -246,7 +246,7 @@ async fn paths_are_configurable() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_of_unknown_length_is_taken_and_bounded() {
+async fn chunked_body_of_unknown_length_is_accepted_within_the_limit() {
     let server = Server::start().await;
     for (size, wanted) in [(200_000, "HTTP/1.1 200"), (2 * LIMIT, "HTTP/1.1 413")] {
         let message = request(size).encode_to_vec();
@@ -267,7 +267,7 @@ async fn a_chunked_body_of_unknown_length_is_taken_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_refused_sender_that_waits_for_continue_is_answered_without_sending_its_body() {
+async fn rejected_request_with_expect_continue_is_answered_without_its_body() {
     let server = Server::start().await;
     *server.intake.pressure.lock().unwrap() = Some(Duration::from_secs(1));
     let mut socket = tokio::net::TcpStream::connect(server.http).await.unwrap();

@@ -23,7 +23,7 @@ fn shut(gate: &Semaphore) {
 }
 
 #[tokio::test]
-async fn at_shutdown_requests_in_flight_are_answered_and_no_new_ones_taken() {
+async fn shutdown_finishes_requests_in_flight_and_accepts_no_new_ones() {
     let server = Server::start().await;
     shut(&server.intake.gate);
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
@@ -42,7 +42,7 @@ async fn at_shutdown_requests_in_flight_are_answered_and_no_new_ones_taken() {
 }
 
 #[tokio::test]
-async fn requests_that_outlast_the_grace_time_are_cut_off() {
+async fn requests_longer_than_the_grace_time_are_aborted() {
     let server = Server::with(config(), Duration::from_millis(200)).await;
     shut(&server.intake.gate);
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
@@ -54,7 +54,7 @@ async fn requests_that_outlast_the_grace_time_are_cut_off() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_a_free_place() {
+async fn connections_above_the_limit_wait_to_be_accepted() {
     let mut limited = config();
     limited.protocols.http.as_mut().unwrap().max_connections = 1;
     let server = Server::with(limited, Duration::from_secs(1)).await;
@@ -74,7 +74,7 @@ async fn connections_beyond_the_limit_wait_for_a_free_place() {
 }
 
 #[tokio::test]
-async fn peers_that_never_say_what_they_want_are_let_go() {
+async fn silent_connections_are_closed_after_the_header_timeout() {
     let mut hasty = config();
     hasty.protocols.http.as_mut().unwrap().read_header_timeout = verdict_config::Period::millis(150);
     let server = Server::with(hasty, Duration::from_secs(1)).await;
@@ -89,7 +89,7 @@ async fn peers_that_never_say_what_they_want_are_let_go() {
 }
 
 #[tokio::test]
-async fn headers_beyond_their_limit_are_refused_and_the_server_goes_on() {
+async fn too_large_headers_are_rejected_over_http() {
     let server = Server::start().await;
     let mut peer = TcpStream::connect(server.http).await.unwrap();
     let head = format!("POST /v1/traces HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(64 << 10));
@@ -102,12 +102,12 @@ async fn headers_beyond_their_limit_are_refused_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_shared_room_are_asked_to_come_again() {
+async fn requests_above_the_in_flight_limit_are_retryable() {
     let mut tight = config();
     tight.admission.request_limit_mib = 1;
     refuses_a_second_large_one(Server::with(tight, Duration::from_secs(1)).await).await;
     // The same where memory is what sets the bound.
-    let bound = bind(&config()).await.unwrap().within(1 << 20);
+    let bound = bind(&config()).await.unwrap().with_in_flight_limit(1 << 20);
     refuses_a_second_large_one(Server::over(bound, Duration::from_secs(1))).await;
 }
 
@@ -130,7 +130,7 @@ async fn refuses_a_second_large_one(server: Server) {
 }
 
 #[tokio::test]
-async fn a_connection_of_the_given_age_is_asked_to_end_and_its_requests_are_answered() {
+async fn connection_of_max_age_shuts_down_gracefully() {
     let mut aging = config();
     let keepalive = &mut aging.protocols.grpc.as_mut().unwrap().keepalive.server_parameters;
     keepalive.max_connection_age = Some(verdict_config::Period::millis(200));
@@ -145,7 +145,7 @@ async fn a_connection_of_the_given_age_is_asked_to_end_and_its_requests_are_answ
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_before_anything_is_served() {
+async fn bind_error_names_the_address_in_use() {
     let taken = TcpStream::connect(Server::start().await.grpc).await.unwrap().peer_addr().unwrap();
     let mut config = config();
     config.protocols.grpc.as_mut().unwrap().endpoint = Endpoint::new(&taken.to_string()).unwrap();
@@ -154,7 +154,7 @@ async fn an_address_that_is_taken_is_named_before_anything_is_served() {
 }
 
 #[tokio::test]
-async fn streams_beyond_the_limit_of_a_connection_wait_at_the_sender() {
+async fn streams_above_the_limit_wait_at_the_sender() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_concurrent_streams = 2;
     let server = Server::with(limited, Duration::from_secs(1)).await;
@@ -176,7 +176,7 @@ async fn streams_beyond_the_limit_of_a_connection_wait_at_the_sender() {
 }
 
 #[tokio::test]
-async fn headers_beyond_their_limit_are_refused_over_grpc_as_well() {
+async fn too_large_headers_are_rejected_over_grpc() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_header_size = verdict_config::Size(8 << 10);
     let server = Server::with(limited, Duration::from_secs(1)).await;

@@ -14,7 +14,7 @@ use verdict_otlp::trace::CloseReason;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write;
-use verdict_otlp::write::Plain;
+use verdict_otlp::write::Scalar;
 
 /// `pass` or `fail`.
 pub(super) fn word(passed: bool) -> &'static str {
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         let verdict = self.verdicts.of.get(i).copied().flatten();
         self.said(out, verdict, own);
         if self.note.reason == CloseReason::Late {
-            self.put(out, &["late"], Plain::Bool(true));
+            self.put(out, &["late"], Scalar::Bool(true));
         }
         // A late span's parent has gone out before it; only a root that is late speaks for the trace.
         let late = self.note.reason == CloseReason::Late;
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         self.next = (self.next + 1) % RECENT;
     }
 
-    fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Plain<'_>) {
+    fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
         write::attribute(out, SPAN_ATTRIBUTES, name(&mut self.key, self.emission, path), value);
     }
 
@@ -141,12 +141,12 @@ impl<'a> Writer<'a> {
         categories.sort_unstable();
         categories.dedup();
         categories.truncate(MAX_ITEMS);
-        self.put(out, &["failed_metrics"], Plain::Strs(&metrics));
+        self.put(out, &["failed_metrics"], Scalar::Strs(&metrics));
         if !categories.is_empty() {
-            self.put(out, &["category"], Plain::Strs(&categories));
+            self.put(out, &["category"], Scalar::Strs(&categories));
         }
         let worst = findings().map(|f| f.severity).max().unwrap_or(Severity::Medium);
-        self.put(out, &["severity"], Plain::Str(worst.as_str()));
+        self.put(out, &["severity"], Scalar::Str(worst.as_str()));
     }
 
     fn metric(&mut self, out: &mut Vec<u8>, told: Told<'_>) {
@@ -163,17 +163,17 @@ impl<'a> Writer<'a> {
         match measured.value {
             Value::Score(score) => self.say(out, m.metric, "score", Fixed::Number(score)),
             Value::Label(label) => self.say(out, m.metric, "label", Fixed::Word(label)),
-            Value::Number(number) => self.put(out, &[m.metric, "value"], Plain::Double(number)),
+            Value::Number(number) => self.put(out, &[m.metric, "value"], Scalar::Double(number)),
         }
         self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
         if let Some(text) = told.explanation {
-            self.put(out, &[m.metric, "explanation"], Plain::Str(text));
+            self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
         }
         if !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value) {
-                self.put(out, &[m.metric, "normalized"], Plain::Double(normalized));
+                self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
             }
-            self.put(out, &[m.metric, "judge"], Plain::Str(&m.judge));
+            self.put(out, &[m.metric, "judge"], Scalar::Str(&m.judge));
         }
         self.details(out, m);
     }
@@ -181,15 +181,15 @@ impl<'a> Writer<'a> {
     fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
         for Detail { key, value } in &m.details {
             match value {
-                measure::DetailValue::Text(text) => self.put(out, &[key], Plain::Str(text)),
-                measure::DetailValue::Number(number) => self.put(out, &[key], Plain::Double(*number)),
+                measure::DetailValue::Text(text) => self.put(out, &[key], Scalar::Str(text)),
+                measure::DetailValue::Number(number) => self.put(out, &[key], Scalar::Double(*number)),
                 measure::DetailValue::Count(n) => {
-                    self.put(out, &[key], Plain::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
+                    self.put(out, &[key], Scalar::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
                 }
-                measure::DetailValue::Flag(flag) => self.put(out, &[key], Plain::Bool(*flag)),
+                measure::DetailValue::Flag(flag) => self.put(out, &[key], Scalar::Bool(*flag)),
                 measure::DetailValue::Texts(texts) => {
                     let cut = &texts[..texts.len().min(MAX_ITEMS)];
-                    self.put(out, &[key], Plain::Strs(&strs(cut)));
+                    self.put(out, &[key], Scalar::Strs(&strs(cut)));
                 }
             }
         }
@@ -199,28 +199,28 @@ impl<'a> Writer<'a> {
     fn trace(&mut self, out: &mut Vec<u8>) {
         let trace = &self.verdicts.trace;
         let result = self.note.passed.map_or("unmeasured", word);
-        self.put(out, &["trace", "result"], Plain::Str(result));
+        self.put(out, &["trace", "result"], Scalar::Str(result));
         if let Some(why) = self.note.unmeasured {
-            self.put(out, &["trace", "reason"], Plain::Str(why.as_str()));
+            self.put(out, &["trace", "reason"], Scalar::Str(why.as_str()));
         }
-        self.put(out, &["trace", "close_reason"], Plain::Str(self.note.reason.as_str()));
-        self.put(out, &["trace", "revision"], Plain::Int(i64::from(self.note.revision)));
-        self.put(out, &["trace", "measured"], Plain::Int(trace.measured as i64));
-        self.put(out, &["trace", "unmeasured"], Plain::Int(trace.unmeasured as i64));
+        self.put(out, &["trace", "close_reason"], Scalar::Str(self.note.reason.as_str()));
+        self.put(out, &["trace", "revision"], Scalar::Int(i64::from(self.note.revision)));
+        self.put(out, &["trace", "measured"], Scalar::Int(trace.measured as i64));
+        self.put(out, &["trace", "unmeasured"], Scalar::Int(trace.unmeasured as i64));
         if !trace.failed_spans.is_empty() {
             let failed = ids(self.trace, &trace.failed_spans);
             let chain = chain(self.trace, &trace.failure_chain);
             let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
-            self.put(out, &["trace", "failed_spans"], Plain::Strs(&strs(&failed)));
-            self.put(out, &["trace", "failure_chain"], Plain::Strs(&strs(&chain)));
-            self.put(out, &["trace", "failed_metrics"], Plain::Strs(metrics));
+            self.put(out, &["trace", "failed_spans"], Scalar::Strs(&strs(&failed)));
+            self.put(out, &["trace", "failure_chain"], Scalar::Strs(&strs(&chain)));
+            self.put(out, &["trace", "failed_metrics"], Scalar::Strs(metrics));
         }
         if let Some(usage) = &self.note.usage {
-            self.put(out, &["trace", "judge_tokens"], Plain::Int(usage.tokens.min(i64::MAX as u64) as i64));
-            self.put(out, &["trace", "judge_cost_usd"], Plain::Double(usage.cost_usd));
+            self.put(out, &["trace", "judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
+            self.put(out, &["trace", "judge_cost_usd"], Scalar::Double(usage.cost_usd));
         }
         if self.note.incomplete {
-            self.put(out, &["incomplete"], Plain::Bool(true));
+            self.put(out, &["incomplete"], Scalar::Bool(true));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write;
-use verdict_otlp::write::Plain;
+use verdict_otlp::write::Scalar;
 
 /// Attributes remembered at once, by a hash of what they say. Eleven metrics have three common
 /// results each.
@@ -24,10 +24,10 @@ pub(super) enum Fixed {
 }
 
 impl Fixed {
-    fn plain(self) -> Plain<'static> {
+    fn plain(self) -> Scalar<'static> {
         match self {
-            Fixed::Word(word) => Plain::Str(word),
-            Fixed::Number(number) => Plain::Double(number),
+            Fixed::Word(word) => Scalar::Str(word),
+            Fixed::Number(number) => Scalar::Double(number),
         }
     }
 

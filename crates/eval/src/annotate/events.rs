@@ -10,7 +10,7 @@ use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write;
-use verdict_otlp::write::Plain;
+use verdict_otlp::write::Scalar;
 
 const NAME: &str = "gen_ai.evaluation.result";
 /// `Span.events`.
@@ -48,24 +48,24 @@ pub(super) fn trace(
     let verdict = &verdicts.trace;
     let result = note.passed.map_or("unmeasured", word);
     head(record, trace, root, note.passed == Some(false), note);
-    let mut put = |key: &str, value: Plain<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
-    put("gen_ai.evaluation.name", Plain::Str("trace"));
-    put("gen_ai.evaluation.score.label", Plain::Str(result));
+    let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
+    put("gen_ai.evaluation.name", Scalar::Str("trace"));
+    put("gen_ai.evaluation.score.label", Scalar::Str(result));
     let prefix = &emission.prefix;
-    put(&format!("{prefix}trace.result"), Plain::Str(result));
+    put(&format!("{prefix}trace.result"), Scalar::Str(result));
     if let Some(why) = note.unmeasured {
-        put(&format!("{prefix}trace.reason"), Plain::Str(why.as_str()));
+        put(&format!("{prefix}trace.reason"), Scalar::Str(why.as_str()));
     }
-    put(&format!("{prefix}trace.revision"), Plain::Int(i64::from(note.revision)));
-    put(&format!("{prefix}trace.close_reason"), Plain::Str(note.reason.as_str()));
+    put(&format!("{prefix}trace.revision"), Scalar::Int(i64::from(note.revision)));
+    put(&format!("{prefix}trace.close_reason"), Scalar::Str(note.reason.as_str()));
     if !verdict.failed_spans.is_empty() {
-        put(&format!("{prefix}trace.failed_spans"), Plain::Strs(&strs(&ids(trace, &verdict.failed_spans))));
+        put(&format!("{prefix}trace.failed_spans"), Scalar::Strs(&strs(&ids(trace, &verdict.failed_spans))));
         put(
             &format!("{prefix}trace.failure_chain"),
-            Plain::Strs(&strs(&chain(trace, &verdict.failure_chain))),
+            Scalar::Strs(&strs(&chain(trace, &verdict.failure_chain))),
         );
         let metrics = &verdict.failed_metrics[..verdict.failed_metrics.len().min(super::MAX_ITEMS)];
-        put(&format!("{prefix}trace.failed_metrics"), Plain::Strs(metrics));
+        put(&format!("{prefix}trace.failed_metrics"), Scalar::Strs(metrics));
     }
 }
 
@@ -95,26 +95,26 @@ fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, note: &
 
 fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
     let m = told.measurement;
-    let mut put = |key: &str, value: Plain<'_>| write::attribute(out, field, key, value);
-    put("gen_ai.evaluation.name", Plain::Str(m.metric));
+    let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
+    put("gen_ai.evaluation.name", Scalar::Str(m.metric));
     match &m.outcome {
         Ok(measured) => {
             match measured.value {
                 Value::Score(score) | Value::Number(score) => {
-                    put("gen_ai.evaluation.score.value", Plain::Double(score));
-                    put("gen_ai.evaluation.score.label", Plain::Str(word(measured.passed)));
+                    put("gen_ai.evaluation.score.value", Scalar::Double(score));
+                    put("gen_ai.evaluation.score.label", Scalar::Str(word(measured.passed)));
                 }
-                Value::Label(label) => put("gen_ai.evaluation.score.label", Plain::Str(label)),
+                Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
             }
             if let Some(text) = told.explanation {
-                put("gen_ai.evaluation.explanation", Plain::Str(text));
+                put("gen_ai.evaluation.explanation", Scalar::Str(text));
             }
         }
         Err(reason) => {
-            put("gen_ai.evaluation.score.label", Plain::Str("unmeasured"));
+            put("gen_ai.evaluation.score.label", Scalar::Str("unmeasured"));
             // `error.type` is for evaluations that went wrong; one that does not apply did not.
             if matches!(reason, measure::Unmeasured::JudgeError | measure::Unmeasured::Timeout) {
-                put("error.type", Plain::Str(reason.as_str()));
+                put("error.type", Scalar::Str(reason.as_str()));
             }
         }
     }

@@ -236,7 +236,7 @@ fn verdicts_that_came_along_are_replaced_or_kept() {
     let spoof = |trace: &mut AgentTrace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
-        write::attribute(&mut bytes, 9, "verdict.result", write::Plain::Str("pass"));
+        write::attribute(&mut bytes, 9, "verdict.result", write::Scalar::Str("pass"));
         span.bytes = bytes.into();
         span.has_verdict = true;
     };

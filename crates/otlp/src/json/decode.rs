@@ -1,12 +1,12 @@
-//! JSON to protobuf: serde drives, every value is written as it is met.
+//! JSON to protobuf: serde parses, and every value is encoded as soon as it is parsed.
 
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::JsonError;
-use super::scalar::{Scalar, expected, write_scalar};
+use super::error::JsonError;
+use super::scalar::{JsonScalar, expected, write_scalar};
 use super::table::{Field, Kind, Message};
 use crate::write;
 
@@ -23,8 +23,8 @@ pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
-/// What has been written, and where in the JSON the reader stands. An error leaves the path as it
-/// is, so that it tells where.
+/// The output, and the path of the value being parsed. An error leaves the path as it is, for the
+/// message.
 struct Target {
     out: Vec<u8>,
     path: Vec<Step>,
@@ -52,8 +52,8 @@ impl Target {
         write::varint(&mut self.out, u64::from(field.number) << 3 | u64::from(field.kind.wire_type()));
     }
 
-    /// Begins a length-delimited field; its content is to follow. One byte is kept for the length,
-    /// which suits most; [`Target::close`] moves the content where it does not.
+    /// Begins a length-delimited field. Reserves one byte for the length, which suits most fields;
+    /// [`Target::close`] moves the content of the others.
     fn open(&mut self, number: u32) -> usize {
         write::open(&mut self.out, number, 0);
         self.out.len()
@@ -101,13 +101,13 @@ impl<'de> Visitor<'de> for Body<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut unknown: Option<String> = None;
-        // Set once there is what an object of this type is for.
+        // Whether the content field, or any known field where there is none, was found.
         let content = content(self.message);
-        let mut understood = content.is_none() && !must_hold_something(self.message);
+        let mut recognised = content.is_none() && !requires_content(self.message);
         while let Some(name) = map.next_key_seed(Name(self.message))? {
             match name {
                 Ok(field) => {
-                    understood |= content.is_none_or(|number| number == field.number);
+                    recognised |= content.is_none_or(|number| number == field.number);
                     self.target.path.push(Step::Name(field.json));
                     map.next_value_seed(Put { target: self.target, field, place: Place::Field })?;
                     self.target.path.pop();
@@ -119,14 +119,14 @@ impl<'de> Visitor<'de> for Body<'_> {
             }
         }
         match unknown {
-            Some(unknown) if !understood => Err(A::Error::custom(not_understood(self.message, &unknown))),
+            Some(unknown) if !recognised => Err(A::Error::custom(not_recognised(self.message, &unknown))),
             _ => Ok(()),
         }
     }
 }
 
-/// Number of the field that holds what a request is about, at each level above spans, log records
-/// and metrics.
+/// Number of the content field: the one that leads from a request down to spans, log records and
+/// metrics.
 fn content(message: &Message) -> Option<u32> {
     match message.name {
         "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
@@ -136,19 +136,19 @@ fn content(message: &Message) -> Option<u32> {
     }
 }
 
-/// Whether an empty one of these would stand for something lost. Others may well hold only fields
-/// that we do not know, such as a status of OTLP before 1.0.
-fn must_hold_something(message: &Message) -> bool {
+/// Whether a message with only unknown fields must be an error, because its content would be lost.
+/// Other messages may well have only unknown fields, such as a status of OTLP before 1.0.
+fn requires_content(message: &Message) -> bool {
     matches!(message.name, "Span" | "LogRecord" | "Metric" | "AnyValue")
 }
 
-fn not_understood(message: &Message, unknown: &str) -> String {
+fn not_recognised(message: &Message, unknown: &str) -> String {
     let wanted = message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
     let wanted: Vec<String> = wanted.map(|field| format!("`{}`", field.json)).collect();
     format!("found `{unknown}` but no {} ({})", wanted.join(" or "), message.name)
 }
 
-/// Finds a field by its name; gives the name back where there is none.
+/// Finds a field by its name; returns the name if there is no such field.
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -178,11 +178,11 @@ enum Place {
     Field,
     /// An element of a field's array.
     Element,
-    /// An element whose tag is not repeated.
+    /// An element of a packed field, written without tag.
     Packed,
 }
 
-/// Reads a value and writes it as (an element of) a field.
+/// Parses a value and encodes it as a field, or as an element of one.
 struct Put<'t> {
     target: &'t mut Target,
     field: &'static Field,
@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for Put<'_> {
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         match (self.place, &self.field.kind) {
             (Place::Field, _) => Ok(()),
-            // An array of values may hold "no value", which is an empty message.
+            // `null` in an array of values is an empty message.
             (_, Kind::Message(_)) => {
                 write::bytes(&mut self.target.out, self.field.number, &[]);
                 Ok(())
@@ -258,23 +258,23 @@ impl<'de> Visitor<'de> for Put<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.scalar(Scalar::Bool(value))
+        self.scalar(JsonScalar::Bool(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.scalar(Scalar::Integer(value.into()))
+        self.scalar(JsonScalar::Integer(value.into()))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.scalar(Scalar::Integer(value.into()))
+        self.scalar(JsonScalar::Integer(value.into()))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.scalar(Scalar::Float(value))
+        self.scalar(JsonScalar::Float(value))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        self.scalar(Scalar::Text(value))
+        self.scalar(JsonScalar::Text(value))
     }
 }
 
@@ -283,7 +283,7 @@ impl Put<'_> {
         Err(E::custom(format_args!("expected {}, found {found}", &self as &dyn serde::de::Expected)))
     }
 
-    fn scalar<E: Error>(self, scalar: Scalar<'_>) -> Result<(), E> {
+    fn scalar<E: Error>(self, scalar: JsonScalar<'_>) -> Result<(), E> {
         let one = !self.field.repeated || self.place != Place::Field;
         let before = self.target.out.len();
         if one && self.place != Place::Packed {
@@ -294,9 +294,9 @@ impl Put<'_> {
         }
         self.target.out.truncate(before);
         self.refuse(match scalar {
-            Scalar::Bool(_) => "a boolean",
-            Scalar::Integer(_) | Scalar::Float(_) => "a number",
-            Scalar::Text(_) => "a string",
+            JsonScalar::Bool(_) => "a boolean",
+            JsonScalar::Integer(_) | JsonScalar::Float(_) => "a number",
+            JsonScalar::Text(_) => "a string",
         })
     }
 }

@@ -4,24 +4,25 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::table::{Field, Kind, Message};
-use crate::check::Scan;
-use crate::{Fields, Malformed, Payload};
+use crate::fields::{Fields, Payload};
+use crate::malformed::Malformed;
+use crate::scan::Scan;
 
 /// How deep messages may nest: what [`crate::split`] accepts (64 values, each up to three
 /// messages deep), and the levels around them.
 const MAX_DEPTH: usize = 256;
 
 pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
-    // Names and quotes; strings, which are most of a trace, stay as long as they are.
+    // Room for names and quotes; strings, most of a trace, keep their length.
     let mut out = Vec::with_capacity(encoded.len() * 2);
     write_message(&mut out, message, encoded, MAX_DEPTH)?;
     Ok(out)
 }
 
-/// A field met in a message.
+/// A field of the message being encoded.
 #[derive(Clone, Copy)]
 struct Met<'a> {
-    /// Its place in the table.
+    /// Its index in the table.
     index: usize,
     field: &'static Field,
     payload: Payload<'a>,
@@ -63,9 +64,9 @@ fn write_message(
     Ok(())
 }
 
-/// Of a oneof's members only the one set last counts, from where it was set.
+/// Drops all members of a oneof but the one that was set last.
 fn keep_last_of_oneofs(all: &mut Vec<Met<'_>>) {
-    // No message of OTLP has two oneofs (an `optional` is none here).
+    // No message of OTLP has two oneofs (an `optional` does not count).
     let mut last = None;
     let mut from = 0;
     for (i, met) in all.iter().enumerate() {
@@ -118,7 +119,7 @@ fn write_array(
     Ok(())
 }
 
-/// The last occurrence of a field counts; those of a message add up.
+/// The last occurrence of a scalar field counts; occurrences of a message are merged.
 fn write_single(
     out: &mut Vec<u8>,
     kind: &'static Kind,
@@ -183,6 +184,6 @@ fn write_value(
 }
 
 fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Strings and numbers, written to memory, cannot fail.
+    // Writing strings and numbers to memory cannot fail.
     let _ = serde_json::to_writer(out, value);
 }

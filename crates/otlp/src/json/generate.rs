@@ -1,8 +1,9 @@
-//! Generates `messages.rs` from `proto/otlp.proto`, and holds the checked-in file to it.
+//! Generates `messages.rs` and `../tags.rs` from `proto/otlp.proto`, and compares the checked-in
+//! files with what it generates.
 //!
 //! After a change of `proto/otlp.proto`:
-//! `UPDATE_GENERATED=1 cargo test -p verdict-otlp generate`. The compiler is protox, so no protoc
-//! is needed.
+//! `UPDATE_GENERATED=1 cargo test -p verdict-otlp json::generate`. The compiler is protox, so no
+//! protoc is needed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,20 +17,63 @@ const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.pr
 use super::table::{Field, Kind, Message};
 ";
 
+const TAGS_HEADER: &str =
+    "//! Tags of OTLP's fields. @generated from proto/otlp.proto; json/generate.rs says how.
+//!
+//! A tag is a field's number and wire type as they are encoded; bit `n` of `DEFINED` is set for
+//! field `n` of the message.
+
+// Readers use some of the messages only.
+#![allow(dead_code)]
+";
+
 #[test]
-fn the_checked_in_messages_are_those_of_proto() -> Result<(), Box<dyn error::Error>> {
+fn generated_files_match_the_proto_file() -> Result<(), Box<dyn error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let descriptors = protox::compile(["otlp.proto"], [root.join("proto")])?;
-    let generated = format!("{HEADER}{}", table(&descriptors)?);
-    let file = root.join("crates/otlp/src/json/messages.rs");
-    if env::var_os("UPDATE_GENERATED").is_some() {
-        fs::write(&file, &generated)?;
+    let files = [
+        ("crates/otlp/src/json/messages.rs", format!("{HEADER}{}", table(&descriptors)?)),
+        ("crates/otlp/src/tags.rs", format!("{TAGS_HEADER}{}", tags(&descriptors)?)),
+    ];
+    for (path, generated) in files {
+        let file = root.join(path);
+        if env::var_os("UPDATE_GENERATED").is_some() {
+            fs::write(&file, &generated)?;
+        }
+        assert!(
+            fs::read_to_string(&file)? == generated,
+            "{path} differs from what proto/otlp.proto generates; set UPDATE_GENERATED=1 to update it"
+        );
     }
-    assert!(
-        fs::read_to_string(&file)? == generated,
-        "crates/otlp/src/json/messages.rs is not what proto/otlp.proto generates; set UPDATE_GENERATED=1 to update it"
-    );
     Ok(())
+}
+
+/// A module of tags for every message of package `otlp`.
+fn tags(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error>> {
+    let mut out = String::new();
+    for file in descriptors.file.iter().filter(|file| file.package() == "otlp") {
+        let mut open: Vec<(String, &DescriptorProto)> =
+            file.message_type.iter().rev().map(|m| (format!(".otlp.{}", m.name()), m)).collect();
+        while let Some((name, message)) = open.pop() {
+            open.extend(message.nested_type.iter().map(|m| (format!("{name}.{}", m.name()), m)));
+            let defined = message.field.iter().fold(0u32, |all, field| all | 1 << field.number());
+            writeln!(out, "\npub(crate) mod {} {{", ident(&name).to_lowercase())?;
+            writeln!(out, "    pub(crate) const DEFINED: u32 = {defined:#b};")?;
+            for field in &message.field {
+                let wire_type = match field.r#type() {
+                    Type::Double | Type::Fixed64 | Type::Sfixed64 => 1,
+                    Type::Fixed32 => 5,
+                    Type::String | Type::Bytes | Type::Message => 2,
+                    _ => 0,
+                };
+                let packed = field.label() == Label::Repeated;
+                let tag = field.number() << 3 | if packed { 2 } else { wire_type };
+                writeln!(out, "    pub(crate) const {}: u32 = {tag:#04x};", field.name().to_uppercase())?;
+            }
+            writeln!(out, "}}")?;
+        }
+    }
+    Ok(out)
 }
 
 /// A `static` for every message of package `otlp`.

@@ -1,4 +1,4 @@
-//! Single values of JSON as protobuf has them.
+//! Encodes single JSON values as protobuf scalars.
 
 use base64::Engine;
 use base64::alphabet;
@@ -13,16 +13,16 @@ const LENIENT: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// A scalar as JSON has it.
+/// A JSON value that is neither array nor object.
 #[derive(Clone, Copy)]
-pub(super) enum Scalar<'a> {
+pub(super) enum JsonScalar<'a> {
     Bool(bool),
     Integer(i128),
     Float(f64),
     Text(&'a str),
 }
 
-/// What a value of a kind looks like; for errors.
+/// The expected form of a value, for error messages.
 pub(super) fn expected(kind: &Kind) -> &'static str {
     match kind {
         Kind::String => "a string",
@@ -40,13 +40,13 @@ pub(super) fn expected(kind: &Kind) -> &'static str {
     }
 }
 
-/// Appends the value without its tag; `None` if it is none of the kind.
-pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: Scalar<'_>) -> Option<()> {
+/// Appends the value without its tag; `None` if it does not fit the field's type.
+pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: JsonScalar<'_>) -> Option<()> {
     match (kind, scalar) {
-        (Kind::String, Scalar::Text(s)) => sized(out, s.as_bytes()),
-        (Kind::Bytes, Scalar::Text(s)) => sized(out, &base64(s)?),
-        (Kind::Id(len), Scalar::Text(s)) => sized(out, &id(s, *len)?),
-        (Kind::Bool, Scalar::Bool(b)) => out.push(u8::from(b)),
+        (Kind::String, JsonScalar::Text(s)) => sized(out, s.as_bytes()),
+        (Kind::Bytes, JsonScalar::Text(s)) => sized(out, &base64(s)?),
+        (Kind::Id(len), JsonScalar::Text(s)) => sized(out, &id(s, *len)?),
+        (Kind::Bool, JsonScalar::Bool(b)) => out.push(u8::from(b)),
         (Kind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
         (Kind::Int32, scalar) => write::varint(out, i64::from(i32::try_from(integer(scalar)?).ok()?) as u64),
         (Kind::Int64, scalar) => write::varint(out, i64::try_from(integer(scalar)?).ok()? as u64),
@@ -67,7 +67,7 @@ pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: Scalar<'_>) -
         }
         (Kind::Enum(values), scalar) => {
             let number = match scalar {
-                Scalar::Text(s) => values.iter().find(|(name, _)| *name == s).map(|(_, number)| *number),
+                JsonScalar::Text(s) => values.iter().find(|(name, _)| *name == s).map(|(_, number)| *number),
                 _ => None,
             };
             let number = number.or_else(|| i32::try_from(integer(scalar)?).ok())?;
@@ -83,24 +83,24 @@ fn sized(out: &mut Vec<u8>, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// An integer written as a number or a string, also as `1e3` or `5.0` as protobuf allows.
-fn integer(scalar: Scalar<'_>) -> Option<i128> {
+/// An integer, written as a number or a string; protobuf also allows `1e3` and `5.0`.
+fn integer(scalar: JsonScalar<'_>) -> Option<i128> {
     let from_float = |f: f64| (f.fract() == 0.0 && f.abs() < 2e19).then_some(f as i128);
     match scalar {
-        Scalar::Bool(_) => None,
-        Scalar::Integer(i) => Some(i),
-        Scalar::Float(f) => from_float(f),
-        Scalar::Text(s) => s.parse().ok().or_else(|| s.parse().ok().and_then(from_float)),
+        JsonScalar::Bool(_) => None,
+        JsonScalar::Integer(i) => Some(i),
+        JsonScalar::Float(f) => from_float(f),
+        JsonScalar::Text(s) => s.parse().ok().or_else(|| s.parse().ok().and_then(from_float)),
     }
 }
 
-fn double(scalar: Scalar<'_>) -> Option<f64> {
+fn double(scalar: JsonScalar<'_>) -> Option<f64> {
     match scalar {
-        Scalar::Bool(_) => None,
-        Scalar::Integer(i) => Some(i as f64),
-        Scalar::Float(f) => Some(f),
-        // Rust reads the three names that protobuf uses, and others alike.
-        Scalar::Text(s) => s.parse().ok(),
+        JsonScalar::Bool(_) => None,
+        JsonScalar::Integer(i) => Some(i as f64),
+        JsonScalar::Float(f) => Some(f),
+        // Rust's parser accepts protobuf's three names, among others.
+        JsonScalar::Text(s) => s.parse().ok(),
     }
 }
 
@@ -108,8 +108,8 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok()
 }
 
-/// An id of `len` bytes. Hex of another length is passed on: the span with such an id is rejected
-/// by itself, as it is when it comes in protobuf.
+/// An id of `len` bytes. Hex of another length is accepted here, so that only the span with such an
+/// id is rejected later, as with protobuf.
 fn id(text: &str, len: usize) -> Option<Vec<u8>> {
     let unpadded = (len * 4).div_ceil(3);
     if (text.len() == unpadded || text.len() == unpadded.next_multiple_of(4))

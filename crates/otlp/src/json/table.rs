@@ -1,11 +1,9 @@
-//! The types by which `messages` describes OTLP's messages.
+//! The types of the table in `messages`.
 
 /// A message.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// Its name within the package.
     pub(super) name: &'static str,
-    /// Its fields.
     pub(super) fields: &'static [Field],
 }
 
@@ -15,10 +13,10 @@ pub(super) struct Field {
     pub(super) number: u32,
     /// Its name in JSON.
     pub(super) json: &'static str,
-    /// Its name in the `.proto` file, which readers of JSON accept as well.
+    /// Its name in the `.proto` file, which parsers must accept as well.
     pub(super) snake: &'static str,
     pub(super) repeated: bool,
-    /// It is a member of its message's one oneof.
+    /// Member of the message's only oneof.
     pub(super) oneof: bool,
     pub(super) kind: Kind,
 }
@@ -46,12 +44,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Repeated values stand one after the other in one field.
+    /// Repeated values are encoded in one length-delimited field.
     pub(super) fn packed(&self) -> bool {
         !matches!(self, Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_))
     }
 
-    /// Its wire type when it is not packed.
+    /// The wire type when not packed.
     pub(super) fn wire_type(&self) -> u32 {
         match self {
             Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => 1,

@@ -113,7 +113,7 @@ fn every_type_of_value_is_read() {
 }
 
 #[test]
-fn ids_are_read_as_base64_where_their_length_leaves_no_doubt() {
+fn ids_of_base64_length_are_read_as_base64() {
     let span =
         span(r#""traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ","parentSpanId":"7uGbfsPBsXQ=""#);
     let span = span.unwrap();
@@ -122,7 +122,7 @@ fn ids_are_read_as_base64_where_their_length_leaves_no_doubt() {
 }
 
 #[test]
-fn an_id_of_the_wrong_length_is_left_to_reject_the_span_alone() {
+fn id_of_wrong_length_is_passed_on_to_validation() {
     assert_eq!(span(r#""traceId":"abcd""#).unwrap().trace_id, [0xab, 0xcd]);
     for id in ["abc", "zz", "5b8efff798038103d269b633813fc60g", "5b8efff798038103d269b633813fc60ä"] {
         let error = span(&format!(r#""traceId":"{id}""#)).unwrap_err();
@@ -131,7 +131,7 @@ fn an_id_of_the_wrong_length_is_left_to_reject_the_span_alone() {
 }
 
 #[test]
-fn empty_requests_are_legal() {
+fn empty_requests_are_valid() {
     for json in [
         "{}",
         " {\n} ",
@@ -146,7 +146,7 @@ fn empty_requests_are_legal() {
 }
 
 #[test]
-fn what_is_not_understood_is_no_empty_request() {
+fn unrecognised_objects_are_errors_not_empty_requests() {
     let scope = |inner: &str| format!(r#"{{"resourceSpans":[{{"scopeSpans":[{inner}]}}]}}"#);
     let cases = [
         (
@@ -198,13 +198,13 @@ fn what_is_not_understood_is_no_empty_request() {
 }
 
 #[test]
-fn an_unknown_name_is_quoted_shortly() {
+fn quoted_unknown_names_are_truncated() {
     let error = traces(&format!(r#"{{"{}":1}}"#, "ä".repeat(10_000))).unwrap_err();
     assert!(error.len() < 300, "{error}");
 }
 
 #[test]
-fn hostile_depth_is_an_error() {
+fn excessive_depth_is_an_error() {
     let deep = |n: usize| {
         let open = r#"{"arrayValue":{"values":["#.repeat(n);
         value(&format!("{open}{}", "]}}".repeat(n)))
@@ -261,12 +261,12 @@ fn written_json_has_hex_ids_numbers_for_enums_and_strings_for_long_integers() {
 }
 
 #[test]
-fn attributes_appended_behind_other_fields_are_written_in_one_array() {
+fn appended_attributes_are_written_in_one_array() {
     let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"a"}],"events":[{"name":"e"}]}]}]}]}"#;
     let mut span = Vec::new();
     write::bytes(&mut span, 9, &[0x0a, 1, b'a']);
     write::bytes(&mut span, 11, &[0x12, 1, b'e']);
-    write::attribute(&mut span, 9, "verdict.late", write::Plain::Bool(true));
+    write::attribute(&mut span, 9, "verdict.late", write::Scalar::Bool(true));
     for number in [2, 2, 1] {
         let inner = std::mem::take(&mut span);
         write::bytes(&mut span, number, &inner);
@@ -328,14 +328,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn json_and_back_changes_nothing(seed: u64) {
+    fn json_round_trip_is_lossless(seed: u64) {
         round_trip::<ExportTraceServiceRequest>(Signal::Traces, seed);
         round_trip::<ExportLogsServiceRequest>(Signal::Logs, seed);
         round_trip::<ExportMetricsServiceRequest>(Signal::Metrics, seed);
     }
 
     #[test]
-    fn what_opentelemetry_proto_writes_is_read_as_it_was_meant(request in request()) {
+    fn json_of_opentelemetry_proto_is_decoded_equally(request in request()) {
         let json = serde_json::to_vec(&request).unwrap();
         // Its serde writes infinities as null.
         prop_assume!(!format!("{request:?}").contains("inf"));
@@ -344,7 +344,7 @@ proptest! {
     }
 
     #[test]
-    fn what_we_write_opentelemetry_proto_reads_likewise(request in request()) {
+    fn opentelemetry_proto_decodes_our_json_equally(request in request()) {
         let json = encode(Signal::Traces, &request.encode_to_vec()).unwrap();
         if let Ok(read) = serde_json::from_slice::<ExportTraceServiceRequest>(&json) {
             prop_assert_eq!(read, request);
@@ -365,7 +365,7 @@ proptest! {
     }
 
     #[test]
-    fn byte_soup_never_panics(soup in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_never_panic(soup in prop::collection::vec(any::<u8>(), 0..300)) {
         for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
             let _ = decode(signal, &soup);
             if let Ok(json) = encode(signal, &soup) {

@@ -116,16 +116,16 @@ fn spans_of_a_trace_share_one_allocation() {
 }
 
 #[test]
-fn large_spans_are_put_together_so_that_little_is_lost() {
+fn large_spans_share_allocations_with_little_waste() {
     let sizes = [300, 12_900, 1_100, 4_700, 9_300, 1_050, 290, 15_700, 5_200, 130_000, 6_100, 310, 1_020];
     let sources: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(n, &size)| vec![n as u8; size]).collect();
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let (mut rest, mut size, mut taken) = (&sources[..], sizes.iter().sum::<usize>(), 0);
     while !rest.is_empty() {
-        let (count, bytes) = together(rest, size);
+        let (count, bytes) = chunk(rest, size);
         assert_eq!(rest[..count].iter().map(|s| s.len()).sum::<usize>(), bytes);
         assert!(count == 1 || bytes <= LARGE, "{bytes}");
-        taken += handed_out(bytes);
+        taken += size_class(bytes);
         (rest, size) = (&rest[count..], size - bytes);
     }
     let whole: usize = sizes.iter().sum();
@@ -138,9 +138,9 @@ fn large_spans_are_put_together_so_that_little_is_lost() {
 }
 
 #[test]
-fn sizes_are_handed_out_a_quarter_of_a_power_of_two_apart() {
+fn size_classes_are_a_quarter_of_a_power_of_two_apart() {
     let given = [65, 80, 81, 1024, 1025, 1280, 8192, 8193, 17_500, 65_537];
-    assert_eq!(given.map(handed_out), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
+    assert_eq!(given.map(size_class), [80, 80, 96, 1024, 1280, 1280, 8192, 10_240, 20_480, 81_920]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn status_parent_remote_flag_and_earlier_verdicts_are_read() {
 }
 
 #[test]
-fn the_remote_flag_counts_only_where_it_is_said_to_be_known() {
+fn remote_parent_needs_both_flag_bits() {
     for (flags, remote) in [(0x100, false), (0x200, false), (0x300, true)] {
         let s = otlp::Span { flags, ..span(1, 1) };
         assert_eq!(
@@ -212,7 +212,7 @@ fn a_resource_after_its_spans_and_in_two_parts_counts() {
 }
 
 #[test]
-fn a_bad_span_is_rejected_alone_and_named() {
+fn invalid_span_is_rejected_alone_and_named() {
     let ids = [field(1, &[7; 16]), field(2, &[8; 8])].concat();
     let with = |more: &[u8]| [&ids[..], more].concat();
     let cases: [(&str, Vec<u8>, Malformed, bool); 14] = [
@@ -241,7 +241,7 @@ fn a_bad_span_is_rejected_alone_and_named() {
 }
 
 #[test]
-fn values_may_nest_to_the_bound_and_no_deeper() {
+fn values_may_nest_up_to_max_depth() {
     let nested = |levels: u32| {
         let mut value = AnyValue { value: Some(any_value::Value::BoolValue(true)) }.encode_to_vec();
         for _ in 0..levels {
@@ -260,7 +260,7 @@ fn values_may_nest_to_the_bound_and_no_deeper() {
 }
 
 #[test]
-fn a_bad_resource_rejects_only_what_is_under_it() {
+fn invalid_resource_rejects_only_its_spans() {
     let good = request("a", vec![span(1, 1)]).encode_to_vec();
     let resource = field(1, &field(1, &field(1, b"\xff")));
     let scope_spans = field(2, &field(2, &[field(1, &[7; 16]), field(2, &[8; 8])].concat()));
@@ -274,7 +274,7 @@ fn a_bad_resource_rejects_only_what_is_under_it() {
 }
 
 #[test]
-fn a_bad_scope_rejects_its_spans_wherever_it_stands() {
+fn invalid_scope_rejects_its_spans_before_or_after_them() {
     let span = |trace: u8, id: u8| field(2, &[field(1, &[trace; 16]), field(2, &[id; 8])].concat());
     let (nameless, scope) = (field(2, &field(5, b"?")), field(1, &field(1, b"\xff")));
     let spans = [span(7, 1), span(6, 2), nameless].concat();
@@ -291,7 +291,7 @@ fn a_bad_scope_rejects_its_spans_wherever_it_stands() {
 }
 
 #[test]
-fn a_broken_frame_is_a_malformed_request() {
+fn broken_framing_is_a_malformed_request() {
     let good = request("a", vec![span(1, 1)]).encode_to_vec();
     let split = |bytes: &[u8]| split(bytes, "verdict.", &Interner::default()).map(drop);
     assert_eq!(split(&good[..good.len() - 1]), Err(Malformed::CutOff));
@@ -304,7 +304,7 @@ fn a_broken_frame_is_a_malformed_request() {
 }
 
 #[test]
-fn rejections_are_counted_all_and_named_few() {
+fn all_rejections_are_counted_and_the_first_are_named() {
     let spans = (0..100).map(|i| otlp::Span { trace_id: vec![], ..span(1, i + 1) }).collect();
     let split = split_request(&request("a", spans));
     assert_eq!((split.rejected.count, split.rejected.first.len()), (100, Rejected::NAMED));

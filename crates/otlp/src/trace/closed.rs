@@ -1,34 +1,33 @@
-//! A trace that has closed: its spans, why it closed, and the verdict that it had before.
+//! A closed trace: its spans, the reason for closing, and its previous verdict.
 
-use super::{Attached, Span, TraceId};
+use super::id::TraceId;
+use super::span::{Attached, Span};
 
 /// Why a trace closed; written on its root as `verdict.trace.close_reason`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum CloseReason {
-    /// The root has ended, every parent is here, and it was quiet since.
+    /// The root has ended, no parent is missing, and `close.quiet` has passed.
     Complete,
-    /// No root came, and nothing else either.
+    /// The root has not come, and `close.idle` has passed.
     Idle,
-    /// A parent in another process did not come.
+    /// Only parents in other processes are missing, and `close.remote_idle` has passed.
     RemoteIdle,
-    /// It was open for too long.
+    /// Open for `close.max_age`.
     MaxAge,
-    /// It had too many spans.
+    /// Over `close.max_spans`.
     MaxSpans,
-    /// It had too many bytes.
+    /// Over `close.max_bytes`.
     MaxBytes,
-    /// Memory was needed.
+    /// Closed early to free memory.
     Pressure,
-    /// The process is stopping.
     Shutdown,
     /// Offline: the input ended.
     EndOfInput,
-    /// These spans came after their trace had closed.
+    /// Spans that came after their trace had closed.
     Late,
 }
 
 impl CloseReason {
-    /// Every reason, for declaring metrics.
     pub const ALL: [CloseReason; 10] = [
         CloseReason::Complete,
         CloseReason::Idle,
@@ -42,7 +41,6 @@ impl CloseReason {
         CloseReason::Late,
     ];
 
-    /// As written in the attribute.
     pub fn as_str(self) -> &'static str {
         match self {
             CloseReason::Complete => "complete",
@@ -59,31 +57,28 @@ impl CloseReason {
     }
 }
 
-/// A trace that has closed (or spans that came too late for theirs). Cloning copies no span.
+/// A closed trace, or late spans of one. Cloning copies no span bytes.
 #[derive(Clone, Debug)]
 pub struct ClosedTrace {
-    /// Its id.
     pub trace: TraceId,
-    /// Its spans, in order of arrival.
+    /// In order of arrival.
     pub spans: Vec<Span>,
-    /// Log records that belong to them.
     pub logs: Vec<Attached>,
-    /// Bytes that it keeps in memory, as they were counted while it was open: the allocations that
-    /// its spans share, each whole, what stands around them, and its logs.
+    /// Bytes it keeps in memory, as counted while it was open: the whole allocations that its spans
+    /// share, their envelopes, and its logs.
     pub bytes: usize,
-    /// Why now.
     pub reason: CloseReason,
-    /// The root, or a parent that some span names, has not come.
+    /// The root or a parent of some span is missing.
     pub incomplete: bool,
-    /// What the trace's verdict was when it closed the first time; for late spans only.
+    /// The verdict from when the trace first closed; for late spans only.
     pub before: Option<PriorVerdict>,
 }
 
-/// What is kept of a closed trace.
+/// The verdict remembered of a closed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct PriorVerdict {
-    /// Its verdict: `Some(true)` for pass, `None` for unmeasured.
+    /// `Some(true)` for pass, `None` for unmeasured.
     pub passed: Option<bool>,
-    /// The revision of that verdict, from 1.
+    /// Revision of the verdict, from 1.
     pub revision: u32,
 }

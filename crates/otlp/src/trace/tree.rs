@@ -1,18 +1,18 @@
-//! From spans in any order to an arena tree: sorted, de-duplicated links, cycles cut.
+//! Builds the arena tree from spans in any order: sorts, links, cuts cycles.
 
-use super::{ById, Idx, Span, SpanId, TraceId};
+use super::id::{ById, SpanId, TraceId};
+use super::span::{Idx, Span};
 
 /// One trace's spans, sorted by start time then id, linked to parents and children.
 ///
-/// Walks never recurse: depth comes from the sender and is untrusted.
+/// No function recurses: the depth is chosen by the sender.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// The trace's id.
     pub id: TraceId,
-    /// The spans; an [`Idx`] points into this.
+    /// [`Idx`] is an index into this.
     pub spans: Vec<Span>,
     parent: Vec<Option<Idx>>,
-    /// Every span that has a parent, by parent; `child_of[i]` says where those of `i` begin.
+    /// Every span that has a parent, grouped by parent; `child_of[i]` is the start of `i`'s group.
     children: Vec<Idx>,
     child_of: Vec<usize>,
     top: Vec<Idx>,
@@ -22,16 +22,16 @@ pub struct Tree {
 impl Tree {
     /// Links `spans` into a tree.
     ///
-    /// A span whose parent is not here is a top span. Of several spans with the same id and other
-    /// bytes, the first by start time is the one that children hang from. A cycle is cut at its
-    /// earliest span, which becomes a top span.
+    /// A span whose parent is missing is a top span. If several spans have the same id, children are
+    /// linked to the one that starts first. A cycle is cut at its earliest span, which becomes a top
+    /// span.
     pub fn new(id: TraceId, mut spans: Vec<Span>) -> Tree {
         // Children mostly come before their parents: latest start first.
         if spans.windows(2).filter(|pair| pair[0].start > pair[1].start).count() > spans.len() / 2 {
             spans.reverse();
         }
         spans.sort_by(|a, b| {
-            // Times nearly always differ, so nothing else is looked at before they were.
+            // Times nearly always differ, so they are compared first.
             a.start
                 .cmp(&b.start)
                 .then_with(|| (a.id, a.end, a.parent).cmp(&(b.id, b.end, b.parent)))
@@ -59,7 +59,7 @@ impl Tree {
         tree
     }
 
-    /// From parents to `top` and to children, which keep the spans' order.
+    /// Fills `top` and the children lists from `parent`, in the order of the spans.
     fn link_children(&mut self) {
         self.child_of = vec![0; self.spans.len() + 1];
         for (i, parent) in self.parent.iter().enumerate() {
@@ -81,17 +81,15 @@ impl Tree {
         }
     }
 
-    /// Number of spans.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// True without spans.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The parent, where it is in this tree.
+    /// The parent, if it is in this tree.
     pub fn parent(&self, i: Idx) -> Option<Idx> {
         self.parent[i]
     }
@@ -101,7 +99,7 @@ impl Tree {
         &self.children[self.child_of[i]..self.child_of[i + 1]]
     }
 
-    /// Spans without a parent in this tree: roots, and orphans of a partial trace.
+    /// Spans without a parent in this tree: roots, and orphans of an incomplete trace.
     pub fn top(&self) -> &[Idx] {
         &self.top
     }
@@ -116,12 +114,12 @@ impl Tree {
         &self.order
     }
 
-    /// The span, its parent, and so on to the top.
+    /// The span and its ancestors, up to a top span.
     pub fn ancestors(&self, i: Idx) -> impl Iterator<Item = Idx> + '_ {
         std::iter::successors(Some(i), |&i| self.parent[i])
     }
 
-    /// The span and all beneath it, depth first.
+    /// The span and its descendants, depth first.
     pub fn subtree(&self, i: Idx) -> impl Iterator<Item = Idx> + '_ {
         let mut stack = vec![i];
         std::iter::from_fn(move || {
@@ -132,7 +130,7 @@ impl Tree {
     }
 }
 
-/// Makes every parent chain end, by turning the earliest span of each cycle into a top span.
+/// Turns the earliest span of each cycle into a top span, so that every parent chain ends.
 fn cut_cycles(parent: &mut [Option<Idx>]) {
     // 0 = unseen, otherwise the number of the walk that saw it.
     let mut seen = vec![0usize; parent.len()];
@@ -147,7 +145,7 @@ fn cut_cycles(parent: &mut [Option<Idx>]) {
             }
         }
         if seen[at] == walk && parent[at].is_some() {
-            // Met this walk's own trail: `at` lies on a cycle. Spans are sorted, so least is earliest.
+            // Back on this walk's own path: `at` is on a cycle. Spans are sorted, so least is earliest.
             let mut least = at;
             let mut on = at;
             while let Some(up) = parent[on] {
@@ -170,7 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::trace::{Envelope, Status};
+    use crate::trace::span::{Envelope, Status};
 
     fn span(id: u8, parent: u8, start: u64) -> Span {
         let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn children_hang_from_parents_whatever_came_first() {
+    fn children_are_linked_in_any_order_of_arrival() {
         let tree = tree(&[span(3, 2, 3), span(2, 1, 2), span(4, 1, 4), span(1, 0, 1)]);
         assert_eq!((tree.top(), tree.root()), (&[0][..], Some(0)));
         assert_eq!((tree.children(0), tree.children(1)), (&[1, 3][..], &[2][..]));
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_are_top_spans_and_a_real_root_is_the_root() {
+    fn orphans_are_top_spans_and_the_span_without_parent_is_the_root() {
         let tree = tree(&[span(2, 9, 1), span(1, 0, 2)]);
         assert_eq!((tree.top(), tree.root()), (&[0, 1][..], Some(1)));
     }
@@ -216,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_span_is_in_the_order_once_and_arrival_never_shows(
+        fn every_span_is_in_the_order_once_and_arrival_order_does_not_matter(
             raw in prop::collection::vec((0u8..12, 0u8..12, 0u64..6), 0..24),
             seed in any::<u64>(),
         ) {

@@ -48,7 +48,7 @@ fn shape(piece: &Piece) -> Vec<(String, String, Vec<u8>)> {
 }
 
 #[test]
-fn nothing_to_write_is_no_request() {
+fn no_items_make_no_request() {
     assert!(requests(&[], 1_000).is_empty());
 }
 
@@ -65,7 +65,7 @@ fn spans_are_grouped_by_resource_and_scope_even_when_interleaved() {
 }
 
 #[test]
-fn requests_are_cut_at_the_largest_size_and_hold_all() {
+fn requests_are_split_at_max_size_without_loss() {
     let envelopes: Vec<_> = (0..40).map(|i| envelope(i % 2, i % 3)).collect();
     for max_size in [0, 1, 50, 100, 300, 1_000, 100_000] {
         let pieces = write_all(&envelopes, max_size);
@@ -87,18 +87,18 @@ fn requests_have_their_exact_size() {
 }
 
 #[test]
-fn many_different_envelopes_are_told_apart_by_content() {
+fn many_envelopes_are_compared_by_content() {
     let envelopes: Vec<_> = (0..200).map(|i| envelope(i % 50, 0)).collect();
     let pieces = write_all(&envelopes, usize::MAX);
     assert_eq!(shape(&pieces[0]).len(), 50);
 }
 
 #[test]
-fn log_records_are_written_as_spans_are() {
+fn log_records_are_written_like_spans() {
     let mut record = Vec::new();
     bytes(&mut record, 12, b"gen_ai.evaluation.result");
-    value(&mut record, 5, Plain::Str("body"));
-    attribute(&mut record, 6, "gen_ai.evaluation.name", Plain::Str("latency"));
+    value(&mut record, 5, Scalar::Str("body"));
+    attribute(&mut record, 6, "gen_ai.evaluation.name", Scalar::Str("latency"));
     let item = Item { envelope: &envelope(1, 2), bytes: &record, appended: &[] };
     let request = ExportLogsServiceRequest::decode(&requests(&[item], usize::MAX)[0].bytes[..]).unwrap();
     let record = &request.resource_logs[0].scope_logs[0].log_records[0];
@@ -111,13 +111,13 @@ fn log_records_are_written_as_spans_are() {
 fn stripping_removes_only_attributes_with_the_prefix() {
     let mut span = span(1);
     let before = span.len();
-    attribute(&mut span, 9, "verdict.result", Plain::Str("pass"));
+    attribute(&mut span, 9, "verdict.result", Scalar::Str("pass"));
     let first = span.len();
-    attribute(&mut span, 9, "verdictless", Plain::Int(1));
+    attribute(&mut span, 9, "verdictless", Scalar::Int(1));
     bytes(&mut span, 5, b"verdict.name");
     bytes(&mut span, 99, b"unknown");
     let second = span.len();
-    attribute(&mut span, 9, "verdict.late", Plain::Bool(true));
+    attribute(&mut span, 9, "verdict.late", Scalar::Bool(true));
     let expected = [&span[..before], &span[first..second]].concat();
     assert_eq!(strip_attributes(&span, "verdict.").unwrap(), expected);
     assert_eq!(strip_attributes(&expected, "verdict."), None);
@@ -129,7 +129,7 @@ proptest! {
                         strs in prop::collection::vec(".{0,150}", 0..5)) {
         let strs: Vec<&str> = strs.iter().map(String::as_str).collect();
         let mut out = span(1);
-        let values = [Plain::Str(&s), Plain::Int(i), Plain::Double(d), Plain::Bool(b), Plain::Strs(&strs)];
+        let values = [Scalar::Str(&s), Scalar::Int(i), Scalar::Double(d), Scalar::Bool(b), Scalar::Strs(&strs)];
         for value in values {
             attribute(&mut out, SPAN_ATTRIBUTES, &key, value);
         }
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn sizes_are_what_is_written(number in 1u32..1 << 29, value: u64, shift in 0u32..64, len in 0usize..40_000) {
+    fn computed_sizes_match_written_bytes(number in 1u32..1 << 29, value: u64, shift in 0u32..64, len in 0usize..40_000) {
         let value = value >> shift;
         let mut out = Vec::new();
         varint(&mut out, value);

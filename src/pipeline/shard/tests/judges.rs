@@ -14,7 +14,7 @@ use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Opinion, Usage};
 use verdict_otlp::trace::SpanId;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::write::Plain;
+use verdict_otlp::write::Scalar;
 
 /// How a judge behaves.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn span(trace: u8, id: u8) -> Vec<u8> {
         ("gen_ai.input.messages", asked.as_str()),
         ("gen_ai.output.messages", answered.as_str()),
     ] {
-        write::attribute(&mut span, SPAN_ATTRIBUTES, key, Plain::Str(value));
+        write::attribute(&mut span, SPAN_ATTRIBUTES, key, Scalar::Str(value));
     }
     let mut spans = Vec::new();
     write::bytes(&mut spans, 2, &span);
@@ -141,7 +141,7 @@ pub(super) async fn with_panel<F: Future<Output = ()>>(
         "{config}\nexporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let look = Look { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
     let live = Live::new(&config.verdict, Some(panel(&config))).unwrap();
     let shared = Arc::new(Shared {
@@ -273,7 +273,7 @@ async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_
         assert!(questions() > 0);
         // What comes late for it stays behind, and that under a large resource.
         let mut resource = Vec::new();
-        write::attribute(&mut resource, 1, "text", Plain::Str(&"r".repeat(50_000)));
+        write::attribute(&mut resource, 1, "text", Scalar::Str(&"r".repeat(50_000)));
         let late = under(&resource, &span(1, 2));
         assert!(weight(&late) > 50_000);
         send(&inbox, &shared, &late).await;

@@ -12,7 +12,7 @@ use super::*;
 use crate::pipeline::asking::Panel;
 use verdict_judge::Judges;
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use verdict_otlp::write::Plain;
+use verdict_otlp::write::Scalar;
 
 /// Stands in every text of the service `payroll`, names included.
 const SECRET: &str = "PAYROLL";
@@ -102,12 +102,12 @@ impl Told {
         write::fixed64(&mut span, 7, u64::from(self.id) * 10);
         write::fixed64(&mut span, 8, u64::from(self.id) * 10 + 5);
         for (key, value) in &self.attributes {
-            write::attribute(&mut span, SPAN_ATTRIBUTES, key, Plain::Str(value));
+            write::attribute(&mut span, SPAN_ATTRIBUTES, key, Scalar::Str(value));
         }
         let (mut spans, mut resource) = (Vec::new(), Vec::new());
         write::bytes(&mut spans, 2, &span);
         if let Some(service) = self.service {
-            write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Plain::Str(service));
+            write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Scalar::Str(service));
         }
         under(&resource, &spans)
     }

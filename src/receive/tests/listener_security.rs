@@ -134,7 +134,7 @@ impl Peer<'_> {
 }
 
 #[tokio::test]
-async fn over_tls_both_protocols_take_requests_from_who_trusts_the_certificate() {
+async fn tls_serves_both_protocols_to_clients_that_trust_the_certificate() {
     let (ours, other) = (Authority::new(), Authority::new());
     let files = Files::new(&ours.sign("localhost"));
     let server = serve(with(Some(files.tls()), None)).await;
@@ -157,7 +157,7 @@ async fn over_tls_both_protocols_take_requests_from_who_trusts_the_certificate()
 }
 
 #[tokio::test]
-async fn http_1_is_spoken_over_tls_with_who_asks_for_it() {
+async fn tls_serves_http_1_if_the_client_negotiates_it() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
     let server = serve(with(Some(files.tls()), None)).await;
@@ -170,7 +170,7 @@ async fn http_1_is_spoken_over_tls_with_who_asks_for_it() {
 }
 
 #[tokio::test]
-async fn with_client_authorities_only_their_clients_get_past_the_handshake() {
+async fn mtls_requires_a_certificate_of_a_configured_authority() {
     let (ours, clients, other) = (Authority::new(), Authority::new(), Authority::new());
     let files = Files::new(&ours.sign("localhost"));
     let server = serve(with(Some(files.mutual(&clients)), None)).await;
@@ -197,7 +197,7 @@ async fn with_client_authorities_only_their_clients_get_past_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_changes_on_disk_is_served_and_a_bad_one_is_not() {
+async fn changed_certificate_is_reloaded_and_an_unusable_one_is_not() {
     let (before, after) = (Authority::new(), Authority::new());
     let files = Files::new(&before.sign("localhost"));
     let server = serve(with(Some(files.tls()), None)).await;
@@ -228,7 +228,7 @@ async fn a_certificate_that_changes_on_disk_is_served_and_a_bad_one_is_not() {
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_used_are_named_before_anything_listens() {
+async fn bind_error_names_an_unusable_tls_file() {
     let files = Files::new(&Authority::new().sign("localhost"));
     let message =
         |tls: ServerTls| async { bind(&with(Some(tls), None)).await.map(|_| ()).unwrap_err().to_string() };
@@ -241,7 +241,7 @@ async fn files_that_cannot_be_used_are_named_before_anything_listens() {
 }
 
 #[tokio::test]
-async fn a_version_below_the_lowest_is_refused() {
+async fn tls_version_below_min_version_is_rejected() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
     let server = serve(with(Some(ServerTls { min_version: TlsVersion::V13, ..files.tls() }), None)).await;
@@ -266,7 +266,7 @@ async fn a_version_below_the_lowest_is_refused() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_not_finished_gives_its_place_back() {
+async fn unfinished_handshake_times_out_and_frees_the_connection() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
     let mut hasty = with(Some(files.tls()), None);
@@ -305,7 +305,7 @@ fn post(server: &Server, path: &str) -> reqwest::RequestBuilder {
 }
 
 #[tokio::test]
-async fn without_the_right_token_nothing_is_taken_and_the_answer_says_what_is_wanted() {
+async fn requests_without_valid_token_are_rejected_with_a_challenge() {
     let server = serve(with(None, Some(tokens()))).await;
     for wrong in [None, Some("Bearer wrong"), Some("Basic cmlnaHQ6cmlnaHQ="), Some("right")] {
         let status = export(&server, wrong).await.unwrap_err();
@@ -332,7 +332,7 @@ async fn without_the_right_token_nothing_is_taken_and_the_answer_says_what_is_wa
 }
 
 #[tokio::test]
-async fn a_user_and_a_password_let_in_as_well_as_a_token_where_both_are_set() {
+async fn token_and_basic_authentication_can_be_combined() {
     let basic = Basic { username: "agent".to_owned(), password: Secret::new("pw") };
     let server = serve(with(None, Some(Auth { basic: Some(basic), ..tokens() }))).await;
     export(&server, Some("Bearer right")).await.unwrap();
@@ -367,7 +367,7 @@ async fn preflight(server: &Server, origin: &str) -> reqwest::Response {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_ask_without_credentials_and_send_with_them() {
+async fn cors_preflight_needs_no_credentials_but_requests_do() {
     let server = serve(page(&["https://*.app.test"])).await;
     let _ = post(&server, "/");
     let answer = preflight(&server, "https://a.app.test").await;
@@ -391,7 +391,7 @@ async fn a_page_of_an_allowed_origin_may_ask_without_credentials_and_send_with_t
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_is_not_named_and_a_star_names_every_page() {
+async fn cors_refuses_other_origins_and_a_wildcard_allows_all() {
     let server = serve(page(&["https://*.app.test"])).await;
     let _ = post(&server, "/");
     for origin in ["https://evil.test", "https://a.app.test.evil.test", "null"] {

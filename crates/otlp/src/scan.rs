@@ -1,0 +1,163 @@
+//! The cursor under every reader of protobuf bytes: tags, varints, fixed-size and
+//! length-delimited fields.
+//!
+//! In: an encoded message. Out: its fields one by one, or [`Malformed`]. Every read moves forward,
+//! so a loop over a [`Scan`] ends after at most as many steps as there are bytes.
+
+use super::malformed::Malformed;
+
+/// Bit `n` is set for field `n` of a message: the fields that OTLP defines, for [`Scan::skip`].
+type Defined = u32;
+
+/// The unread rest of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scan<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Scan<'a> {
+    #[inline]
+    pub(crate) fn new(rest: &'a [u8]) -> Scan<'a> {
+        Scan { rest }
+    }
+
+    /// Unread bytes.
+    #[inline]
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next field's tag (number and wire type as they are encoded), `None` at the end.
+    #[inline]
+    pub(crate) fn tag(&mut self) -> Result<Option<u32>, Malformed> {
+        match self.rest.split_first() {
+            None => Ok(None),
+            Some((&first, rest)) if first < 0x80 => {
+                self.rest = rest;
+                Ok(Some(u32::from(first)))
+            }
+            Some(_) => u32::try_from(self.long_varint()?).map(Some).map_err(|_| Malformed::Tag),
+        }
+    }
+
+    /// A varint.
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.rest.split_first() {
+            Some((&first, rest)) if first < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(first))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0u64;
+        for (i, &byte) in self.rest.iter().take(10).enumerate() {
+            if i == 9 && byte > 1 {
+                break; // more than 64 bits
+            }
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.rest = self.rest.get(i + 1..).unwrap_or_default();
+                return Ok(value);
+            }
+        }
+        Err(Malformed::Varint)
+    }
+
+    /// The content of a length-delimited field.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = match self.rest {
+            [one, rest @ ..] if *one < 0x80 => {
+                self.rest = rest;
+                usize::from(*one)
+            }
+            [one, two, rest @ ..] if *two < 0x80 => {
+                self.rest = rest;
+                usize::from(*one & 0x7f) | usize::from(*two) << 7
+            }
+            _ => usize::try_from(self.long_varint()?).map_err(|_| Malformed::CutOff)?,
+        };
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// The content of a `string` field.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<&'a [u8], Malformed> {
+        let bytes = self.bytes()?;
+        utf8(bytes)?;
+        Ok(bytes)
+    }
+
+    /// Eight bytes, little endian.
+    #[inline]
+    pub(crate) fn fixed64(&mut self) -> Result<u64, Malformed> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*taken))
+    }
+
+    /// Four bytes, little endian.
+    #[inline]
+    pub(crate) fn fixed32(&mut self) -> Result<u32, Malformed> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*taken))
+    }
+
+    /// Skips a field whose tag the caller does not know. A field that OTLP defines gets here only if
+    /// its wire type is wrong.
+    #[cold]
+    pub(crate) fn skip(&mut self, tag: u32, defined: Defined) -> Result<(), Malformed> {
+        let number = tag >> 3;
+        if number == 0 {
+            return Err(Malformed::Tag);
+        }
+        if number < 32 && defined >> number & 1 == 1 {
+            return Err(Malformed::Type);
+        }
+        match tag & 7 {
+            0 => self.varint().map(drop),
+            1 => self.fixed64().map(drop),
+            2 => self.bytes().map(drop),
+            5 => self.fixed32().map(drop),
+            _ => Err(Malformed::Tag),
+        }
+    }
+}
+
+/// Validates a string. Keys and names are mostly short and ASCII, which needs no loop; the call of
+/// the vectorised validation pays off on longer strings.
+#[inline]
+pub(crate) fn utf8(bytes: &[u8]) -> Result<(), Malformed> {
+    if is_short_ascii(bytes) {
+        return Ok(());
+    }
+    simdutf8::basic::from_utf8(bytes).map(drop).map_err(|_| Malformed::Utf8)
+}
+
+/// True for ASCII of up to 128 bytes.
+#[inline]
+pub(crate) fn is_short_ascii(bytes: &[u8]) -> bool {
+    match bytes.len() {
+        0..4 => bytes.is_ascii(),
+        4..8 => ends_are_ascii::<4>(bytes),
+        8..16 => ends_are_ascii::<8>(bytes),
+        16..32 => ends_are_ascii::<16>(bytes),
+        32..64 => ends_are_ascii::<32>(bytes),
+        64..=128 => ends_are_ascii::<64>(bytes),
+        _ => false,
+    }
+}
+
+/// True if the first and the last `N` bytes are ASCII: all of them, of `N` to `2 N` bytes.
+#[inline]
+fn ends_are_ascii<const N: usize>(bytes: &[u8]) -> bool {
+    let (Some(start), Some(end)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
+    start.iter().zip(end).fold(0, |all, (a, b)| all | a | b) < 0x80
+}

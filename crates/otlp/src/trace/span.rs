@@ -1,0 +1,58 @@
+//! One buffered span, and the log records and envelope that belong to it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::id::SpanId;
+
+/// Index of a span in its [`Tree`](super::Tree).
+pub type Idx = usize;
+
+/// `Status.code` of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Status {
+    #[default]
+    Unset,
+    Ok,
+    Error,
+}
+
+/// One buffered span: the fields that assembling needs, and the encoded message.
+#[derive(Clone, Debug)]
+pub struct Span {
+    pub id: SpanId,
+    /// Zero for a root.
+    pub parent: SpanId,
+    /// `start_time_unix_nano`.
+    pub start: u64,
+    /// `end_time_unix_nano`; 0 if the sender did not set it.
+    pub end: u64,
+    /// `Status.code`.
+    pub status: Status,
+    /// The parent is in another process (`Span.flags`, bits 8 and 9).
+    pub remote_parent: bool,
+    /// Arrived with `verdict.*` attributes, which are replaced or kept but never duplicated.
+    pub has_verdict: bool,
+    /// The encoded `Span` message, unchanged.
+    pub bytes: Bytes,
+    pub envelope: Arc<Envelope>,
+}
+
+/// Resource and scope of a span, encoded, so that unknown fields survive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Envelope {
+    /// Every field of `ResourceSpans` except `scope_spans`.
+    pub resource: Bytes,
+    /// Every field of `ScopeSpans` except `spans`.
+    pub scope: Bytes,
+}
+
+/// A log record that belongs to a span of the trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attached {
+    /// The span may arrive before or after the record.
+    pub span: SpanId,
+    /// The encoded `LogRecord`.
+    pub record: Bytes,
+}

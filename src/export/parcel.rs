@@ -1,0 +1,38 @@
+//! The unit that exporters queue: the encoded pieces of one trace or request.
+
+use bytes::Bytes;
+
+use super::split;
+use verdict_otlp::trace::TraceId;
+use verdict_otlp::{Piece, Signal};
+
+/// The requests made of one closed trace, or one request that passes through.
+///
+/// Each piece is a valid `Export*ServiceRequest`, and so is any concatenation of them: OTLP requests
+/// have one repeated field, which protobuf joins by appending. Clones share the pieces.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub signal: Signal,
+    /// Encoded pieces. A piece above `max_request_size` is split before sending, with a copy.
+    pub pieces: Vec<Piece>,
+    /// The trace, if the parcel holds one.
+    pub trace: Option<TraceId>,
+}
+
+impl Parcel {
+    /// A request that passes through: counts its items, without copying.
+    pub fn request(signal: Signal, bytes: Bytes) -> Parcel {
+        let items = split::count(signal, &bytes);
+        Parcel { signal, pieces: vec![Piece { bytes, items }], trace: None }
+    }
+
+    /// Bytes of all pieces, as counted by a queue's `sizer: bytes`.
+    pub fn size(&self) -> usize {
+        self.pieces.iter().map(|p| p.bytes.len()).sum()
+    }
+
+    /// Items of all pieces.
+    pub fn items(&self) -> u64 {
+        self.pieces.iter().map(|p| p.items).sum()
+    }
+}

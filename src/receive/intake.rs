@@ -1,0 +1,58 @@
+//! The interface between receivers and the pipeline.
+//!
+//! In: an [`Offer`]. Out: [`Accepted`] or [`Refused`], which each protocol encodes by OTLP's rules.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use verdict_otlp::Signal;
+
+/// One decompressed request: the encoded `Export*ServiceRequest` message.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    pub signal: Signal,
+    /// The message in an allocation of its own; a JSON request has been converted to protobuf.
+    pub body: Bytes,
+}
+
+/// The request was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Rejected spans, log records or data points; 0 for full success.
+    pub rejected: u64,
+    /// Names rejected items and the reasons; empty for full success.
+    pub message: String,
+}
+
+/// The whole request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not a valid message: INVALID_ARGUMENT / 400, not retryable.
+    #[error("malformed request: {0}")]
+    Malformed(String),
+    /// UNAVAILABLE with RetryInfo / 503 with Retry-After.
+    #[error("overloaded, try again in {retry:?}")]
+    Overloaded {
+        /// Delay after which the sender should retry.
+        retry: Duration,
+    },
+    /// No exporter is configured for the signal, so accepting would drop it: UNIMPLEMENTED / 404.
+    #[error("no exporter accepts {}", .0.as_str())]
+    Unsupported(Signal),
+    /// Retryable as [`Refused::Overloaded`]: another instance may accept the request.
+    #[error("shutting down")]
+    ShuttingDown,
+}
+
+/// Boxed, so that receivers are not generic over the pipeline.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
+
+/// The destination of requests. Implemented by `pipeline`.
+pub trait Intake: Send + Sync + 'static {
+    /// Called before a body is read: `Some(delay)` to refuse the request and ask for a retry.
+    fn pressure(&self) -> Option<Duration>;
+    /// Accepts a request; returns when it may be acknowledged.
+    fn offer(&self, offer: Offer) -> Answer<'_>;
+}

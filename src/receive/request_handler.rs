@@ -1,0 +1,118 @@
+//! The part of request handling that both transports share: authentication, back pressure, offering
+//! the message to the intake, and metrics.
+//!
+//! In: the decompressed message. Out: `Export*ServiceResponse`, or a [`Rejection`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
+};
+
+use super::auth::Authenticator;
+use super::body::{BodyDecoder, BodyError, Coding};
+use super::intake::{Accepted, Intake, Offer, Refused};
+use super::rejection::Rejection;
+use crate::reservation::{ByteLimit, Reservation};
+use crate::telemetry::{RequestOutcome, Telemetry};
+use verdict_otlp::{Signal, Transport};
+
+/// How long a sender may pause within a body before the request is rejected.
+pub(crate) const STALL: Duration = Duration::from_secs(30);
+
+/// Handles the requests of one transport.
+pub(crate) struct RequestHandler {
+    pub(crate) transport: Transport,
+    pub(crate) intake: Arc<dyn Intake>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// Bytes of all requests in flight.
+    pub(crate) in_flight: ByteLimit,
+    /// Largest message after decompression, in bytes.
+    pub(crate) max_message: usize,
+    /// Largest ratio of decompressed to received bytes.
+    pub(crate) max_ratio: u32,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
+}
+
+impl RequestHandler {
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+        match &self.authenticator {
+            Some(authenticator) if !authenticator.accepts(headers) => Err(Rejection::Unauthenticated),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds `WWW-Authenticate`.
+    pub(crate) fn challenge(&self, response: &mut HeaderMap) {
+        if let Some(authenticator) = &self.authenticator {
+            authenticator.challenge(response);
+        }
+    }
+
+    pub(crate) fn body_decoder(
+        &self,
+        coding: Coding,
+        content_length: Option<usize>,
+    ) -> Result<BodyDecoder, BodyError> {
+        BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, self.in_flight.reserve(0))
+    }
+
+    /// Rejects the request while the pipeline is overloaded; called before the body is read.
+    pub(crate) fn check_pressure(&self) -> Result<(), Rejection> {
+        match self.intake.pressure() {
+            Some(retry) => Err(Rejection::Refused(Refused::Overloaded { retry })),
+            None => Ok(()),
+        }
+    }
+
+    /// Offers a message to the intake; its bytes stay reserved until the intake has answered.
+    pub(crate) async fn offer(
+        &self,
+        signal: Signal,
+        body: Bytes,
+        reservation: Reservation,
+    ) -> Result<Accepted, Rejection> {
+        self.telemetry.receive.body(self.transport, signal, body.len());
+        let result = self.intake.offer(Offer { signal, body }).await;
+        drop(reservation);
+        result.map_err(Rejection::Refused)
+    }
+
+    /// Counts a request with an unsupported content type.
+    pub(crate) fn count_unsupported(&self, signal: Signal) {
+        self.telemetry.receive.request(self.transport, signal, RequestOutcome::Unsupported);
+    }
+
+    /// Counts the result of a request.
+    pub(crate) fn count(&self, signal: Signal, result: &Result<Accepted, Rejection>) {
+        let outcome = match result {
+            Ok(accepted) if accepted.rejected > 0 => RequestOutcome::Partial,
+            Ok(_) => RequestOutcome::Accepted,
+            Err(rejection) => rejection.outcome(),
+        };
+        self.telemetry.receive.request(self.transport, signal, outcome);
+        match result {
+            Ok(accepted) => self.telemetry.receive.rejected(self.transport, signal, accepted.rejected),
+            Err(rejection) => {
+                let (transport, signal) = (self.transport.as_str(), signal.as_str());
+                tracing::debug!(transport, signal, reason = %rejection.message(), "request rejected");
+            }
+        }
+    }
+}
+
+/// The response of all three services: they differ only in the name of one field, which is not part
+/// of the encoding.
+pub(crate) fn response(accepted: Accepted) -> ExportTraceServiceResponse {
+    // OTLP: absent on full success; a message without rejected items is a warning.
+    let partial = accepted.rejected > 0 || !accepted.message.is_empty();
+    ExportTraceServiceResponse {
+        partial_success: partial.then(|| ExportTracePartialSuccess {
+            rejected_spans: i64::try_from(accepted.rejected).unwrap_or(i64::MAX),
+            error_message: accepted.message,
+        }),
+    }
+}
