@@ -1,9 +1,8 @@
 //! The admin endpoint: `/livez`, `/readyz`, `/metrics`.
 //!
-//! In: [`Readiness`], which the process keeps, and [`Telemetry`]. Out: small HTTP answers.
-//! `/livez` is 200 while the process can answer at all; `/readyz` is 200 while spans are taken,
-//! else 503 with the reason; `/metrics` is OpenMetrics text. It shares the accept loop of the
-//! receivers, and its bounds.
+//! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is always 200; `/readyz` is
+//! 200 while spans are accepted, else 503 with the reason; `/metrics` is OpenMetrics text. Uses the
+//! accept loop of the receivers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,7 +24,7 @@ use crate::receive::config::Endpoint;
 use crate::receive::listen::{Limits, Listener, ListenerMetrics};
 use crate::telemetry::{CONTENT_TYPE, Telemetry};
 
-/// Probes and scrapes are few; more connections than this wait.
+/// Limit on connections: probes and scrapes are few.
 const CONNECTIONS: u32 = 64;
 
 /// `admin:`
@@ -43,7 +42,7 @@ impl Default for AdminConfig {
     }
 }
 
-/// Whether spans are taken now. Starts as "not yet".
+/// Whether spans are accepted. Initially they are not.
 pub struct Readiness {
     serving: AtomicBool,
     stopping: AtomicBool,
@@ -51,7 +50,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// `overloaded` is asked at each probe; usually whether the intake's `pressure` is on.
+    /// `overloaded` is called at each probe.
     pub fn new(overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Readiness {
         Readiness {
             serving: AtomicBool::new(false),
@@ -60,17 +59,17 @@ impl Readiness {
         }
     }
 
-    /// Every listener serves.
+    /// All listeners serve.
     pub fn serving(&self) {
         self.serving.store(true, Ordering::Relaxed);
     }
 
-    /// Shutdown has begun; balancers should look elsewhere.
+    /// Shutdown has begun.
     pub fn stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Why spans are not taken, or nothing when they are.
+    /// Why spans are not accepted; `None` while they are.
     pub fn obstacle(&self) -> Option<&'static str> {
         if self.stopping.load(Ordering::Relaxed) {
             Some("shutting down")
@@ -97,13 +96,13 @@ pub struct Admin(Listener);
 /// Opens the admin socket.
 ///
 /// # Errors
-/// When the address is taken, unknown or not ours.
+/// The address cannot be bound.
 pub async fn bind(config: &AdminConfig) -> Result<Admin, BindError> {
     Listener::bind(&config.endpoint).await.map(Admin)
 }
 
 impl Admin {
-    /// Where it listens, with the real port.
+    /// The address, with the actual port.
     pub fn addr(&self) -> SocketAddr {
         self.0.addr
     }
@@ -121,8 +120,8 @@ impl Admin {
         };
         tracing::info!(endpoint = %self.0.addr, "serving /livez, /readyz and /metrics");
         if !self.0.addr.ip().to_canonical().is_loopback() {
-            let why = "open to the network: anybody who reaches it can read health and metrics";
-            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{why}");
+            let exposure = "reachable from the network: any client can read health and metrics";
+            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{exposure}");
         }
         let router = router(telemetry, readiness);
         self.0.serve(router, limits, ListenerMetrics::default(), stop, Duration::from_secs(1)).await;

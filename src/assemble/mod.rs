@@ -1,12 +1,11 @@
-//! Spans are gathered by trace until the trace closes; then the trace goes on as one.
+//! Groups spans by trace until the trace closes.
 //!
-//! In: spans and the log records that belong to them, and what time it is. Out: [`ClosedTrace`]s,
-//! each a whole trace (or what came of it) with the [`CloseReason`] why it closed. Nothing here sleeps
-//! or reads a clock: `now` is a parameter, and [`Assembler::next_deadline`] says when to call
-//! [`Assembler::poll`] next.
+//! In: spans, their log records, and the current time. Out: [`ClosedTrace`]s with their
+//! [`CloseReason`]. Nothing here sleeps or reads a clock: `now` is a parameter, and
+//! [`Assembler::next_deadline`] is the time of the next call of [`Assembler::poll`].
 //!
 //! An assembler owns the traces of one shard and is used by one task; the hash of the trace id
-//! chooses the shard.
+//! selects the shard.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,25 +18,23 @@ mod open;
 mod tests;
 
 pub use config::{Close, Override};
-pub(crate) use open::around;
+pub(crate) use open::envelope_bytes;
 use open::{Added, Open};
 
-/// A trace that had something new within this time is being written: closing it early would make
-/// its next spans late, and free little.
+/// A trace with new spans within this time is not closed early: its next spans would be late.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// SDKs send what ends together in one batch, or in few that follow closely; between them looking
-/// would be too soon.
-const LULL: Duration = Duration::from_millis(200);
+/// Time without new spans before a preview: SDKs send batches that belong together closely.
+const PREVIEW_QUIET: Duration = Duration::from_millis(200);
 
-/// What [`Assembler::add`] did with the spans it was given.
+/// How [`Assembler::add`] counted the spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Kept in an open trace, or sent on as late.
+    /// Added to an open trace, or forwarded as late.
     pub kept: usize,
-    /// Exact resends within an open trace, left out.
+    /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
-    /// Of those kept, how many came after their trace had closed.
+    /// Kept spans that came after their trace had closed.
     pub late: usize,
 }
 
@@ -46,11 +43,11 @@ pub struct Tally {
 pub struct Assembler {
     close: Close,
     open: ById<TraceId, Open>,
-    /// Every open trace once, under a time not later than its deadline. A deadline that moves
-    /// back leaves the entry: it is looked at again when that time comes.
+    /// Every open trace once, at a time not later than its deadline. When a deadline is extended the
+    /// entry stays, and is updated when its time comes.
     filed: BTreeSet<(Instant, TraceId)>,
     closed: ById<TraceId, PriorVerdict>,
-    /// Closed traces, oldest first: what is forgotten next.
+    /// Closed traces, oldest first, in the order in which they are forgotten.
     oldest: VecDeque<TraceId>,
     ready: Vec<ClosedTrace>,
     bytes: usize,
@@ -58,7 +55,6 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// With nothing open.
     pub fn new(close: Close) -> Assembler {
         Assembler {
             close,
@@ -72,15 +68,15 @@ impl Assembler {
         }
     }
 
-    /// Other times and caps. Traces that are open keep the times that they opened with; caps, and
-    /// how much is remembered, hold for them too.
+    /// Changes times and caps. Open traces keep the times with which they were opened; caps and
+    /// `remember` apply to them too.
     pub fn set_close(&mut self, close: Close) {
         self.close = close;
     }
 
-    /// Takes one trace's spans out of one request. `held` is the size of the allocations that they
-    /// share: it is charged whole, since one span keeps all of its own. `service` is asked once, when
-    /// the trace opens.
+    /// Adds one trace's spans of one request. `held` is the size of the allocations that they share,
+    /// charged completely, since a single span keeps its whole allocation. `service` is called once,
+    /// when the trace is opened.
     pub fn add(
         &mut self,
         trace: TraceId,
@@ -98,7 +94,7 @@ impl Assembler {
         let mut tally = Tally::default();
         let close = &self.close;
         let open = self.open.entry(trace).or_insert_with(|| {
-            // Most traces need no override, and reading a resource costs more than adding a span.
+            // Most configurations have no override, and reading a resource costs more than adding a span.
             let service = if close.by_service.is_empty() { None } else { service(first) };
             Open::new(now, close.times(service.as_deref()), count)
         });
@@ -118,8 +114,8 @@ impl Assembler {
         tally
     }
 
-    /// Takes a log record that belongs to a span. One whose trace has closed is left out: the
-    /// record itself has gone on to the exporters, and the verdict stands.
+    /// Adds a log record that belongs to a span. A record of a closed trace is ignored: it was
+    /// forwarded to the exporters, and the verdict does not change.
     pub fn attach(&mut self, trace: TraceId, log: Attached, now: Instant) {
         if self.closed.contains_key(&trace) {
             return;
@@ -130,7 +126,7 @@ impl Assembler {
         self.refile(trace);
     }
 
-    /// Every trace whose time has come, or that a cap has closed. Call it after [`Assembler::add`] too.
+    /// The traces that closed by time or by a cap. To be called after [`Assembler::add`] too.
     pub fn poll(&mut self, now: Instant) -> Vec<ClosedTrace> {
         while let Some(&(at, trace)) = self.filed.first() {
             if at > now {
@@ -140,7 +136,7 @@ impl Assembler {
             let Some(open) = self.open.get_mut(&trace) else { continue };
             let (deadline, reason) = open.deadline();
             if deadline <= now {
-                self.shut(trace, reason);
+                self.close_trace(trace, reason);
             } else {
                 open.filed = Some(deadline);
                 self.filed.insert((deadline, trace));
@@ -149,53 +145,53 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Open traces, at most `most`, that have grown by a quarter since they were last named here
-    /// and had nothing new for a moment; each as if it closed now. They stay open.
-    pub fn grown(&mut self, now: Instant, most: usize) -> Vec<ClosedTrace> {
-        let quiet = |open: &Open| now.saturating_duration_since(open.last) >= LULL;
-        let grown = |open: &Open| open.spans.len() > open.looked_at + open.looked_at / 4;
-        let fresh = self.open.iter_mut().filter(|(_, open)| grown(open) && quiet(open)).take(most);
+    /// Snapshots of at most `most` open traces that have grown by a quarter since their last preview and
+    /// had no new spans for a moment.
+    pub fn traces_to_preview(&mut self, now: Instant, most: usize) -> Vec<ClosedTrace> {
+        let quiet = |open: &Open| now.saturating_duration_since(open.last) >= PREVIEW_QUIET;
+        let has_grown = |open: &Open| open.spans.len() > open.previewed_spans + open.previewed_spans / 4;
+        let fresh = self.open.iter_mut().filter(|(_, open)| has_grown(open) && quiet(open)).take(most);
         fresh
             .map(|(&trace, open)| {
-                open.looked_at = open.spans.len();
-                as_if_closed(trace, open)
+                open.previewed_spans = open.spans.len();
+                snapshot_of(trace, open)
             })
             .collect()
     }
 
     /// An open trace as if it closed now. It stays open.
-    pub fn glimpse(&self, trace: TraceId) -> Option<ClosedTrace> {
-        self.open.get(&trace).map(|open| as_if_closed(trace, open))
+    pub fn snapshot(&self, trace: TraceId) -> Option<ClosedTrace> {
+        self.open.get(&trace).map(|open| snapshot_of(trace, open))
     }
 
-    /// Spans of an open trace so far.
+    /// Number of spans of an open trace.
     pub fn spans_of(&self, trace: TraceId) -> usize {
         self.open.get(&trace).map_or(0, |open| open.spans.len())
     }
 
-    /// What was kept of a closed trace.
+    /// The remembered verdict of a closed trace.
     pub fn remembered(&self, trace: TraceId) -> Option<PriorVerdict> {
         self.closed.get(&trace).copied()
     }
 
-    /// When time alone can next close a trace, at the earliest.
+    /// The earliest time at which a trace may close.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.filed.first().map(|&(at, _)| at)
     }
 
-    /// Closes everything: at shutdown, or when offline input has ended.
+    /// Closes all traces: at shutdown, or at the end of offline input.
     pub fn close_all(&mut self, reason: CloseReason) -> Vec<ClosedTrace> {
         let mut traces: Vec<TraceId> = self.open.keys().copied().collect();
         traces.sort_by_key(|t| self.open.get(t).map(|o| (o.first, *t)));
         for trace in traces {
-            self.shut(trace, reason);
+            self.close_trace(trace, reason);
         }
         self.filed.clear();
         std::mem::take(&mut self.ready)
     }
 
-    /// Closes traces early to free about `bytes`, where each span takes `overhead` beside its own: the
-    /// largest first, among those that had nothing new since `BUSY`.
+    /// Closes idle traces early to free about `bytes`, the largest first. Each span counts `overhead`
+    /// bytes in addition to its own.
     pub fn relieve(&mut self, bytes: usize, overhead: usize, now: Instant) -> Vec<ClosedTrace> {
         let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
         let size = |open: &Open| open.bytes + open.spans.len() * overhead;
@@ -208,7 +204,7 @@ impl Assembler {
                 break;
             }
             freed += size;
-            self.shut(trace, CloseReason::Pressure);
+            self.close_trace(trace, CloseReason::Pressure);
         }
         std::mem::take(&mut self.ready)
     }
@@ -250,7 +246,7 @@ impl Assembler {
 
     fn late(&mut self, trace: TraceId, spans: Vec<Span>, held: usize, before: PriorVerdict) -> Tally {
         let kept = spans.len();
-        let bytes = held + around(&spans);
+        let bytes = held + envelope_bytes(&spans);
         self.ready.push(ClosedTrace {
             trace,
             spans,
@@ -263,15 +259,15 @@ impl Assembler {
         Tally { kept, duplicates: 0, late: kept }
     }
 
-    /// Closes a trace that has reached a cap; else files it under its deadline where that is
-    /// sooner than where it is filed now.
+    /// Closes a trace that has reached a cap; otherwise updates its entry in `filed` if its deadline is
+    /// now earlier.
     fn refile(&mut self, trace: TraceId) {
         let Some(open) = self.open.get_mut(&trace) else { return };
         if open.spans.len() >= self.close.max_spans {
-            return self.shut(trace, CloseReason::MaxSpans);
+            return self.close_trace(trace, CloseReason::MaxSpans);
         }
         if open.bytes as u64 >= self.close.max_bytes.0 {
-            return self.shut(trace, CloseReason::MaxBytes);
+            return self.close_trace(trace, CloseReason::MaxBytes);
         }
         let (deadline, _) = open.deadline();
         if open.filed.is_some_and(|filed| filed <= deadline) {
@@ -283,7 +279,7 @@ impl Assembler {
         self.filed.insert((deadline, trace));
     }
 
-    fn shut(&mut self, trace: TraceId, reason: CloseReason) {
+    fn close_trace(&mut self, trace: TraceId, reason: CloseReason) {
         let Some(open) = self.open.remove(&trace) else { return };
         if let Some(filed) = open.filed {
             self.filed.remove(&(filed, trace));
@@ -291,7 +287,7 @@ impl Assembler {
         self.bytes -= open.bytes;
         self.spans -= open.spans.len();
         if open.spans.is_empty() {
-            // Log records whose spans never came: nothing to annotate.
+            // Log records without spans: nothing to annotate.
             return;
         }
         let incomplete = open.incomplete();
@@ -308,7 +304,7 @@ impl Assembler {
     }
 }
 
-fn as_if_closed(trace: TraceId, open: &Open) -> ClosedTrace {
+fn snapshot_of(trace: TraceId, open: &Open) -> ClosedTrace {
     let (spans, logs) = (open.spans.clone(), open.logs.clone());
     let (_, reason) = open.deadline();
     ClosedTrace { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }

@@ -1,4 +1,4 @@
-//! One open trace: its spans so far, what it still waits for, and when it should close.
+//! One open trace: its spans, its missing parents, and its deadline.
 
 use std::collections::HashSet;
 use std::collections::hash_map::Entry;
@@ -8,40 +8,38 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::config::Times;
-use verdict_otlp::trace::CloseReason;
-use verdict_otlp::trace::{Attached, ById, Envelope, Span, SpanId};
+use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
-/// Envelopes of a trace that are counted once. Few traces have more; what stands around their
-/// further spans is counted with each.
+/// Envelopes of a trace that are counted once. Few traces have more; further envelopes are counted
+/// with every span.
 const ENVELOPES: usize = 8;
 
-/// A trace is expected to have this many times the spans of its first request, ...
+/// Initial capacity: this many times the spans of the first request, ...
 const EXPECTED: usize = 4;
-/// ... up to so many: room for more is made when they come.
-const AT_FIRST: usize = 64;
-/// ... a quarter of what there is, and so many.
-const AT_LEAST: usize = 4;
+/// ... up to this many spans.
+const MAX_INITIAL: usize = 64;
+/// A full vector grows by a quarter and this many spans.
+const MIN_GROWTH: usize = 4;
 
-/// What is known of a span id.
+/// The state of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Seen {
-    /// It is here: the index of the first span with this id.
-    Here(u32),
-    /// A child named it as its parent.
-    Awaited { remote: bool },
+enum IdState {
+    /// Index of the first span with this id.
+    Present(u32),
+    /// Named as parent by a child.
+    Missing { remote: bool },
 }
 
-/// What stands around a trace's spans, each counted once: a huge resource around a tiny span is held
-/// as well.
+/// Counts the bytes of a trace's envelopes, each once: a large resource of a small span is buffered
+/// too.
 #[derive(Debug, Default)]
-struct Around {
-    /// The first ones met.
+struct EnvelopeBytes {
     known: Vec<Arc<Envelope>>,
 }
 
-impl Around {
+impl EnvelopeBytes {
     /// Bytes of an envelope that has not been counted yet, else 0.
-    fn fresh(&mut self, envelope: &Arc<Envelope>) -> usize {
+    fn count(&mut self, envelope: &Arc<Envelope>) -> usize {
         if self.known.iter().rev().any(|known| Arc::ptr_eq(known, envelope)) {
             return 0;
         }
@@ -52,10 +50,10 @@ impl Around {
     }
 }
 
-/// Bytes of what stands around spans of one trace.
-pub(crate) fn around(spans: &[Span]) -> usize {
-    let mut around = Around::default();
-    spans.iter().map(|span| around.fresh(&span.envelope)).sum()
+/// Bytes of the envelopes of one trace's spans.
+pub(crate) fn envelope_bytes(spans: &[Span]) -> usize {
+    let mut envelopes = EnvelopeBytes::default();
+    spans.iter().map(|span| envelopes.count(&span.envelope)).sum()
 }
 
 #[derive(Debug)]
@@ -65,69 +63,70 @@ pub(super) struct Open {
     pub bytes: usize,
     pub first: Instant,
     pub last: Instant,
-    /// Spans that it had when it was last looked at while open.
-    pub looked_at: usize,
-    /// The deadline it is filed under, once it is; see `Assembler`.
+    /// Number of spans at the last preview.
+    pub previewed_spans: usize,
+    /// The time of its entry in `Assembler::filed`.
     pub filed: Option<Instant>,
     times: Times,
-    ids: ById<SpanId, Seen>,
-    /// Spans beyond the first of their id; a set, so that a sender who repeats one id a hundred
-    /// thousand times costs no more than one who does not.
-    twins: HashSet<(Bytes, Arc<Envelope>)>,
-    around: Around,
-    awaited: usize,
-    awaited_remote: usize,
+    ids: ById<SpanId, IdState>,
+    /// Spans beyond the first of their id. A set, so that a sender that repeats one id many times costs
+    /// no more than others.
+    same_id: HashSet<(Bytes, Arc<Envelope>)>,
+    envelopes: EnvelopeBytes,
+    /// Missing parents.
+    missing: usize,
+    /// Missing parents in other processes.
+    missing_remote: usize,
     ended_root: bool,
 }
 
-/// What became of a span that was offered to an open trace.
+/// The result of [`Open::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// Kept.
     New,
-    /// The very same bytes are here already: a resend.
+    /// An exact resend.
     Duplicate,
 }
 
 impl Open {
-    /// With nothing in it; its first request brings `first` spans.
+    /// An empty trace whose first request has `first` spans.
     pub fn new(now: Instant, times: Times, first: usize) -> Open {
-        let room = first.saturating_mul(EXPECTED).min(AT_FIRST);
+        let capacity = first.saturating_mul(EXPECTED).min(MAX_INITIAL);
         Open {
-            spans: Vec::with_capacity(room),
+            spans: Vec::with_capacity(capacity),
             logs: Vec::new(),
             bytes: 0,
             first: now,
             last: now,
-            looked_at: 0,
+            previewed_spans: 0,
             filed: None,
             times,
-            ids: ById::with_capacity_and_hasher(room, Default::default()),
-            twins: HashSet::new(),
-            around: Around::default(),
-            awaited: 0,
-            awaited_remote: 0,
+            ids: ById::with_capacity_and_hasher(capacity, Default::default()),
+            same_id: HashSet::new(),
+            envelopes: EnvelopeBytes::default(),
+            missing: 0,
+            missing_remote: 0,
             ended_root: false,
         }
     }
 
     pub fn add(&mut self, span: Span, now: Instant) -> Added {
         self.last = now;
-        let here = Seen::Here(self.spans.len() as u32);
+        let present = IdState::Present(self.spans.len() as u32);
         match self.ids.entry(span.id) {
             Entry::Vacant(new) => {
-                new.insert(here);
+                new.insert(present);
             }
             Entry::Occupied(mut known) => match *known.get() {
-                Seen::Awaited { remote } => {
-                    self.awaited -= 1;
-                    self.awaited_remote -= usize::from(remote);
-                    known.insert(here);
+                IdState::Missing { remote } => {
+                    self.missing -= 1;
+                    self.missing_remote -= usize::from(remote);
+                    known.insert(present);
                 }
-                Seen::Here(first) => {
+                IdState::Present(first) => {
                     let same = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
-                    let twin = || (span.bytes.clone(), Arc::clone(&span.envelope));
-                    if self.spans.get(first as usize).is_some_and(same) || !self.twins.insert(twin()) {
+                    let entry = || (span.bytes.clone(), Arc::clone(&span.envelope));
+                    if self.spans.get(first as usize).is_some_and(same) || !self.same_id.insert(entry()) {
                         return Added::Duplicate;
                     }
                 }
@@ -138,20 +137,20 @@ impl Open {
         } else {
             let remote = span.remote_parent;
             let parent = self.ids.entry(span.parent).or_insert_with(|| {
-                self.awaited += 1;
-                self.awaited_remote += usize::from(remote);
-                Seen::Awaited { remote }
+                self.missing += 1;
+                self.missing_remote += usize::from(remote);
+                IdState::Missing { remote }
             });
-            // One child in the parent's own process is enough to know that it is traced here.
-            if *parent == (Seen::Awaited { remote: true }) && !remote {
-                *parent = Seen::Awaited { remote: false };
-                self.awaited_remote -= 1;
+            // A single local child shows that the parent belongs to a traced process.
+            if *parent == (IdState::Missing { remote: true }) && !remote {
+                *parent = IdState::Missing { remote: false };
+                self.missing_remote -= 1;
             }
         }
-        self.bytes += self.around.fresh(&span.envelope);
+        self.bytes += self.envelopes.count(&span.envelope);
         if self.spans.len() == self.spans.capacity() {
-            // A vector by itself doubles, and a long trace would hold up to as much again as it needs.
-            self.spans.reserve_exact(self.spans.len() / 4 + AT_LEAST);
+            // By default a vector doubles, which would waste up to half of a long trace's memory.
+            self.spans.reserve_exact(self.spans.len() / 4 + MIN_GROWTH);
         }
         self.spans.push(span);
         Added::New
@@ -163,16 +162,16 @@ impl Open {
         self.logs.push(log);
     }
 
-    /// Whether the root, or every parent that is named, is still to come.
+    /// Whether the root has not ended or a parent is missing.
     pub fn incomplete(&self) -> bool {
-        !self.ended_root || self.awaited > 0
+        !self.ended_root || self.missing > 0
     }
 
-    /// When it closes if nothing more comes, and why.
+    /// When the trace closes if nothing more arrives, and why.
     pub fn deadline(&self) -> (Instant, CloseReason) {
-        let (wait, reason) = if self.ended_root && self.awaited == 0 {
+        let (wait, reason) = if self.ended_root && self.missing == 0 {
             (self.times.quiet, CloseReason::Complete)
-        } else if self.awaited > 0 && self.awaited == self.awaited_remote {
+        } else if self.missing > 0 && self.missing == self.missing_remote {
             (self.times.remote_idle, CloseReason::RemoteIdle)
         } else {
             (self.times.idle, CloseReason::Idle)
@@ -183,7 +182,7 @@ impl Open {
     }
 }
 
-/// A time so much later; for a wait of more years than an [`Instant`] holds, a year.
+/// `from` plus `wait`; plus a year if the sum exceeds what an [`Instant`] holds.
 fn after(from: Instant, wait: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     from.checked_add(wait).unwrap_or(from + YEAR)

@@ -244,7 +244,7 @@ fn closed_trace_reports_its_charged_bytes() {
     bench.assembler.attach(T, log, start);
     let open = bench.assembler.bytes();
     assert_eq!(open, 500 + 1000 + 10_000);
-    let glimpse = bench.assembler.glimpse(T).map(|glimpse| glimpse.bytes);
+    let glimpse = bench.assembler.snapshot(T).map(|glimpse| glimpse.bytes);
     let closed: Vec<usize> = bench.assembler.poll(start + secs(300)).iter().map(|c| c.bytes).collect();
     assert_eq!((glimpse, closed), (Some(open), vec![open]));
     // Late ones keep the whole of the allocation that they share, and what stands around them.
@@ -300,7 +300,7 @@ fn preview_of_a_grown_and_quiet_trace_leaves_it_open() {
     let mut bench = Bench::new(Close::default());
     let grown = |bench: &mut Bench, at: u64| -> Vec<usize> {
         let now = bench.start + secs(at);
-        bench.assembler.grown(now, 10).iter().map(|c| c.spans.len()).collect()
+        bench.assembler.traces_to_preview(now, 10).iter().map(|c| c.spans.len()).collect()
     };
     bench.add(0, (2..10).map(|id| span(id, 1)));
     assert_eq!(grown(&mut bench, 0), [] as [usize; 0], "more may follow at once");

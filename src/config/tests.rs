@@ -220,7 +220,7 @@ fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_s
         faults("receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${env:UNSET}' } } } } }");
     assert!(found.len() == 1 && found[0].contains("UNSET is not set"), "{found:?}");
     let found = faults("receivers: { otlp: { protocols: { grpc: { auth: } } } }");
-    assert!(found[0].contains("grpc.auth: nobody could send"), "{found:?}");
+    assert!(found[0].contains("grpc.auth: no sender could authenticate"), "{found:?}");
     let good = "receivers: { otlp: { protocols: { http: { auth: { basic: { username: a, password: '${env:TOKEN}' } }, \
          tls: { cert_file: c, key_file: k, min_version: 1.3, reload_interval: 0 } } } } }";
     let shown = load(good).unwrap().to_yaml().unwrap();

@@ -189,7 +189,13 @@ impl Exporter {
 
     /// Resolves the receipt of a request that will not be delivered, by the result of
     /// [`Exporter::write_dead_letter`].
-    pub(super) fn give_up(&self, receipt: Receipt, why: DropReason, reason: &str, outcome: &DeadLetterOutcome) {
+    pub(super) fn give_up(
+        &self,
+        receipt: Receipt,
+        why: DropReason,
+        reason: &str,
+        outcome: &DeadLetterOutcome,
+    ) {
         let items = receipt.items();
         let (exporter, cause) = (self.id(), why.as_str());
         match outcome {

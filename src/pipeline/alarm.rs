@@ -85,10 +85,10 @@ impl Alarm {
             self.grown.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
         for trace in due {
             self.grown.remove(&trace);
-            let Some(glimpse) = assembler.glimpse(trace) else { continue };
-            self.known.entry(trace).or_default().looked_at = glimpse.spans.len();
+            let Some(snapshot) = assembler.snapshot(trace) else { continue };
+            self.known.entry(trace).or_default().looked_at = snapshot.spans.len();
             let (live, attempts) = (Arc::clone(live), Arc::clone(attempts));
-            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&live, glimpse))));
+            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&live, snapshot))));
         }
     }
 
@@ -109,7 +109,7 @@ impl Alarm {
 }
 
 /// The content is a stranger's: a look that panics says nothing, and closing will say why.
-fn harmful(live: &Live, glimpse: ClosedTrace) -> Vec<Harmful> {
-    let look = std::panic::AssertUnwindSafe(|| live.engine.harmful(glimpse));
+fn harmful(live: &Live, snapshot: ClosedTrace) -> Vec<Harmful> {
+    let look = std::panic::AssertUnwindSafe(|| live.engine.harmful(snapshot));
     std::panic::catch_unwind(look).unwrap_or_default()
 }

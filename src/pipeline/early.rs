@@ -59,11 +59,11 @@ impl Early {
         }
         self.looked = Some(now);
         let room = AT_ONCE.saturating_sub(self.tasks.len());
-        for glimpse in assembler.grown(now, room) {
-            if attempts.is_noted(glimpse.trace) {
+        for snapshot in assembler.traces_to_preview(now, room) {
+            if attempts.is_noted(snapshot.trace) {
                 continue;
             }
-            self.tasks.spawn(ask(glimpse, Arc::clone(live), Arc::clone(&panel), Arc::clone(attempts)));
+            self.tasks.spawn(ask(snapshot, Arc::clone(live), Arc::clone(&panel), Arc::clone(attempts)));
         }
     }
 
@@ -75,15 +75,15 @@ impl Early {
 }
 
 async fn ask(
-    glimpse: ClosedTrace,
+    snapshot: ClosedTrace,
     live: Arc<Live>,
     panel: Arc<dyn Panel>,
     attempts: Arc<Attempts>,
 ) -> (TraceId, Usage) {
-    let trace = glimpse.trace;
+    let trace = snapshot.trace;
     let reader = Arc::clone(&live);
     let view = Arc::clone(&attempts);
-    let weigh = move || view.run(trace, || guarded(|| reader.engine.weigh(glimpse, &mut |_| ())));
+    let weigh = move || view.run(trace, || guarded(|| reader.engine.weigh(snapshot, &mut |_| ())));
     let Ok(Some(weighed)) = tokio::task::spawn_blocking(weigh).await else {
         return (trace, Usage::default());
     };

@@ -354,7 +354,7 @@ fn items<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Vec<Item<'a>> {
 
 /// What a group is charged.
 fn held(group: &Group) -> usize {
-    group.size + assemble::around(&group.spans) + group.spans.len() * SPAN_OVERHEAD
+    group.size + assemble::envelope_bytes(&group.spans) + group.spans.len() * SPAN_OVERHEAD
 }
 
 fn count(groups: &[Group]) -> u64 {

@@ -235,7 +235,7 @@ async fn bind_error_names_an_unusable_tls_file() {
     let missing = ServerTls { cert_file: files.path("missing"), ..files.tls() };
     assert!(message(missing).await.contains("missing"));
     let swapped = ServerTls { cert_file: files.path("tls.key"), ..files.tls() };
-    assert!(message(swapped).await.contains("holds no certificate"));
+    assert!(message(swapped).await.contains("contains no certificate"));
     std::fs::write(files.path("tls.key"), rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     assert!(message(files.tls()).await.contains("127.0.0.1:0: tls: "));
 }
