@@ -106,7 +106,7 @@ const MANY: u64 = 20_000;
 
 /// `MANY` spans of one kind, all alike, each with an error and a tool call of its own.
 fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
-    use verdict_otlp::write::{Plain, attribute, bytes, integer, open};
+    use verdict_otlp::write::{Scalar, attribute, bytes, integer, open};
     let id = |i: u64| SpanId(i.to_be_bytes());
     (1..=MANY)
         .map(|i| {
@@ -118,7 +118,7 @@ fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
                 ("input.value", &arguments),
                 ("llm.output_messages.0.message.tool_calls.0.tool_call.function.name", "same"),
             ] {
-                attribute(&mut span, 9, key, Plain::Str(value));
+                attribute(&mut span, 9, key, Scalar::Str(value));
             }
             let mut status = Vec::new();
             bytes(&mut status, 2, format!("error number {i}").as_bytes());
