@@ -203,14 +203,7 @@ impl Exporter {
             DeadLetterOutcome::Written => {
                 receipt.resolve(Outcome::DeadLettered);
                 if let Some(suppressed) = self.throttle.allow("dead_letter") {
-                    tracing::error!(
-                        exporter,
-                        items,
-                        why = cause,
-                        reason,
-                        suppressed,
-                        "written to a dead-letter file"
-                    );
+                    tracing::error!(exporter, items, why = cause, reason, suppressed, "dead-lettered");
                 }
             }
             // The journal retains it while a required exporter has not delivered it: the next start sends it.

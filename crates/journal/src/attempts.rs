@@ -1,35 +1,35 @@
-//! Traces during whose judging the process died: found again at start, judged alone, and after the
-//! second death passed on unjudged.
+//! Quarantine: a trace during whose evaluation the process died is evaluated alone after the restart, and
+//! passed through unevaluated after a second death.
 //!
-//! In: the begin and the end of every section of code that reads what a trace holds (judging it,
-//! looking at it while it is open, reading a judge's answer). Out: at the next start, which traces are
-//! suspects and which are quarantined.
+//! In: the begin and the end of every section of code that reads the contents of a trace (evaluation,
+//! preview of an open trace, a judge's answer). Out: at the next start, which traces are suspects and which
+//! are quarantined.
 //!
-//! A section names its trace in a slot of a preallocated file before it begins and clears the slot when
+//! A section writes its trace id into a slot of a preallocated file before it begins and clears the slot when
 //! it ends: two writes of 32 bytes into the page cache, together about 1 µs, without fsync. The page
-//! cache survives the death of the process, by whatever signal. Waiting for a judge is no section, so a
-//! process that is killed while traces wait for answers makes no suspects of them.
+//! cache survives the death of the process by any signal. Waiting for a judge is outside of sections, so a
+//! process that is killed while traces wait for answers leaves no suspects.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `judging-<n>` | 64 slots; a thread uses the file that its number selects, so that cores do not contend for one inode lock |
-//! | `suspects` | the generation of the process that wrote it and the boot that it ran in; traces, and in how many deaths each was named |
+//! | `suspects` | the generation and the boot id of the process that wrote it; traces, and the number of deaths that each was in |
 //!
-//! At start the slots of the generation that `suspects` names are counted as deaths, and `suspects` is
+//! At start the slots with the generation in `suspects` are counted as deaths, and `suspects` is
 //! replaced (write, fsync, rename) with the next generation, so that a death is counted once. A trace
-//! with one death is a suspect: its sections exclude all others, so a second death names the culprit
-//! alone, and the trace is quarantined. Before such a section begins its slot is written as announced
-//! and fsynced: after a power cut, which another boot id tells, an announced section counts as begun.
-//! Otherwise it does not, so a process that is killed during the fsync has attempted nothing.
+//! with one death is a suspect: its sections exclude all others, so a second death concerns it alone, and
+//! it is quarantined. Before such a section begins its slot is written as announced
+//! and fsynced. An announced section counts as begun only after a power cut, which a changed boot id shows:
+//! the write that would have marked it as begun may be lost. Otherwise the process died during the fsync.
 //!
 //! # Limits
 //!
-//! - A power cut may lose the slots of the first attempt. The trace is then judged as any other, once more.
-//! - Someone who kills the process twice while the same trace is judged has it quarantined.
-//! - More than 64 sections for each file at once are not recorded. The list has at most [`MOST`]
+//! - A power cut may lose the slots of the first attempt. The trace is then evaluated as any other once more.
+//! - A trace is also quarantined if the process is killed twice from outside while evaluating it.
+//! - At most 64 sections for each file are recorded at once. The list has at most [`MOST`]
 //!   entries, the newest.
-//! - Without a journal there is nothing to judge again; nothing is recorded.
-//! - A file that cannot be read or written is logged; spans flow on.
+//! - Without a journal no trace is evaluated again, so nothing is recorded.
+//! - A file that cannot be read or written is logged, and otherwise ignored.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -45,7 +45,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use verdict_otlp::trace::TraceId;
 
-/// Slots of one file: one bit each in a word that says which are taken.
+/// Slots of one file: a `u64` has one bit for each.
 const SLOTS: usize = 64;
 /// Trace id, generation, whether the section has begun, checksum: slots never cross a page.
 const SLOT: usize = 32;
@@ -53,31 +53,31 @@ const SLOT: usize = 32;
 const ANNOUNCED: u32 = 1;
 /// The section has begun.
 const BEGUN: u32 = 2;
-/// Files at most. More cores than this share them.
+/// Files at most; with more cores, several share one.
 const FILES: usize = 16;
-/// Traces in `suspects` at most: as many as all slots can name.
+/// Traces in `suspects` at most: the number of all slots.
 const MOST: usize = SLOTS * FILES;
-/// How `suspects` begins; the generation, the boot and a checksum follow.
+/// Begin of `suspects`; generation, boot id and a checksum follow.
 const MAGIC: [u8; 8] = *b"otvsusp1";
 const HEADER: usize = 8 + 8 + 4 + 4;
 /// Trace id, deaths, checksum.
 const ENTRY: usize = 16 + 4 + 4;
-/// With so many deaths a trace is quarantined.
+/// Deaths after which a trace is quarantined.
 const QUARANTINED: u32 = 2;
 
-/// Which traces are being judged, recorded so that the next process knows.
+/// Records which traces are being evaluated, for the next process.
 #[derive(Debug, Default)]
 pub struct Attempts {
     folder: PathBuf,
     generation: u64,
     boot: u32,
     files: Vec<Slots>,
-    /// Fixed at start.
+    /// Does not change after the start.
     quarantined: HashSet<TraceId>,
     suspects: Mutex<HashSet<TraceId>>,
-    /// How many suspects are left; while there are none, no section takes a lock.
+    /// The size of `suspects`; at 0 no section takes a lock.
     left: AtomicUsize,
-    /// Sections of suspects hold it exclusively, all others shared, while any suspect is left.
+    /// While there are suspects, their sections lock it exclusively, and all others shared.
     gate: RwLock<()>,
     closed: AtomicBool,
     failed: AtomicBool,
@@ -90,7 +90,7 @@ struct Slots {
     taken: AtomicU64,
 }
 
-/// While it lives, its trace is recorded as being judged.
+/// Until it is dropped, its trace is recorded as being evaluated.
 #[derive(Debug)]
 #[must_use]
 pub struct Section<'a> {
@@ -99,7 +99,7 @@ pub struct Section<'a> {
     gate: Gate<'a>,
 }
 
-/// Held for its drop alone.
+/// The guards are kept only to be dropped with the section.
 #[derive(Debug)]
 #[allow(dead_code)]
 enum Gate<'a> {
@@ -120,9 +120,9 @@ impl Drop for Section<'_> {
 }
 
 impl Attempts {
-    /// Reads what the process before left in the folder, and begins to record. `is_open` says whether
-    /// a trace will be judged again: others are not listed as suspects. Without a folder that can be
-    /// written nothing is recorded.
+    /// Reads the files of the process before, and begins to record. `is_open` returns whether a trace will be
+    /// evaluated again; other traces do not become suspects. If the directory cannot be written, nothing is
+    /// recorded.
     pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> Attempts {
         let list = List::read(&folder.join("suspects"));
         let named: Vec<Named> = (0..FILES).flat_map(|n| named(&slot_file(folder, n))).collect();
@@ -138,7 +138,10 @@ impl Attempts {
         let suspects: HashSet<TraceId> = suspects.into_iter().map(|(trace, _)| trace).collect();
         if !suspects.is_empty() {
             let traces: Vec<String> = suspects.iter().map(ToString::to_string).collect();
-            tracing::warn!(?traces, "the process died while these traces were judged; each is judged alone");
+            tracing::warn!(
+                ?traces,
+                "the process died while it evaluated these traces; each is now evaluated alone"
+            );
         }
         attempts.left = AtomicUsize::new(suspects.len());
         attempts.suspects = Mutex::new(suspects);
@@ -152,7 +155,7 @@ impl Attempts {
         attempts
     }
 
-    /// Waits until a section may begin, and records that it does. Drop it before waiting for anything.
+    /// Waits until a section may begin, and records it. Drop the section before the next await.
     pub async fn enter(&self, trace: TraceId) -> Section<'_> {
         let gate = match (self.left.load(Ordering::Acquire) > 0, self.is_suspect(trace)) {
             (false, _) => Gate::Open,
@@ -177,7 +180,7 @@ impl Attempts {
         work()
     }
 
-    /// Runs a future of which every poll is a section: what it waits for is not.
+    /// Runs a future. Each poll is a section; the time between polls is not.
     pub async fn watch<F: Future>(&self, trace: TraceId, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         loop {
@@ -187,30 +190,29 @@ impl Attempts {
             if let Poll::Ready(out) = polled {
                 return out;
             }
-            // `work` wakes this task; until then there is nothing to do.
+            // Pending once: `work` has registered this task's waker.
             let mut woken = false;
             poll_fn(|_| if std::mem::replace(&mut woken, true) { Poll::Ready(()) } else { Poll::Pending })
                 .await;
         }
     }
 
-    /// Whether the process died while this trace was judged, and it has not been judged since.
+    /// Whether the process died during its evaluation, and it has not been evaluated since.
     pub fn is_suspect(&self, trace: TraceId) -> bool {
         self.left.load(Ordering::Acquire) > 0 && self.listed().contains(&trace)
     }
 
-    /// Whether no open trace of this id is to be looked at: should the process die, it is not to count
-    /// against it.
+    /// Whether an open trace must not be previewed, since a death during the preview would count against it.
     pub fn is_noted(&self, trace: TraceId) -> bool {
         self.is_quarantined(trace) || self.is_suspect(trace)
     }
 
-    /// Whether it is to be passed on unjudged.
+    /// Whether it has to be passed through unevaluated.
     pub fn is_quarantined(&self, trace: TraceId) -> bool {
         self.quarantined.contains(&trace)
     }
 
-    /// A suspect was judged and the process lives: it is a trace as any other.
+    /// Removes a suspect whose evaluation the process has survived.
     pub fn judged(&self, trace: TraceId) {
         if !self.is_suspect(trace) {
             return;
@@ -227,7 +229,7 @@ impl Attempts {
         self.left.store(listed.len(), Ordering::Release);
     }
 
-    /// The process was told to end: whatever is judged from now on, or ends it, is no attempt.
+    /// At shutdown: a death from now on is not counted.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for slots in &self.files {
@@ -251,7 +253,7 @@ impl Attempts {
                 self.write(file, slot, &name(ANNOUNCED), true);
             }
             self.write(file, slot, &name(BEGUN), false);
-            // Closed meanwhile: whether before or after this slot was written is not known.
+            // `close` ran concurrently, and may have cleared the slots before this one was written.
             if self.closed.load(Ordering::SeqCst) {
                 self.write(file, slot, &[0; SLOT], false);
             }
@@ -259,7 +261,7 @@ impl Attempts {
         Section { attempts: self, slot, gate }
     }
 
-    /// A free slot; `None` where all are taken.
+    /// A free slot; `None` if all are taken.
     fn claim(&self) -> Option<(usize, usize)> {
         let first = of_this_thread();
         (0..self.files.len()).find_map(|n| {
@@ -279,24 +281,24 @@ impl Attempts {
         }
     }
 
-    /// Logged once: the disk that refuses one write refuses thousands.
+    /// Logs the first failure only: a failing disk fails thousands of writes.
     fn fault(&self, error: &io::Error) {
         if !self.failed.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "cannot record which traces are judged; one that ends the process may do so again");
+            tracing::error!(%error, "cannot record which traces are being evaluated; one that ends the process may end it again");
         }
     }
 }
 
 impl Slots {
     fn open(path: &Path) -> io::Result<Slots> {
-        // Zeros are written, so that no later write needs room on the disk.
+        // Allocates the blocks, so that no later write can fail for lack of space.
         let file = options().truncate(true).open(path)?;
         file.write_all_at(&[0; SLOTS * SLOT], 0)?;
         Ok(Slots { file, taken: AtomicU64::new(0) })
     }
 }
 
-/// What `suspects` holds.
+/// The contents of `suspects`.
 #[derive(Debug, Default, PartialEq)]
 struct List {
     generation: u64,
@@ -345,7 +347,7 @@ impl List {
         out
     }
 
-    /// Replaces the file, or leaves it as it is.
+    /// Replaces the file atomically.
     fn write(&self, folder: &Path) -> io::Result<()> {
         let (new, path) = (folder.join("suspects.new"), folder.join("suspects"));
         let mut file = options().truncate(true).open(&new)?;
@@ -355,13 +357,12 @@ impl List {
         File::open(folder)?.sync_all()
     }
 
-    /// The list of the process that starts now: deaths are added by what slots named, and in which
-    /// generation. Of suspects those stay that will be judged again; quarantined ones stay, for spans
-    /// that come late.
+    /// The list of the process that starts now: adds a death for each trace in a slot of the generation that
+    /// died. Suspects that will not be evaluated again are removed; quarantined traces stay, for late spans.
     fn counted(mut self, named: &[Named], boot: u32, is_open: impl Fn(TraceId) -> bool) -> List {
         let newest = named.iter().map(|slot| slot.generation).max().unwrap_or_default();
         let power_cut = self.boot != boot;
-        // Without a list, which process the slots are of is known from the slots alone.
+        // Without a list, only the slots show the generation that died.
         let of = if self.generation == 0 { newest } else { self.generation };
         let dead: HashSet<TraceId> = named
             .iter()
@@ -373,7 +374,7 @@ impl List {
             *deaths = deaths.saturating_add(1);
         }
         self.traces.retain(|trace, deaths| *deaths >= QUARANTINED || is_open(*trace));
-        // Those that can end the process again come first.
+        // If there are too many, traces that can end the process again stay.
         let mut all: Vec<(TraceId, u32)> = self.traces.into_iter().collect();
         all.sort_by_key(|(trace, _)| !is_open(*trace));
         all.truncate(MOST);
@@ -393,24 +394,24 @@ fn options() -> OpenOptions {
     options
 }
 
-/// What the slots of a file name.
+/// The occupied slots of a file.
 fn named(path: &Path) -> Vec<Named> {
     read(path, SLOTS * SLOT).chunks_exact(SLOT).filter_map(decode).collect()
 }
 
-/// The first `most` bytes of a file; nothing where it cannot be read.
+/// The first `most` bytes of a file; empty if it cannot be read.
 fn read(path: &Path, most: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::error!(%error, path = %path.display(), "cannot read which traces were judged");
+            tracing::error!(%error, path = %path.display(), "cannot read which traces were being evaluated");
         }
         Ok(_) | Err(_) => {}
     }
     bytes
 }
 
-/// What a slot says.
+/// A decoded slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Named {
     trace: TraceId,
@@ -428,7 +429,7 @@ fn encode(named: Named) -> [u8; SLOT] {
     slot
 }
 
-/// `None` of a slot that is free or damaged.
+/// `None` for a free or damaged slot.
 fn decode(slot: &[u8]) -> Option<Named> {
     let (trace, rest) = checked(slot)?.split_first_chunk::<16>()?;
     let (generation, state) = rest.split_first_chunk::<8>()?;
@@ -436,18 +437,18 @@ fn decode(slot: &[u8]) -> Option<Named> {
     Some(Named { trace: TraceId(*trace), generation, state })
 }
 
-/// Which boot of the operating system this is; 0 where it does not say.
+/// Identifies the boot of the operating system; 0 if unknown.
 fn boot() -> u32 {
     fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| crc32fast::hash(&id))
 }
 
-/// What stands before a checksum, if it is right.
+/// The bytes before a checksum that matches.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (rest, check) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(rest) == u32::from_le_bytes(*check)).then_some(rest)
 }
 
-/// A number of this thread, the same each time.
+/// The number of this thread, counted from its first call.
 fn of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));

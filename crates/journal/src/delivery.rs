@@ -49,13 +49,8 @@ impl Delivery {
         let pending_acks = AtomicUsize::new(required + 1);
         let state = Arc::new(DeliveryState { journal: Arc::clone(journal), seq, releases, pending_acks });
         let acks = exporters.into_iter().map(|(exporter, required)| {
-            let retained = AtomicBool::new(false);
-            let ack = ExporterAck {
-                state: Arc::clone(&state),
-                exporter: Arc::clone(&exporter),
-                required,
-                retained,
-            };
+            let (state, id) = (Arc::clone(&state), Arc::clone(&exporter));
+            let ack = ExporterAck { state, exporter: id, required, retained: AtomicBool::new(false) };
             (exporter, Arc::new(ack))
         });
         let acks = acks.collect();

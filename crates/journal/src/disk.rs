@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -209,11 +209,7 @@ impl Disk for Directory {
     }
 
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let mut file: &File = self.file(segment)?;
-        file.seek(SeekFrom::Start(0))?;
-        file.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        fs::read(self.name(segment))
     }
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {

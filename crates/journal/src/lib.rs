@@ -13,7 +13,7 @@
 //! | `recover` | reading a directory at start, however the last process ended |
 //! | `writer` | group commit: many commands, one write, then the replies |
 //! | `writer_handle` | which thread executes the writer; its hand-over, threads and memory orderings |
-//! | `sync` | the primitives of `writer_handle` |
+//! | `sync` | the primitives of `writer_handle`, which a model test replaces by those of loom |
 //! | `syncer` | the thread that fsyncs, one fsync for all callers that wait |
 //! | `delivery` | exporters' acknowledgements of a record |
 //! | `dead_letters` | requests that a destination refused for good |
@@ -105,7 +105,7 @@ use disk::{Directory, Disk};
 use log::{Limits, Log};
 use record::Frame;
 use retain::RetainReasons;
-use syncer::Syncer;
+use syncer::{Syncer, Waiter};
 use writer::{Command, Writer};
 use writer_handle::{State, WriterHandle};
 
@@ -254,9 +254,10 @@ impl Journal {
         let frame = Frame::request(seq, signal, &reasons, body);
         let (reply, stored) = oneshot::channel();
         let reasons = RetainReasons::new(reasons);
+        let waiter = Waiter { reply, _permit: Some(permit) };
         // Made before the command is sent: this future may be dropped at any await.
         let appended = AppendedRequest { journal: Arc::clone(self), seq, accepted: false };
-        if !self.writer.submit(Command::AppendRequest { frame, reasons, permit, reply }) {
+        if !self.writer.submit(Command::AppendRequest { frame, reasons, waiter }) {
             return None;
         }
         stored.await.ok()?.then_some(appended)
@@ -275,7 +276,8 @@ impl Journal {
             .map(|(verdict, seq)| (Frame::verdict(seq, verdict), (verdict.trace, verdict.prior_verdict())))
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
-        let sent = self.writer.submit(Command::AppendVerdicts { frames, closed, reply });
+        let waiter = Waiter { reply, _permit: None };
+        let sent = self.writer.submit(Command::AppendVerdicts { frames, closed, waiter });
         let stored = sent && stored.await.unwrap_or(false);
         if let Some(trace) = first.filter(|_| !stored)
             && let Some(held_back) = self.throttle.allow("verdict")
@@ -286,7 +288,7 @@ impl Journal {
         (seqs, stored)
     }
 
-    /// Releases records. The releases are written with the next write, or after at most some 10 ms.
+    /// Releases records. Written with the next write, or by itself after about 10 ms.
     pub fn release(&self, releases: Vec<(Seq, RetainReason)>) {
         self.state.release([releases]);
         self.writer.wake();

@@ -7,6 +7,24 @@
 //! after the record that it names, so it is deleted after that record. When more than half of the log is
 //! not retained, the retained records of the oldest segment are rewritten at the head: a trace that stays
 //! open for hours costs its own bytes, not the bytes of everything written after it.
+//!
+//! # Counters
+//!
+//! Writes are numbered from 1. `released_by` of a segment is the number of the write that released its last
+//! record; with fsync the segment is deleted once `released_by <= synced`.
+//!
+//! | counter | the last write that | changed by |
+//! |---|---|---|
+//! | `written` | was appended | `append`: + 1 |
+//! | `sync_begun` | a sync on the sync thread was begun for | `begin_sync`: = `written`, if there is a file to fsync |
+//! | `synced_inline` | this thread has fsynced | `sync`: = `written`, after its fsyncs succeeded |
+//! | `synced` | is on the disk with all before it, but for files whose fsync failed | `sync_completed` |
+//!
+//! Invariant, checked in debug builds: `synced <= max(sync_begun, synced_inline) <= written`.
+//!
+//! An inline sync covers only the files that no begun sync has taken. It therefore raises `synced` only when
+//! `synced >= sync_begun`, that is when every sync begun before has completed. After a failed sync that is
+//! the case once a later one completes; the segment of the failed one is not appended to any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,8 +37,7 @@ use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, Record, Release, Ret
 use super::recover::{Recovered, StoredRecord, scan};
 use super::retain::RetainReasons;
 use super::write_buffer::WriteBuffer;
-use verdict_otlp::trace::PriorVerdict;
-use verdict_otlp::trace::{ById, TraceId};
+use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 mod rewrite;
 
@@ -69,13 +86,10 @@ pub(super) struct Log<D> {
     next_segment: u64,
     /// Bytes of the exporters' acknowledgements of retained records.
     acks: u64,
-    /// Number of writes.
+    /// These four: see the module's documentation.
     written: u64,
-    /// The last write whose fsync was begun by [`Log::begin_sync`].
     sync_begun: u64,
-    /// The last write that [`Log::sync`] fsynced.
     synced_inline: u64,
-    /// Every write up to this one is on the disk, or in a file whose fsync failed.
     synced: u64,
     /// The active segment has writes that are in no begun or completed fsync.
     dirty: bool,
@@ -250,6 +264,8 @@ impl<D: Disk> Log<D> {
         if self.synced >= self.sync_begun {
             self.synced = self.synced.max(self.synced_inline);
         }
+        debug_assert!(self.synced <= self.sync_begun.max(self.synced_inline));
+        debug_assert!(self.sync_begun.max(self.synced_inline) <= self.written);
     }
 
     /// Whether the oldest segment could be deleted if the releases of its records were on the disk.

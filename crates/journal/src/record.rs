@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use verdict_otlp::Signal;
-use verdict_otlp::trace::PriorVerdict;
-use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 /// Identifies a record: never reused in a directory, and unchanged when the record is rewritten.
 pub type Seq = u64;
@@ -321,16 +320,8 @@ fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
         events.push((items, Bytes::copy_from_slice(head.blob()?)));
     }
     let passed = decode_passed(verdict)?;
-    Some(VerdictRecord {
-        trace,
-        requests,
-        passed,
-        revision,
-        with_spans: with_spans == 1,
-        lengths,
-        appended,
-        events,
-    })
+    let with_spans = with_spans == 1;
+    Some(VerdictRecord { trace, requests, passed, revision, with_spans, lengths, appended, events })
 }
 
 fn released(payload: &[u8]) -> Option<Vec<Release>> {

@@ -10,8 +10,7 @@ use super::disk::{Disk, HEADER, SegmentHeader, read_header};
 use super::log::remember;
 use super::record::{FoundFrame, Record, RetainReason, Seq};
 use super::retain::RetainReasons;
-use verdict_otlp::trace::PriorVerdict;
-use verdict_otlp::trace::{ById, TraceId};
+use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 /// What has not been exported yet.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -37,7 +37,7 @@ type SyncResult = io::Result<u64>;
 /// The writer's side of the sync thread.
 pub(super) struct Syncer {
     requests: Option<Sender<SyncRequest>>,
-    results: Receiver<SyncResult>,
+    pub results: Receiver<SyncResult>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -60,11 +60,6 @@ impl Syncer {
     pub fn request(&self, request: SyncRequest) -> io::Result<()> {
         let sent = self.requests.as_ref().and_then(|requests| requests.send(request).ok());
         sent.ok_or_else(|| io::Error::other("the sync thread has ended"))
-    }
-
-    /// A result that has arrived.
-    pub fn result(&self) -> Option<SyncResult> {
-        self.results.try_recv().ok()
     }
 
     /// Waits until every request is served.

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use super::disk::Disk;
 use super::*;
 use verdict_config::{Period, Size};
-use verdict_otlp::trace::PriorVerdict;
-use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 mod failing;
+mod handover;
 mod directory;
 mod syncing;
 

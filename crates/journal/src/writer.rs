@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use super::config::Durability;
 use super::disk::Disk;
@@ -20,8 +20,7 @@ use super::record::{Frame, Record, Release, RetainReason, Seq};
 use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
 use super::writer_handle::{RELEASE_DELAY, State, WriterStep};
-use verdict_otlp::trace::PriorVerdict;
-use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
 /// Commands and bytes of one write at most: enough to amortise the cost of the call, and few enough that
@@ -39,14 +38,13 @@ pub(super) enum Command {
     AppendRequest {
         frame: Frame,
         reasons: RetainReasons,
-        permit: OwnedSemaphorePermit,
-        reply: oneshot::Sender<bool>,
+        waiter: Waiter,
     },
     /// Appends verdicts before they are exported, and remembers them for late spans.
     AppendVerdicts {
         frames: Vec<Frame>,
         closed: Vec<(TraceId, PriorVerdict)>,
-        reply: oneshot::Sender<bool>,
+        waiter: Waiter,
     },
     /// An exporter has delivered a record.
     ExporterAcked(Seq, String),
@@ -181,26 +179,26 @@ impl<D: Disk> Writer<D> {
         }
         let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;
         match command {
-            Command::AppendRequest { reply, .. } if reply.is_closed() => {}
-            Command::AppendRequest { frame, reply, .. } if !fits(frame.size(), self.admit_below) => {
+            Command::AppendRequest { waiter, .. } if waiter.reply.is_closed() => {}
+            Command::AppendRequest { frame, waiter, .. } if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
                 self.metrics.refused.inc();
-                let _ = reply.send(false);
+                let _ = waiter.reply.send(false);
             }
-            Command::AppendRequest { frame, reasons, permit, reply } => {
+            Command::AppendRequest { frame, reasons, waiter } => {
                 batch.bytes += frame.size();
-                batch.waiters.push(Waiter { reply, _permit: Some(permit) });
+                batch.waiters.push(waiter);
                 batch.frames.push(frame);
                 batch.reasons.push(reasons);
             }
-            Command::AppendVerdicts { frames, closed, reply } => {
+            Command::AppendVerdicts { frames, closed, waiter } => {
                 let size = frames.iter().map(Frame::size).sum();
                 if !fits(size, self.total) {
-                    let _ = reply.send(false);
+                    let _ = waiter.reply.send(false);
                     return;
                 }
                 batch.bytes += size;
-                batch.waiters.push(Waiter { reply, _permit: None });
+                batch.waiters.push(waiter);
                 batch.reasons.extend(frames.iter().map(|_| RetainReasons::new(vec![RetainReason::Verdict])));
                 batch.frames.extend(frames);
                 batch.closed.extend(closed);
@@ -213,7 +211,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn write(&mut self, batch: Batch) {
-        let Batch { frames, reasons, waiters, closed, mut acked, .. } = batch;
+        let Batch { frames, reasons, mut waiters, closed, mut acked, .. } = batch;
         // Releases free space whether or not they can be written.
         for releases in self.state.take_released() {
             for of_record in releases.chunk_by(|(a, _), (b, _)| a == b) {
@@ -244,13 +242,9 @@ impl<D: Disk> Writer<D> {
             }
         };
         // Callers need not wait for the updates below.
-        let waiters = match self.durability {
-            Durability::Sync => waiters,
-            Durability::Interval | Durability::None => {
-                reply(waiters, true);
-                Vec::new()
-            }
-        };
+        if self.durability != Durability::Sync {
+            reply(std::mem::take(&mut waiters), true);
+        }
         self.metrics.written.inc_by(size as u64);
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
@@ -281,7 +275,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn collect_sync_results(&mut self) {
-        while let Some(result) = self.syncer.result() {
+        while let Ok(result) = self.syncer.results.try_recv() {
             match result {
                 Ok(up_to) => {
                     self.sync_failing = false;

@@ -6,6 +6,63 @@
 //! into the page cache, which takes less time than waking a thread. The journal thread executes what no
 //! caller waits for and all maintenance, and all writes while the disk is slow: callers are async tasks
 //! and must not block a worker thread.
+//!
+//! # Threads
+//!
+//! | thread | executes | may block on |
+//! |---|---|---|
+//! | caller, in `submit` | steps, if `try_lock` succeeds, for some 4 ms or 32 of them | reads and writes of the disk; no fsync, and never the lock |
+//! | journal thread, `run` | `pass`: steps, maintenance (rewriting fsyncs here), `finish` | the lock, the disk, `park_timeout`, and in `finish` the sync thread |
+//! | sync thread, `syncer::run` | fsyncs | its requests and the disk; it takes neither lock |
+//!
+//! Two locks: `writer`, and inside it `released`, which is held only to push or take a `Vec`.
+//!
+//! # State
+//!
+//! | state | changed by | on | ordering |
+//! |---|---|---|---|
+//! | `writer` locked | whoever executes | a step or pass begins or ends | the lock's |
+//! | `writer` is `Some` | holder of the lock | set to `None` for good after `finish`, or a panic in a step | the lock's |
+//! | `urgent` = n | caller: + 1; holder of the lock: - 1 | before a command is sent; when a step receives it | relaxed, read after fence B |
+//! | `parked` = true | journal thread, in a pass that wrote nothing | before the last step of the pass | relaxed, fence D follows |
+//! | `parked` = false | journal thread after its park, or a waker, which then unparks | end of the park; enqueued command or release | relaxed |
+//! | `released` | any thread: push; holder of the lock: take | a release; a step | the lock's |
+//! | `slow` | holder of the lock | a write took longer or shorter than the limit | relaxed: only decides which thread executes |
+//! | `handle_dropped` = true | drop of the handle | no command can follow | relaxed, ordered by `unpark` |
+//!
+//! The journal thread:
+//!
+//! | in | event | goes to |
+//! |---|---|---|
+//! | pass | something was written since the last pass | short park |
+//! | pass | nothing was written: sets `parked`, executes one more step, unlocks | long park, or short park if there is a release, or pass if `urgent` or `handle_dropped` |
+//! | long park | `unpark`, or the timeout (fsync interval, retry, reclaiming) | short park |
+//! | short park | `unpark`, or 10 ms; skipped if `urgent` or `handle_dropped` | pass |
+//! | pass | close was received or the handle dropped: `finish` | ended |
+//! | pass | the writer is `None` | ended |
+//!
+//! # Why no wakeup is lost
+//!
+//! Fences A to D are `fence(SeqCst)`, for which there is one total order. If the fence of one thread comes
+//! first, what it did before the fence is visible to the other thread after its fence.
+//!
+//! - A submitted command: the caller adds to `urgent`, sends, passes A and fails in `try_lock` because a
+//!   thread holds the lock. That thread unlocks, passes B and reads `urgent`. If B came first, `try_lock`
+//!   would have seen the unlock. So A comes first, and the holder sees the command unless it has received it.
+//!   A caller then executes another step or unparks the journal thread; the journal thread does not park.
+//! - An enqueued command: the sender sends, passes C and reads `parked`. The journal thread sets `parked`,
+//!   passes D and receives. If C comes first the thread receives the command. Otherwise the sender reads
+//!   `parked` as true and unparks, or as false since a waker or the end of the park reset it; the thread
+//!   then makes another pass, to which the same applies.
+//! - A release: whoever takes `released` second sees what the other did before. If that is the step, it takes
+//!   the release; if it is the caller, it reads the `parked` that was set before the step.
+//! - `close`, `drop` and a caller that stops executing unpark in any case; the token of `unpark` is kept
+//!   until the next park, and a pass follows every park.
+//! - A panic in a step drops the writer under the lock, and with it the receiver, the commands in it and the
+//!   senders of their replies: no caller waits for ever, and `submit` returns false from then on.
+//!
+//! `tests/handover` checks this with loom. It fails without any one of the fences, the last step of a pass, the
+//! checks before the long park, or the `unpark` calls.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,9 +130,9 @@ impl State {
         }
     }
 
-    /// Whether a submitted command waits. Called after the lock was released; the fence pairs with the
-    /// one before `try_lock` in [`WriterHandle::submit`].
+    /// Whether a submitted command waits. Called after the lock was released.
     fn is_urgent(&self) -> bool {
+        // B.
         fence(Ordering::SeqCst);
         self.urgent.load(Ordering::Relaxed) > 0
     }
@@ -150,7 +207,7 @@ impl<C> WriterHandle<C> {
             if self.state.slow.load(Ordering::Relaxed) || began.elapsed() > SLOW_WRITE {
                 break;
             }
-            // If `try_lock` fails, the holder calls `is_urgent` after it unlocks and sees the command.
+            // A: if `try_lock` fails, the holder calls `is_urgent` after it unlocks and sees the command.
             fence(Ordering::SeqCst);
             let mut slot = match self.writer.try_lock() {
                 Ok(slot) => slot,
@@ -174,7 +231,7 @@ impl<C> WriterHandle<C> {
     /// Sends a command that no caller waits for. If the writer has ended, the next start does without it.
     pub fn enqueue(&self, command: C) {
         let _ = self.commands.send(command);
-        // Pairs with the fence in `pass`: either that step receives the command, or `wake` sees `parked`.
+        // C: either the last step of a pass receives the command, or `wake` sees `parked`.
         fence(Ordering::SeqCst);
         self.wake();
     }
@@ -239,7 +296,7 @@ fn pass(slot: &mut Slot, state: &State, seen: &mut u64) -> Option<Duration> {
         return Some(RELEASE_DELAY);
     }
     state.parked.store(true, Ordering::Relaxed);
-    // A command that was enqueued before `parked` was set has woken nobody: this step receives it.
+    // D: a command that was enqueued before `parked` was set unparked no thread; this step receives it.
     fence(Ordering::SeqCst);
     with_writer(slot, state, |writer| writer.step())?;
     Some(slot.as_ref()?.park_timeout())

@@ -13,10 +13,8 @@ use crate::disk::Disk;
 use crate::record::{Frame, Record, RetainReason, Seq};
 use crate::retain::RetainReasons;
 use verdict_otlp::Signal;
-use verdict_otlp::request;
-use verdict_otlp::request::Interner;
-use verdict_otlp::write;
-use verdict_otlp::write::Item;
+use verdict_otlp::request::{self, Interner};
+use verdict_otlp::write::{self, Item};
 
 /// Copies are collected up to this size for one write.
 const WRITE_BYTES: usize = 4 << 20;
