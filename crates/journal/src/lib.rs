@@ -280,10 +280,10 @@ impl Journal {
         let sent = self.writer.submit(Command::AppendVerdicts { frames, closed, waiter });
         let stored = sent && stored.await.unwrap_or(false);
         if let Some(trace) = first.filter(|_| !stored)
-            && let Some(held_back) = self.throttle.allow("verdict")
+            && let Some(suppressed) = self.throttle.allow("verdict")
         {
             let traces = seqs.end - seqs.start;
-            tracing::warn!(%trace, traces, held_back, "cannot store verdicts; after a crash these traces are judged again");
+            tracing::warn!(%trace, traces, suppressed, "cannot store verdicts; after a crash these traces are judged again");
         }
         (seqs, stored)
     }

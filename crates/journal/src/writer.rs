@@ -307,8 +307,8 @@ impl<D: Disk> Writer<D> {
             self.reclaim_failed = reclaimed.is_err().then(Instant::now);
             if let Err(error) = reclaimed {
                 self.metrics.errors.inc();
-                if let Some(held_back) = self.throttle.allow("reclaim") {
-                    tracing::error!(%error, held_back, "cannot free space of the journal");
+                if let Some(suppressed) = self.throttle.allow("reclaim") {
+                    tracing::error!(%error, suppressed, "cannot free space of the journal");
                 }
             }
         }
