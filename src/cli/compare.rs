@@ -1,4 +1,4 @@
-//! `compare`: two or three answers to one query, judged beside each other.
+//! `compare`: two or three answers to one query, judged together.
 //!
 //! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
 //! table 34 ([`verdict_eval::measure::plan::compare`]).
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::judge::Bench;
+use super::judge::JudgeSession;
 use super::plan::files;
 use crate::cli::config_files::ConfigFiles;
 use crate::cli::failure::Failure;
@@ -20,11 +20,11 @@ pub(super) const LONG: &str = "\
 Compare two or three answers to one query.
 
 A judge scores each for validity and consistency (0 or 1), completeness and freedom from redundancy (1
-to 7). The decision follows from the scores: answers that are refusals, errors or beside the query are
-out; the others are compared by completeness, then redundancy; equals share the place. With none left
-it is 'Neither', with three equals 'All'. Right figures are not checked: there is nothing to check them
-against. Of several judges or samples each score's value in the middle counts, of two the lower. What
-'verdict.redact' of the configuration takes out, no judge reads.";
+to 7). The decision follows from the scores: refusals, errors and answers to another question are
+excluded; the others are compared by completeness, then by redundancy; equal answers tie. If none is
+left the decision is 'Neither', if three tie 'All'. Facts and figures are not checked, since there is no
+reference. With several judges or samples each score is the median, of two the lower. Text that
+'verdict.redact' removes is not sent to judges.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -38,16 +38,16 @@ Exit codes:
 
 #[derive(Args, Debug)]
 pub(super) struct Compare {
-    /// What was asked
+    /// The query
     #[arg(long, value_name = "TEXT")]
     query: String,
     /// Files of answers, R1 to R3; '-' is standard input
     #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
     answers: Vec<PathBuf>,
-    /// Who is asked, by its name under 'judges' of the configuration; may be given several times
+    /// A judge, by its name under 'judges' of the configuration; may be given several times
     #[arg(long, value_name = "NAME", required = true)]
     judge: Vec<String>,
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -57,11 +57,11 @@ pub(super) struct Compare {
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let config = args.config.load()?;
     let answers: Vec<String> = args.answers.iter().map(|path| files::text(path)).collect::<Result<_, _>>()?;
-    let bench = Bench::new(&config, &args.judge)?;
-    let shown: Vec<String> = answers.iter().map(|answer| bench.clean(answer)).collect();
-    let question = compare::question(&bench.clean(&args.query), &shown)
+    let judges = JudgeSession::new(&config, &args.judge)?;
+    let shown: Vec<String> = answers.iter().map(|answer| judges.clean(answer)).collect();
+    let question = compare::question(&judges.clean(&args.query), &shown)
         .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
-    let answer = bench.ask("compare", vec![question]).pop();
+    let answer = judges.ask("compare", vec![question]).pop();
     let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
     let opinions =
         opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;

@@ -1,7 +1,7 @@
 //! `consistency`: how much judges agree with themselves (paper 000, section 4.1.4).
 //!
-//! In: traces, a configuration whose metrics name judges. Out: for each metric alpha, spread between
-//! runs, and how alike the rationales are.
+//! In: traces, a configuration whose metrics name judges. Out: for each metric alpha, the standard deviation
+//! between runs, and the similarity of rationales.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,15 +19,15 @@ use crate::score::consistency;
 use crate::score::consistency::{Consistency, Place, Rating};
 
 pub(super) const LONG: &str = "\
-Ask judges again and again, and tell how much they agree with themselves.
+Judge traces several times, and report how much the judges agree with themselves.
 
-Judges every trace several times; no run is answered out of another's cache. For each metric that a
-judge answered: Krippendorff's alpha over scores (by distance, with a 95 % interval, and by rank),
-the mean standard deviation between runs with the half-width of its 95 % interval, both on scores
-scaled to 0..1, and how alike the rationales of findings are by their words (TF-IDF cosine: lexical,
-it knows no synonyms). Alpha is undefined ('-') where no score ever differs from another.
+Cached answers of one run are not used in another. For each metric that a judge answered: Krippendorff's
+alpha over scores (by distance, with a 95 % interval, and by rank), the mean standard deviation between
+runs with the half-width of its 95 % interval, both on scores scaled to 0..1, and the similarity of the
+findings' rationales by their words (TF-IDF cosine; synonyms count as different). Alpha is undefined
+('-') if all scores are equal.
 
-Every run asks anew: this costs as many times what one run costs.";
+Every run asks all questions, so the cost is that of one run times the number of runs.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -39,10 +39,10 @@ pub(super) struct Repeat {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How often each trace is judged
+    /// Number of times that each trace is judged
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=100))]
     runs: u32,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -54,7 +54,8 @@ type Figures = BTreeMap<String, Option<Consistency>>;
 pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let config = args.config.load()?;
     if config.verdict.evaluation.metrics.named_judges().next().is_none() {
-        let why = "no metric names a judge (verdict.metrics.judges): rules answer the same every time";
+        let why =
+            "no metric names a judge (verdict.metrics.judges): rules give the same answers in every run";
         return Err(Failure::Usage(why.to_owned()));
     }
     let mut runs: Vec<BTreeMap<(String, Place), Rating>> = vec![BTreeMap::new(); args.runs as usize];

@@ -1,8 +1,7 @@
-//! Judges for commands that ask questions of their own, without a trace.
+//! Judges for commands that ask their own questions, without a trace.
 //!
-//! In: the configuration and the names of judges in it. Out: answers. Limits, retries, budgets and
-//! recordings are the judges', as in the pipeline, and so is what `verdict.redact` takes out of a
-//! text before one reads it.
+//! In: the configuration and the names of judges in it. Out: answers. Limits, retries, budgets, recordings
+//! and redaction are those of the pipeline.
 
 use std::sync::Arc;
 
@@ -18,29 +17,29 @@ use verdict_eval::measure::{Answer, Question};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
-/// Judges, and what drives their connections.
-pub(super) struct Bench {
+/// Judges, and the runtime that drives their connections.
+pub(super) struct JudgeSession {
     runtime: Runtime,
     judges: Judges,
     names: Vec<String>,
     asker: Arc<Asker>,
 }
 
-impl Bench {
-    /// The judges called `names`: each question goes to all of them.
+impl JudgeSession {
+    /// Each question goes to all the judges `names`.
     ///
     /// # Errors
-    /// There is none of such a name, or it cannot be used as it is configured.
-    pub(super) fn new(config: &Config, names: &[String]) -> Result<Bench, Failure> {
+    /// A judge is not defined, or cannot be used as it is configured.
+    pub(super) fn new(config: &Config, names: &[String]) -> Result<JudgeSession, Failure> {
         if let Some(name) = names.iter().find(|name| !config.judges.contains_key(*name)) {
             let known: Vec<&str> = config.judges.keys().map(String::as_str).collect();
             let known = if known.is_empty() {
-                "none is".to_owned()
+                "none are defined".to_owned()
             } else {
-                format!("there are {}", known.join(", "))
+                format!("defined are {}", known.join(", "))
             };
             return Err(Failure::Usage(format!(
-                "there is no judge '{name}' under 'judges' of the configuration; {known}. Give it with --config"
+                "judge '{name}' is not defined under 'judges' of the configuration (--config); {known}"
             )));
         }
         let judges = Judges::new(&config.judges, &config.judging, &Telemetry::new().judge)
@@ -48,19 +47,18 @@ impl Bench {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
         let asker = config.verdict.evaluation.settings().map_err(Failure::Usage)?.asker;
-        Ok(Bench { runtime, judges, names: names.to_vec(), asker })
+        Ok(JudgeSession { runtime, judges, names: names.to_vec(), asker })
     }
 
-    /// A text as a judge may read it: without what `verdict.redact` names, and harmless. Whoever
-    /// writes a prompt cleans what goes into it; our own words around that are not cleaned, which in
-    /// mode `allow_list` would take them out.
+    /// A text as a judge may read it: redacted and sanitized. Only the parts of a prompt that come from
+    /// outside are cleaned: in mode `allow_list` the question itself would be redacted.
     pub(super) fn clean(&self, text: &str) -> String {
         self.asker.clean(text)
     }
 
-    /// Answers in the order of the questions, asked side by side.
+    /// Asks all questions concurrently; the answers are in their order.
     pub(super) fn ask(&self, metric: &'static str, questions: Vec<Question>) -> Vec<Answer> {
-        // All that one command asks is one account.
+        // One command counts as one trace for budgets.
         let trace = TraceId([0; 16]);
         let asks: Vec<Ask> = questions
             .into_iter()

@@ -1,19 +1,18 @@
-//! A configuration that is taken while another is in force: what of it can be, and what has to
-//! wait for a restart.
+//! Reload: what a running process takes from a new configuration, and what needs a restart.
 //!
-//! In: both. Out: the one that then holds, and the keys in which two differ. Listeners, exporters
-//! and storage hold sockets, files and spans, and stay as they were started.
+//! In: the current and the new configuration. Out: the one that applies then, and the keys in which two
+//! differ. Listeners, exporters and storage have open sockets, files and spans, and are not changed.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Config;
+use super::root::Config;
 
 impl Config {
-    /// This configuration with everything of `new` that can be taken while running: `verdict`
-    /// but for its mode (spans that are held would be sent twice, or never) and its prefix (which
-    /// exporters know as well), the judges, the log level, and the time for shutdown.
+    /// This configuration with everything of `new` that can change while running: `verdict` without its
+    /// mode (buffered spans would be sent twice, or never) and its prefix (exporters use it too), the
+    /// judges, the log level, and the shutdown timeout.
     #[must_use]
     pub fn taking(&self, new: &Config) -> Config {
         let mut taken = self.clone();
@@ -27,11 +26,10 @@ impl Config {
         taken
     }
 
-    /// The keys in which two configurations differ, in order. Where only a secret does, the
-    /// section that it stands in.
+    /// The keys in which two configurations differ, in order; for a secret only its section.
     pub fn differences(&self, other: &Config) -> Vec<String> {
         let mut found = BTreeSet::new();
-        // Neither can fail for what was loaded; nothing differs then.
+        // A configuration that was loaded can always be serialised.
         let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
         compare(&shown(self), &shown(other), "", &mut found);
         let secrets = [
@@ -48,7 +46,7 @@ impl Config {
     }
 }
 
-/// As deep as both are maps; configurations are no deeper than what the loader lets in.
+/// Recursion is bounded by the loader's limit on depth.
 fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeSet<String>) {
     let (Value::Object(left), Value::Object(right)) = (a, b) else {
         if a != b {
@@ -76,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_taken_is_and_the_rest_is_named() {
+    fn what_can_be_reloaded_is_and_the_rest_is_named() {
         let old = config("");
         let new = config(
             "verdict: { mode: shadow, prefix: v., close: { idle: 1s }, metrics: { latency: { max_ms: { llm: 1 } } } }\n\
@@ -95,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_changes_is_a_change_that_does_not_show() {
+    fn a_changed_secret_is_reported_by_its_section_only() {
         let with = |name: &str| {
             config(&format!(
                 "receivers: {{ otlp: {{ protocols: {{ grpc: {{ auth: {{ bearer_token: '${{env:{name}}}' }} }} }} }} }}"

@@ -1,123 +1,94 @@
-//! From files to a [`Config`], or to every fault in them.
+//! From files to a [`Config`], or to every problem in them.
 //!
-//! In: YAML files in order, and the environment. Out: a configuration that has been checked as far
-//! as text can be: no socket, folder or other file is opened, but for what `${file:PATH}` names
-//! where a configuration is to be used and not only checked. The steps: parse each file,
-//! put variables in, lay the files over one another, read each section by itself, then check what
-//! spans sections.
+//! In: YAML files in order, and the environment. Out: a configuration that has been checked as far as text
+//! allows: no socket or folder is opened, and no file but those that `${file:PATH}` names, if the
+//! configuration is to be used. Each file is parsed and its variables are substituted; the files are merged;
+//! each section is read; then come the checks across sections.
 
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-
+use super::root::Config;
+use super::sections::{Sections, key};
 use verdict_config::env::{Known, Outside, substitute};
 use verdict_config::{
-    Invalid, Issue, Mark, Node, Problem, REDACTED, Source, Step, Style, Value, dotted, nearest, parse, read,
-    read_bounded, read_joined,
+    Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, read_bounded, undotted,
 };
 
-use super::{Config, Verdict};
-
-/// What the names of headers that hold a secret have in them; those that end in "key" hold one too.
-const SECRETS: [&str; 9] = [
-    "authorization",
-    "token",
-    "secret",
-    "password",
-    "credential",
-    "cookie",
-    "apikey",
-    "dsn",
-    "x-honeycomb-team",
-];
-
-/// Looks an environment variable up.
+/// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A configuration is text that people wrote; more is a wrong file.
+/// Larger than any configuration that people write.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads `files`, later ones over earlier ones; without any, the defaults hold.
+/// Reads `files`, later ones over earlier ones; without any, the defaults apply.
 ///
 /// # Errors
-/// Every fault of every file.
+/// Every problem of every file.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
     read_all(files, true)
 }
 
-/// As [`load`], but only to see whether there are faults: what `${file:PATH}` names is not opened
-/// and taken to be there. A value that comes from one stands as it was written.
+/// As [`load`], only to find problems: files that `${file:PATH}` names are not opened and taken to exist. A
+/// value from one stays as it is written.
 ///
 /// # Errors
-/// Every fault of every file.
+/// Every problem of every file.
 pub fn check<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
     read_all(files, false)
 }
 
 fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> {
     let mut sources = Vec::new();
-    let mut unreadable: Option<Invalid> = None;
+    let mut invalid: Vec<Invalid> = Vec::new();
     for file in files {
         let name = file.as_ref().display().to_string();
-        match read_text(file.as_ref()) {
+        match read_bounded(file.as_ref(), MAX_FILE_BYTES) {
             Ok(text) => sources.push(Source { name, text }),
-            Err(why) => {
-                let found = Invalid::unreadable(&name, &why);
-                unreadable = Some(match unreadable {
-                    Some(before) => before.and(found),
-                    None => found,
-                });
-            }
+            Err(why) => invalid.push(Invalid::unreadable(&name, &why.to_string())),
         }
     }
     let outside = Outside { env: &|name| std::env::var(name).ok(), files: open };
-    let loaded = assemble(&sources, &outside);
-    match (unreadable, loaded) {
-        (None, loaded) => loaded,
-        (Some(faults), Ok(_)) => Err(faults),
-        (Some(faults), Err(more)) => Err(faults.and(more)),
+    let loaded = from_texts(&sources, &outside);
+    match invalid.into_iter().reduce(Invalid::and) {
+        None => loaded,
+        Some(unreadable) => Err(loaded.err().into_iter().fold(unreadable, Invalid::and)),
     }
 }
 
-fn read_text(file: &Path) -> Result<String, String> {
-    read_bounded(file, MAX_FILE_BYTES).map_err(|e| e.to_string())
-}
-
-/// As [`check`], from texts at hand.
+/// As [`check`], from texts.
 ///
 /// # Errors
-/// Every fault of every text.
+/// Every problem of every text.
 pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, Invalid> {
-    assemble(sources, &Outside { env: lookup, files: false })
+    from_texts(sources, &Outside { env: lookup, files: false })
 }
 
-fn assemble(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Invalid> {
+fn from_texts(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Invalid> {
     let mut issues = Vec::new();
     let mut root = Node::empty(Mark::default());
     let mut unopened = Vec::new();
     for (file, source) in sources.iter().enumerate() {
         match parse(file, &source.text) {
             Ok(mut node) => {
-                put_variables_in(&mut node, outside, &mut issues, &mut unopened);
+                substitute_all(&mut node, outside, &mut issues, &mut unopened);
                 root.merge(node);
             }
-            Err(fault) => issues.push(Issue::new(fault.at, String::new(), fault.message)),
+            Err(issue) => issues.push(issue),
         }
     }
-    // A value whose variable is missing cannot be right: one fault, not two.
-    // One whose file was not opened may be right: no fault at all.
+    // A value whose variable is missing cannot be valid: one problem, not two. One whose file was not opened
+    // may be valid: no problem.
     let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
     unopened.retain(|(at, path)| root.at(path).is_some_and(|node| node.at == *at));
     let silent = |issue: &Issue| {
         let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
         missing.contains(&issue.at) || unopened.iter().any(unknown)
     };
-    let faults_of_text = issues.len();
-    let mut sections = Sections { root, issues, seen: Vec::new() };
-    let config = Config::read(&mut sections);
-    sections.refuse_the_rest();
-    let mut issues = sections.issues;
-    let of_sections = issues.split_off(faults_of_text);
+    let of_texts = issues.len();
+    let mut sections = Sections::new(root, issues);
+    let config = read_sections(&mut sections);
+    let mut issues = sections.finish();
+    let of_sections = issues.split_off(of_texts);
     issues.extend(of_sections.into_iter().filter(|issue| !silent(issue)));
     if issues.is_empty() {
         return Ok(config);
@@ -126,137 +97,90 @@ fn assemble(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Invalid
     Err(Invalid::new(&names, issues))
 }
 
-fn put_variables_in(
+fn substitute_all(
     node: &mut Node,
     outside: &Outside<'_>,
     issues: &mut Vec<Issue>,
     unopened: &mut Vec<(Mark, Vec<Step>)>,
 ) {
-    node.scalars(&mut Vec::new(), &mut |text, style, place| match substitute(text, style, outside) {
+    node.scalars(&mut Vec::new(), &mut |text, style, at, path| match substitute(text, style, outside) {
         Ok(Known::Whole) => {}
-        Ok(Known::Unopened) => unopened.push((place.at, place.path.to_vec())),
-        Err(problems) => {
-            issues.extend(problems.into_iter().map(|p| Issue::new(place.at, dotted(place.path), p)));
-        }
+        Ok(Known::Unopened) => unopened.push((at, path.to_vec())),
+        Err(problems) => issues.extend(problems.into_iter().map(|p| Issue::new(at, dotted(path), p))),
     });
 }
 
-/// The merged tree, read section by section.
-pub(super) struct Sections {
-    root: Node,
-    issues: Vec<Issue>,
-    seen: Vec<&'static str>,
+fn read_sections(sections: &mut Sections) -> Config {
+    let default = Config::default();
+    let mut config = Config {
+        receivers: sections.section("receivers"),
+        verdict: sections.verdict(),
+        judges: sections.section("judges"),
+        judging: sections.section("judging"),
+        storage: sections.section("storage"),
+        memory: sections.section("memory"),
+        exporters: sections.section_or("exporters", default.exporters),
+        admin: sections.section("admin"),
+        service: sections.section("service"),
+    };
+    if config.service.exporters.is_empty() {
+        config.service.exporters = config.exporters.0.keys().cloned().collect();
+    }
+    sections.problems("receivers.otlp", config.receivers.otlp.problems());
+    sections.problems("verdict", config.verdict.problems());
+    sections.problems("storage", config.storage.problems());
+    sections.problems("service", config.service.problems());
+    sections.problems("exporters", config.exporters.problems());
+    let (of_judges, of_judging) = verdict_judge::problems(&config.judges, &config.judging);
+    sections.problems("judges", of_judges);
+    sections.problems("judging", of_judging);
+    secrets_come_from_outside(&config, sections);
+    exporters_are_defined(&config, sections);
+    judges_are_defined(&config, sections);
+    config
 }
 
-impl Sections {
-    /// Reads one top-level section; absent means its defaults.
-    pub fn section<T: DeserializeOwned + Default>(&mut self, name: &'static str) -> T {
-        self.entry(name).and_then(|node| self.value(&node, &[key(name)])).unwrap_or_default()
-    }
-
-    /// `verdict`, whose keys belong to the pipeline and to the evaluator.
-    pub fn verdict(&mut self) -> Verdict {
-        let Some(node) = self.entry("verdict") else { return Verdict::default() };
-        let read = read_joined(&node, &[key("verdict")], &mut self.issues);
-        read.map(|(verdict, evaluation)| Verdict { evaluation, ..verdict }).unwrap_or_default()
-    }
-
-    /// As [`Sections::section`], with another default.
-    pub fn section_or<T: DeserializeOwned>(&mut self, name: &'static str, default: T) -> T {
-        match self.entry(name) {
-            Some(node) => self.value(&node, &[key(name)]).unwrap_or(default),
-            None => default,
+fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
+    for protocol in config.receivers.otlp.protocols.guarded().map(|(protocol, _)| protocol) {
+        for secret in ["bearer_token", "basic.password"] {
+            let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
+            sections.must_come_from_outside(&undotted(&key));
         }
     }
-
-    /// The node of a top-level section, if it was written.
-    pub fn entry(&mut self, name: &'static str) -> Option<Node> {
-        self.seen.push(name);
-        self.root.get(name).cloned()
+    for (name, judge) in &config.judges {
+        let of_judge = [key("judges"), key(name)];
+        sections.must_come_from_outside(&[&of_judge[..], &[key("api_key")]].concat());
+        sections.headers_come_from_outside(&of_judge, judge.headers.keys());
     }
-
-    /// Reads `node`, which stands at `path`.
-    pub fn value<T: DeserializeOwned>(&mut self, node: &Node, path: &[Step]) -> Option<T> {
-        read(node, path, &mut self.issues)
+    for (id, exporter) in &config.exporters.0 {
+        sections.headers_come_from_outside(&[key("exporters"), key(id)], exporter.headers());
     }
+}
 
-    /// Whether something at or beneath `path` has been found faulty already.
-    pub fn is_broken(&self, path: &[Step]) -> bool {
-        let prefix = dotted(path);
-        let beneath = |key: &str| {
-            key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        self.issues.iter().any(|issue| beneath(&issue.key))
-    }
-
-    /// Notes a fault at `path`.
-    pub fn fault(&mut self, path: &[Step], message: String, hint: Option<String>) {
-        let at = self.root.place(path);
-        self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
-    }
-
-    /// Notes a fault where a secret stands in the file itself instead of coming from outside.
-    pub fn must_come_from_outside(&mut self, path: &[Step]) {
-        let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
-        // What `print-config` shows in place of one is none.
-        let literal =
-            matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);
-        // What could not be put in stands as it was written; that was told.
-        if literal && !self.is_broken(path) {
-            let message =
-                "a secret does not stand in a configuration: give it as ${env:NAME} or ${file:PATH}";
-            self.fault(path, message.to_owned(), None);
-        }
-    }
-
-    /// As [`Sections::must_come_from_outside`], of those headers of a destination whose names say that
-    /// they hold a secret; others, such as a tenant's name, may stand there.
-    pub fn headers_come_from_outside<'n>(&mut self, of: &[Step], names: impl Iterator<Item = &'n String>) {
-        for name in names {
-            let lower = name.to_ascii_lowercase();
-            if lower.ends_with("key") || SECRETS.iter().any(|word| lower.contains(word)) {
-                self.must_come_from_outside(&[of, &[key("headers"), key(name)]].concat());
-            }
-        }
-    }
-
-    /// Notes what a section found wrong with itself.
-    pub fn problems(&mut self, section: &str, found: Vec<Problem>) {
-        for problem in found {
-            let Problem { key, message, hint } = problem.below(section);
-            let path = undotted(&key);
-            // A value that was not readable was taken out: what its absence causes is no news.
-            if !self.is_broken(&path) {
-                self.fault(&path, message, hint);
-            }
-        }
-    }
-
-    fn refuse_the_rest(&mut self) {
-        if self.root.entries().is_empty() && !matches!(self.root.value, Value::Map(_)) {
-            self.fault(&[], "a configuration is a map of sections".to_owned(), None);
-        }
-        let names: Vec<String> = self.root.entries().iter().map(|(k, _)| k.text.clone()).collect();
-        let seen = std::mem::take(&mut self.seen);
-        for name in names.iter().filter(|n| !seen.contains(&n.as_str())) {
-            let path = [key(name)];
-            let hint = nearest(name, seen.iter().copied());
-            self.fault(&path, "no such section".to_owned(), hint);
+fn judges_are_defined(config: &Config, sections: &mut Sections) {
+    for (below, name) in config.verdict.evaluation.metrics.named_judges() {
+        let path = undotted(&format!("verdict.metrics.{below}"));
+        let broken = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
+        if !config.judges.contains_key(name) && !broken {
+            let hint = nearest(name, config.judges.keys().map(String::as_str));
+            sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
         }
     }
 }
 
-pub(super) fn key(name: &str) -> Step {
-    Step::Key(name.to_owned())
-}
-
-/// `a.b[2].c` to steps. Only for keys that our own checks name.
-pub(super) fn undotted(text: &str) -> Vec<Step> {
-    let mut path = Vec::new();
-    for part in text.split('.').filter(|p| !p.is_empty()) {
-        let mut pieces = part.split('[');
-        path.extend(pieces.next().filter(|p| !p.is_empty()).map(key));
-        path.extend(pieces.filter_map(|p| p.strip_suffix(']')?.parse().ok()).map(Step::Item));
+fn exporters_are_defined(config: &Config, sections: &mut Sections) {
+    let (used, defined) = (&config.service.exporters, &config.exporters.0);
+    if used.is_empty() {
+        let message = "no exporter is defined, so that telemetry would go nowhere".to_owned();
+        sections.problem(&[key("exporters")], message, None);
     }
-    path
+    for (i, id) in used.iter().enumerate() {
+        let path = [key("service"), key("exporters"), Step::Item(i)];
+        if !defined.contains_key(id) && !sections.is_broken(&[key("exporters"), key(id)]) {
+            let message = format!("'{id}' is not defined under exporters");
+            sections.problem(&path, message, nearest(id, defined.keys().map(String::as_str)));
+        } else if used.iter().take(i).any(|before| before == id) {
+            sections.problem(&path, format!("'{id}' is named twice"), None);
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! `service:` and `memory:` - what holds for the process as a whole.
+//! `service:` and `memory:` - settings of the process as a whole.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::logging::Format;
-use verdict_config::{MemoryBudget, Period};
+use verdict_config::{MemoryBudget, Period, Problem};
 
 /// `service:`
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -13,13 +13,14 @@ pub struct Service {
     /// Default: every exporter that is defined. Ids under `exporters` that are in use; one that
     /// is defined and not named here is not started.
     pub exporters: Vec<String>,
-    /// Default 30s. After SIGTERM, how long open traces and queues have to drain. What is left
-    /// then is dropped, counted and logged, or stays in the journal where there is one. Keep it below the supervisor's own patience.
+    /// Default 30s. After SIGTERM, how long open traces and queues have to drain. What is left then is
+    /// dropped, counted and logged, or stays in the journal if there is one. Keep it below the grace
+    /// period of the supervisor.
     pub shutdown_timeout: Period,
     /// Default `info`. `error`, `warn`, `info`, `debug`, `trace`, or directives by module such as
     /// `info,otel_verdict::export=debug`.
     pub log_level: String,
-    /// Default `auto`: text on a terminal, else one JSON object a line, as log shippers want it.
+    /// Default `auto`: text on a terminal, otherwise one JSON object per line.
     pub log_format: Format,
 }
 
@@ -35,10 +36,10 @@ impl Default for Service {
 }
 
 impl Service {
-    /// What is wrong with the values, as (key below `service`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let level = crate::logging::filter(&self.log_level).err();
-        level.map(|e| ("log_level".to_owned(), e.to_string())).into_iter().collect()
+        level.map(|e| Problem::new("log_level", e.to_string())).into_iter().collect()
     }
 }
 

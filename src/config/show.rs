@@ -1,16 +1,15 @@
-//! The configuration as people and tools read it back: YAML without secrets, and a JSON schema.
+//! The configuration as YAML without secrets, and its JSON schema.
 
 use serde_json::Value;
 
-use super::Config;
+use super::root::Config;
 use verdict_config::REDACTED;
 
 impl Config {
-    /// The configuration in force as YAML. Secrets are `[redacted]`, and so is what stands before
-    /// the `@` of a URL.
+    /// The effective configuration as YAML. Secrets are `[redacted]`, and so are credentials in URLs.
     ///
     /// # Errors
-    /// None that a configuration which was loaded can cause; the serialiser's type has one.
+    /// The serialiser's; a configuration that was loaded causes none.
     pub fn to_yaml(&self) -> Result<String, String> {
         let mut value = serde_json::to_value(self).map_err(|e| e.to_string())?;
         redact(&mut value);
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_in_a_url_does_not_show() {
+    fn credentials_in_urls_are_not_shown() {
         let shown = |text| without_userinfo(text);
         assert_eq!(shown("https://me:pw@x.test/a@b").as_deref(), Some("https://[redacted]@x.test/a@b"));
         assert_eq!(shown("https://x.test/a@b"), None);

@@ -1,8 +1,9 @@
-//! Tests of the loader: faults told together, what files and variables come to.
+//! Tests of the loader: problems, merging, variables.
 
 use verdict_config::{Invalid, MemoryBudget, Period, Size, Source};
 
 use super::*;
+use crate::export::config::ExporterConfig;
 
 fn load(text: &str) -> Result<Config, Invalid> {
     load_all(&[text])
@@ -33,7 +34,7 @@ fn nothing_at_all_gives_the_defaults() {
 }
 
 #[test]
-fn every_fault_is_told_at_once_with_line_and_key() {
+fn every_problem_is_reported_at_once_with_line_and_key() {
     let found = faults(
         "verdict:\n  moed: annotate\n  max_wait: soon\n  close: { quiet: [1], idel: 5m }\n  emit: [attributs]\nservce: {}\nmemory: { budget: \"${env:UNSET}\" }\n",
     );
@@ -53,7 +54,7 @@ fn every_fault_is_told_at_once_with_line_and_key() {
 }
 
 #[test]
-fn faults_of_several_files_name_their_file() {
+fn problems_of_several_files_name_their_file() {
     let found = load_all(&["verdict: { mode: x }", "verdict:\n  close: { max_spans: many }", "a: ["]);
     let found = found.unwrap_err().lines().to_vec();
     assert!(found[0].starts_with("0.yaml:1:18: verdict.mode"), "{found:?}");
@@ -70,7 +71,7 @@ fn later_files_override_key_by_key() {
 }
 
 #[test]
-fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
+fn a_variable_may_be_a_number_and_its_value_is_not_shown_in_messages() {
     assert_eq!(
         load("memory: { budget: '${env:BUDGET}' }").unwrap().memory.budget,
         MemoryBudget::Bytes(Size(4096))
@@ -81,7 +82,7 @@ fn a_variable_may_be_a_number_and_is_never_shown_in_a_message() {
 }
 
 #[test]
-fn judges_are_checked_and_those_that_metrics_name_must_be_defined() {
+fn judges_are_checked_and_metrics_name_defined_ones() {
     let found = faults(
         "judges:\n  main: { endpoint: 'http://h/v1', model: m, api_key: hunter2, samples: 2, temperature: 0 }\n  rules: { model: m }\n\
          verdict: { metrics: { judges: [rules, mian], avoidance: { judges: [main, other] } } }\n\
@@ -108,7 +109,7 @@ fn judges_are_checked_and_those_that_metrics_name_must_be_defined() {
 }
 
 #[test]
-fn a_judge_that_answers_from_a_file_needs_no_endpoint_and_two_share_none() {
+fn a_judge_that_only_replays_needs_no_endpoint_and_files_are_not_shared() {
     load("judges: { main: { replay: run.jsonl } }\nverdict: { metrics: { judges: [main] } }").unwrap();
     let found = faults("judges: { a: { replay: run.jsonl }, b: { replay: run.jsonl } }");
     assert!(found.len() == 1 && found[0].contains("judges.b.replay"), "{found:?}");
@@ -120,7 +121,7 @@ fn a_judge_that_answers_from_a_file_needs_no_endpoint_and_two_share_none() {
 }
 
 #[test]
-fn values_that_make_no_sense_together_are_faults() {
+fn contradictory_values_are_problems() {
     let found =
         faults("verdict:\n  emit: []\n  prefix: Verdict\n  metrics:\n    completeness: { threshold: 9 }");
     assert_eq!(found.len(), 3, "{found:#?}");
@@ -144,7 +145,7 @@ fn an_exporter_that_is_named_must_be_defined() {
 }
 
 #[test]
-fn faults_of_exporters_are_told_by_exporter() {
+fn problems_of_exporters_name_the_exporter() {
     let found = faults(
         "exporters:\n  kafka: {}\n  otlp_htp/a: { endpoint: x }\n  otlp_grpc:\n    endpiont: a:1\n    tls: { insecure: perhaps }\n  file: {}\nservice: { exporters: [kafka, otlp_grpc] }",
     );
@@ -172,17 +173,17 @@ fn a_password_of_digits_stays_text() {
 }
 
 #[test]
-fn a_value_from_a_file_counts_as_there_where_only_text_is_read() {
+fn a_value_from_a_file_is_valid_where_files_are_not_opened() {
     let yaml = "memory: { budget: '${file:/run/budget}' }\nverdict: { prefix: '${file:/run/prefix}' }\n\
          receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${file:/run/token}' } } } } }";
     load(yaml).unwrap();
-    // The same keys of a later file are not excused.
+    // The same keys of a later file are checked.
     let found = load_all(&[yaml, "verdict: { prefix: Bad }"]).unwrap_err().lines().to_vec();
     assert!(found.len() == 1 && found[0].starts_with("1.yaml:1:12: verdict.prefix"), "{found:?}");
 }
 
 #[test]
-fn what_a_file_holds_is_used_and_a_file_that_is_missing_is_a_fault() {
+fn the_content_of_a_file_is_used_and_a_missing_file_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let (budget, config) = (folder.path().join("budget"), folder.path().join("config.yaml"));
     std::fs::write(&config, format!("memory: {{ budget: '${{file:{}}}' }}", budget.display())).unwrap();
@@ -197,7 +198,7 @@ fn what_a_file_holds_is_used_and_a_file_that_is_missing_is_a_fault() {
 }
 
 #[test]
-fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_slip() {
+fn credentials_of_senders_come_from_outside_and_empty_ones_are_problems() {
     let found = faults(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        auth: { bearer_token: hunter2 }\n        tls:\n\
          \x20     http:\n        auth: { basic: { username: a, password: x } }\n        cors: { allowed_origins: [a.test] }\n",
@@ -228,7 +229,7 @@ fn credentials_of_senders_come_from_outside_and_doors_are_never_left_open_by_a_s
 }
 
 #[test]
-fn headers_that_hold_secrets_come_from_outside_and_others_need_not() {
+fn headers_with_secrets_come_from_outside_and_others_need_not() {
     let found = faults(
         "exporters:\n  otlp_http/a.b: { endpoint: 'http://a:1', headers: { X-Api-Key: hunter2, x-tenant: me } }\n\
          judges:\n  main: { endpoint: 'http://h', model: m, headers: { Proxy-Authorization: hunter2 } }\n",
@@ -282,7 +283,7 @@ fn the_reference_still_validates_with_its_optional_sections() {
         api_key: judge.api_key.clone(),
         ..Default::default()
     };
-    assert_eq!(*judge, plain, "what is written of judges are their defaults");
+    assert_eq!(*judge, plain, "the reference shows the defaults of judges");
 }
 
 #[test]
@@ -315,7 +316,7 @@ fn properties<'a>(schema: &'a serde_json::Value, keys: &mut Vec<&'a str>) {
 }
 
 proptest::proptest! {
-    /// Whatever a file holds, it is read or refused, and never breaks the loader.
+    /// Any text is read or refused, without a panic.
     #[test]
     fn any_change_of_a_good_file_is_read_or_refused(
         at in 0usize..12_000, cut in 0usize..40, put in "[\\PC\n ]{0,12}"

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use verdict_config::Period;
+use verdict_config::{Period, Problem};
 use verdict_eval::annotate::Emit;
 
 use crate::assemble::Close;
 
-/// The section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verdict {
@@ -73,13 +72,12 @@ impl Select {
 }
 
 impl Verdict {
-    /// What is wrong with the values, as (key below `verdict`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
-        let mut out = Vec::new();
+    /// What is wrong with the values.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let mut found = self.evaluation.problems();
         if self.mode == Mode::Shadow && !self.evaluation.emit.contains(&Emit::LogEvents) {
-            out.push(("emit".to_owned(), "mode shadow writes log events only; add log_events".to_owned()));
+            found.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
         }
-        out.extend(self.evaluation.problems());
-        out
+        found
     }
 }

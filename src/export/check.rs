@@ -10,16 +10,7 @@ use super::config::{
 };
 use super::{grpc, http};
 use verdict_client::Tls;
-use verdict_config::{Period, Secret, Size};
-
-/// An invalid value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Key below `exporters`, dotted: `otlp_grpc.sending_queue.num_consumers`.
-    pub key: String,
-    /// The problem, and the expected value.
-    pub message: String,
-}
+use verdict_config::{Period, Problem, Secret, Size};
 
 /// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
 /// which every request repeats.
@@ -60,8 +51,7 @@ struct Problems {
 
 impl Problems {
     fn add(&mut self, key: &str, message: impl Into<String>) {
-        let dot = if key.is_empty() { "" } else { "." };
-        self.all.push(Problem { key: format!("{}{dot}{key}", self.id), message: message.into() });
+        self.all.push(Problem::new(key, message).below(&self.id));
     }
 }
 

@@ -36,7 +36,6 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use check::Problem;
 pub use console::RenderContext;
 pub use error::StartError;
 pub use exporter::Exporter;

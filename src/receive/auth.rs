@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use verdict_config::Secret;
+use verdict_config::{Problem, Secret};
 
 /// Interval between reloads of the token file: the longest time a removed token stays valid.
 pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
@@ -50,21 +50,22 @@ pub struct Basic {
 }
 
 impl Auth {
-    /// Invalid values, as (key below `auth`, message); an empty key is `auth` itself.
-    pub(crate) fn problems(&self) -> Vec<(&'static str, &'static str)> {
+    /// Invalid values.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
+        let mut add = |key, message| problems.push(Problem::new(key, message));
         if self.bearer_token.is_none() && self.bearer_token_file.is_none() && self.basic.is_none() {
-            problems.push(("", "no sender could authenticate: set bearer_token, bearer_token_file or basic"));
+            add("", "no sender could authenticate: set bearer_token, bearer_token_file or basic");
         }
         if self.bearer_token.as_ref().is_some_and(|token| !is_token(token.expose())) {
-            problems.push(("bearer_token", "must be one or more printable ASCII characters without spaces"));
+            add("bearer_token", "must be one or more printable ASCII characters without spaces");
         }
         if let Some(basic) = &self.basic {
             if basic.username.is_empty() || basic.username.contains(':') {
-                problems.push(("basic.username", "must not be empty or contain a colon"));
+                add("basic.username", "must not be empty or contain a colon");
             }
             if basic.password.expose().is_empty() {
-                problems.push(("basic.password", "must not be empty"));
+                add("basic.password", "must not be empty");
             }
         }
         problems
@@ -261,9 +262,10 @@ mod tests {
     #[test]
     fn settings_without_usable_credentials_are_problems() {
         let problems = |yaml: &str| serde_saphyr::from_str::<Auth>(yaml).unwrap().problems();
-        assert_eq!(problems("{}")[0].0, "");
-        assert_eq!(problems("bearer_token: ''")[0].0, "bearer_token");
-        let keys: Vec<_> = problems("basic: { username: 'a:b', password: '' }").iter().map(|p| p.0).collect();
+        assert_eq!(problems("{}")[0].key, "");
+        assert_eq!(problems("bearer_token: ''")[0].key, "bearer_token");
+        let keys: Vec<_> =
+            problems("basic: { username: 'a:b', password: '' }").into_iter().map(|p| p.key).collect();
         assert_eq!(keys, ["basic.username", "basic.password"]);
         assert!(problems("bearer_token: x").is_empty());
     }

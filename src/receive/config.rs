@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::auth::Auth;
 use super::cors::Cors;
 use super::tls::ServerTls;
-use verdict_config::{Period, Size};
+use verdict_config::{Period, Problem, Size};
 
 /// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -213,12 +213,12 @@ pub struct HttpConfig {
 }
 
 impl OtlpConfig {
-    /// What is wrong with the values, as (key below `receivers.otlp`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut positive = |key: &str, value: u64| {
             if value == 0 {
-                problems.push((key.to_owned(), "must be at least 1: nothing could be received".to_owned()));
+                problems.push(Problem::new(key, "must be at least 1: nothing could be received"));
             }
         };
         positive("admission.request_limit_mib", self.admission.request_limit_mib);
@@ -236,14 +236,11 @@ impl OtlpConfig {
             positive("protocols.http.max_header_size", http.max_header_size.0);
             problems.extend(http.path_problems());
             let cors = http.cors.iter().flat_map(Cors::problems);
-            problems.extend(cors.map(|(key, message)| (format!("protocols.http.cors.{key}"), message)));
+            problems.extend(cors.map(|problem| problem.below("protocols.http.cors")));
         }
         for (protocol, auth) in self.protocols.guarded() {
-            let named = |(key, message): (&str, &str)| {
-                let key = format!("protocols.{protocol}.auth.{key}");
-                (key.trim_end_matches('.').to_owned(), message.to_owned())
-            };
-            problems.extend(auth.problems().into_iter().map(named));
+            let section = format!("protocols.{protocol}.auth");
+            problems.extend(auth.problems().into_iter().map(|problem| problem.below(&section)));
         }
         problems
     }
@@ -259,7 +256,7 @@ impl Protocols {
 }
 
 impl HttpConfig {
-    fn path_problems(&self) -> Vec<(String, String)> {
+    fn path_problems(&self) -> Vec<Problem> {
         let paths = [
             ("traces_url_path", &self.traces_url_path),
             ("logs_url_path", &self.logs_url_path),
@@ -269,9 +266,9 @@ impl HttpConfig {
         for (i, (key, path)) in paths.into_iter().enumerate() {
             let key = format!("protocols.http.{key}");
             if !path.starts_with('/') {
-                problems.push((key, format!("{path:?} must begin with a slash")));
+                problems.push(Problem::new(key, format!("{path:?} must begin with a slash")));
             } else if let Some((other, _)) = paths.iter().take(i).find(|(_, taken)| *taken == path) {
-                problems.push((key, format!("{path:?} is {other} already")));
+                problems.push(Problem::new(key, format!("{path:?} is {other} already")));
             }
         }
         problems
@@ -371,7 +368,7 @@ mod tests {
         let http = "http: { logs_url_path: /v1/traces, metrics_url_path: v1/metrics, max_connections: 0 }";
         let yaml = format!("admission: {{ request_limit_mib: 0 }}\nprotocols: {{ {http} }}");
         let problems = read(&yaml).unwrap().problems();
-        let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
         let wanted = [
             "admission.request_limit_mib",
             "protocols.http.max_connections",

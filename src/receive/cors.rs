@@ -8,6 +8,7 @@
 use http::{HeaderMap, HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 /// Headers that OTLP in a browser needs beyond those always allowed.
 const ALWAYS: &str = "accept, content-type, content-encoding, x-requested-with";
@@ -29,10 +30,10 @@ pub struct Cors {
 
 impl Cors {
     /// Invalid values, as (key below `cors`, message).
-    pub(crate) fn problems(&self) -> Vec<(String, String)> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.allowed_origins.is_empty() {
-            problems.push(("allowed_origins".to_owned(), "must name at least one origin".to_owned()));
+            problems.push(Problem::new("allowed_origins", "must name at least one origin"));
         }
         for (i, origin) in self.allowed_origins.iter().enumerate() {
             let whole = origin.split_once("://").is_some_and(|(_, host)| {
@@ -42,12 +43,15 @@ impl Cors {
                 let message = format!(
                     "{origin:?} is not an origin such as https://app.example or https://*.app.example"
                 );
-                problems.push((format!("allowed_origins[{i}]"), message));
+                problems.push(Problem::new(format!("allowed_origins[{i}]"), message));
             }
         }
         for (i, name) in self.allowed_headers.iter().enumerate() {
             if name != "*" && http::HeaderName::try_from(name.as_str()).is_err() {
-                problems.push((format!("allowed_headers[{i}]"), format!("{name:?} is not a header name")));
+                problems.push(Problem::new(
+                    format!("allowed_headers[{i}]"),
+                    format!("{name:?} is not a header name"),
+                ));
             }
         }
         problems
@@ -155,7 +159,7 @@ mod tests {
             allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
             ..Cors::default()
         };
-        assert_eq!(cors(&[]).problems()[0].0, "allowed_origins");
+        assert_eq!(cors(&[]).problems()[0].key, "allowed_origins");
         assert!(cors(&["*", "https://a.test", "http://*.a.test:8080"]).problems().is_empty());
         let bad = cors(&["a.test", "https://a.test/", "https://*.*.test", "https://"]);
         assert_eq!(bad.problems().len(), 4);

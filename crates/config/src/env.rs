@@ -1,39 +1,37 @@
 //! `${env:NAME}`, `${file:PATH}`, defaults (`:-`) and `$$`, as in the Collector.
 //!
-//! In: a scalar's text, already parsed out of the YAML, so that no value of a variable can add a
-//! key or a list. Out: the text with variables put in. `${NAME}` is read as `${env:NAME}`, which
-//! is the Collector's default scheme. Where only text may be read, files stay closed and count as
-//! there, with a content that nobody knows.
+//! In: the text of a scalar, after YAML parsing, so that the value of a variable cannot add a key or a
+//! list. Out: the text with variables substituted. `${NAME}` is `${env:NAME}`, the Collector's default
+//! scheme. Where only text may be read, files are not opened; they count as existing, with unknown content.
 
 use std::path::Path;
 
-use super::node::Style;
+use crate::node::Style;
+use crate::source::read_bounded;
 
-/// A secret, or some other value; more is a wrong file.
+/// Secrets and other values are smaller.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Where values from outside the text come from.
+/// Access to variables and files.
 pub struct Outside<'a> {
-    /// Environment variables.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Whether `${file:PATH}` is opened.
     pub files: bool,
 }
 
-/// Whether all of a scalar is known.
+/// Whether the whole text of a scalar is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// Its text is what it will be.
     Whole,
-    /// It names a file that was not opened: whether its value is right cannot be said.
+    /// It names a file that was not opened, so that its value cannot be checked.
     Unopened,
 }
 
-/// Puts variables in. A scalar that is one variable and nothing else becomes
-/// [`Style::Substituted`]: it may be read as a number or a truth value.
+/// Substitutes variables. A scalar that is one variable and nothing else becomes
+/// [`Style::Substituted`]: it may be read as a number or a boolean.
 ///
 /// # Errors
-/// One message a variable that is unset and has no default, or that is not written right.
+/// One message per variable that is malformed, or unset without a default.
 pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -> Result<Known, Vec<String>> {
     let mut known = Known::Whole;
     if !text.contains('$') {
@@ -82,14 +80,14 @@ pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -
     *style = match (variables, pieces) {
         (0, _) => *style,
         (1, 0) => Style::Substituted,
-        // A mixture is text, whatever its parts look like.
+        // A mixture is text, even if its parts look like numbers.
         _ => Style::Mixed,
     };
     *text = out;
     Ok(known)
 }
 
-/// Nothing for a file that is not to be opened.
+/// `None` for a file that may not be opened.
 fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, String> {
     let (name, default) = match expression.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -123,8 +121,8 @@ fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Opti
     if !outside.files {
         return Ok(None);
     }
-    match (super::read_bounded(Path::new(path), MAX_FILE), default) {
-        // Editors and `echo` end a file with a line break that is no part of a secret.
+    match (read_bounded(Path::new(path), MAX_FILE), default) {
+        // Editors and `echo` end a file with a line break that does not belong to the secret.
         (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
         (Err(why), Some(default)) if why.kind() == std::io::ErrorKind::NotFound => {
             Ok(Some(default.to_owned()))
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_without_its_last_line_break_and_only_where_that_is_allowed() {
+    fn a_file_is_read_without_its_last_line_break_and_only_where_allowed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "hunter2\r\n").unwrap();
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_a_scalar_is_told() {
+    fn every_problem_of_a_scalar_is_reported() {
         assert_eq!(run("${env:A}${env:B} ${env:C:-c}").unwrap_err().len(), 2);
         for bad in [
             "${http:x}",

@@ -1,8 +1,8 @@
-//! What is wrong with a configuration: every fault with its place, its key and a way out.
+//! Problems of a configuration, with position, key and suggestion.
 
 use std::fmt;
 
-use super::node::{Mark, Step};
+use crate::place::Mark;
 
 /// A value that cannot be used. Components report it by its key; [`Issue`] adds the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,16 +32,13 @@ impl Problem {
     }
 }
 
-/// One fault.
+/// A [`Problem`] with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Issue {
-    /// Where.
     pub at: Mark,
-    /// The key, dotted.
+    /// Dotted; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
     pub message: String,
-    /// What was probably meant.
     pub hint: Option<String>,
 }
 
@@ -55,8 +52,7 @@ impl Issue {
     }
 }
 
-/// The configuration cannot be used. Shows one line a fault:
-/// `file:line:column: key: what is wrong`.
+/// The configuration cannot be used. Shows one line per problem: `file:line:column: key: message`.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
     lines: Vec<String>,
@@ -70,18 +66,19 @@ impl Invalid {
         Invalid { lines }
     }
 
-    /// A file that could not be read at all.
+    /// A file that cannot be read.
     pub fn unreadable(file: &str, why: &str) -> Invalid {
         Invalid { lines: vec![format!("{file}: {why}")] }
     }
 
-    /// Faults of both.
+    /// The problems of both.
+    #[must_use]
     pub fn and(mut self, mut other: Invalid) -> Invalid {
         self.lines.append(&mut other.lines);
         self
     }
 
-    /// One line a fault, in order of files and lines.
+    /// One line per problem, in order of files and lines.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
@@ -113,26 +110,9 @@ fn line(files: &[String], issue: &Issue) -> String {
     out
 }
 
-/// A path as people write it: `exporters.otlp_grpc.endpoint`, `service.exporters[1]`.
-pub fn dotted(path: &[Step]) -> String {
-    let mut out = String::new();
-    for step in path {
-        match step {
-            Step::Key(key) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(key);
-            }
-            Step::Item(i) => out.push_str(&format!("[{i}]")),
-        }
-    }
-    out
-}
-
-/// The word among `known` that was probably meant, if any is near enough.
+/// The word among `known` that was probably meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    // A hostile key of a megabyte must not cost a quadratic comparison.
+    // The comparison is quadratic, and keys may be a megabyte long.
     if word.len() > 64 {
         return None;
     }
@@ -144,7 +124,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
             let score = strsim::damerau_levenshtein(&plain, &squash(k));
             (score, k)
         })
-        // A third of the letters wrong is another word.
+        // With more than a third of the letters wrong it is another word.
         .filter(|(score, k)| *score * 3 <= k.len().max(word.len()))
         .min()
         .map(|(_, k)| k.to_owned())
@@ -155,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_offered_and_a_strange_one_is_not() {
+    fn similar_words_are_suggested_and_others_are_not() {
         let known = ["endpoint", "compression", "headers"];
         assert_eq!(nearest("endpont", known).as_deref(), Some("endpoint"));
         assert_eq!(nearest("Compression", known).as_deref(), Some("compression"));

@@ -1,33 +1,27 @@
-//! YAML text to a tree that knows where each value stands.
+//! YAML to a tree with the position of each value.
 //!
-//! In: the text of one file. Out: a [`Node`], or the place of the first syntax error. Scalars keep
-//! their text: what `1.10` or `on` means is decided by the key that asks for it, so that a
-//! password of digits stays a password. Files are merged here too: maps merge, all else replaces.
+//! In: the text of one file. Out: a [`Node`], or the first syntax error. Scalars keep their text: what
+//! `1.10` or `on` means is decided by the type of the key, so that a password of digits stays a password.
+//! Files are merged here: maps merge key by key, anything else replaces.
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
-/// Where a value stands: file (index into the loader's list), line and column from 1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Mark {
-    pub file: usize,
-    pub line: usize,
-    pub column: usize,
-}
+use crate::issue::Issue;
+use crate::place::{Mark, Step};
 
 /// How a scalar was written, which decides whether it may be read as anything but text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// Bare: may be a number, a truth value, or nothing at all.
+    /// Without quotes: may be a number, a boolean, or null.
     Plain,
     /// In quotes or a block: text.
     Quoted,
-    /// It came whole from an environment variable: typed as bare, never shown in a message.
+    /// All of it is the value of a variable: typed as `Plain`, never shown in a message.
     Substituted,
-    /// A part of it came from there: text, never shown in a message either.
+    /// A part of it is: text, never shown in a message.
     Mixed,
 }
 
-/// A value and its place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
     pub value: Value,
@@ -47,27 +41,7 @@ pub struct Key {
     pub at: Mark,
 }
 
-/// A fault in the text itself.
-#[derive(Debug, PartialEq)]
-pub struct Fault {
-    pub at: Mark,
-    pub message: String,
-}
-
-/// One step from a node to a node in it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
-    Key(String),
-    Item(usize),
-}
-
-/// Where a scalar is, for a message about it.
-pub struct Place<'p> {
-    pub at: Mark,
-    pub path: &'p [Step],
-}
-
-/// More nodes than any configuration has; aliases could otherwise blow a small file up.
+/// More nodes than any configuration has. Aliases can make a small file large.
 const MAX_NODES: usize = 100_000;
 /// Deeper than any configuration nests.
 const MAX_DEPTH: usize = 64;
@@ -77,7 +51,7 @@ impl Node {
         Node { value: Value::Map(Vec::new()), at }
     }
 
-    /// Nothing was written: the key stands alone, or says `null`.
+    /// The key has no value, or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(text, Style::Plain) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
@@ -93,64 +67,60 @@ impl Node {
         self.entries().iter().find(|(k, _)| k.text == key).map(|(_, node)| node)
     }
 
-    /// What `path` names, if it is there.
-    pub fn at(&self, path: &[Step]) -> Option<&Node> {
-        path.iter().try_fold(self, |node, step| match (&node.value, step) {
-            (Value::Map(_), Step::Key(key)) => node.get(key),
-            (Value::List(items), Step::Item(i)) => items.get(*i),
-            _ => None,
-        })
-    }
-
-    fn step_mut(&mut self, step: &Step) -> Option<&mut Node> {
-        match (&mut self.value, step) {
+    fn child(&self, step: &Step) -> Option<(Mark, &Node)> {
+        match (&self.value, step) {
             (Value::Map(entries), Step::Key(key)) => {
-                entries.iter_mut().find(|(k, _)| k.text == *key).map(|(_, node)| node)
+                entries.iter().find(|(k, _)| k.text == *key).map(|(k, node)| (k.at, node))
             }
-            (Value::List(items), Step::Item(i)) => items.get_mut(*i),
+            (Value::List(items), Step::Item(i)) => items.get(*i).map(|node| (node.at, node)),
             _ => None,
         }
     }
 
-    /// The place of what `path` names, or of the last part of it that is there.
-    pub fn place(&self, path: &[Step]) -> Mark {
-        let mut node = self;
-        let mut at = node.at;
+    /// The node at `path`.
+    pub fn at(&self, path: &[Step]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, step| node.child(step).map(|(_, node)| node))
+    }
+
+    /// The position of `path`, or of the longest part of it that exists.
+    pub fn position(&self, path: &[Step]) -> Mark {
+        let (mut at, mut node) = (self.at, self);
         for step in path {
-            let next = match (&node.value, step) {
-                (Value::Map(entries), Step::Key(key)) => {
-                    entries.iter().find(|(k, _)| k.text == *key).map(|(k, node)| (k.at, node))
-                }
-                (Value::List(items), Step::Item(i)) => items.get(*i).map(|node| (node.at, node)),
-                _ => None,
-            };
-            let Some((mark, next)) = next else { break };
-            (at, node) = (mark, next);
+            let Some(child) = node.child(step) else { break };
+            (at, node) = child;
         }
         at
     }
 
-    /// Takes out what `path` names; false if it is not there.
-    pub fn remove(&mut self, path: &[Step]) -> bool {
-        let Some((last, before)) = path.split_last() else { return false };
-        let mut node = self;
-        for step in before {
-            match node.step_mut(step) {
-                Some(next) => node = next,
-                None => return false,
-            }
-        }
-        match (&mut node.value, last) {
-            (Value::Map(entries), Step::Key(key)) => {
+    /// Removes the node at `path`; false if there is none.
+    pub(crate) fn remove(&mut self, path: &[Step]) -> bool {
+        match (&mut self.value, path) {
+            (Value::Map(entries), [Step::Key(key)]) => {
                 let before = entries.len();
                 entries.retain(|(k, _)| k.text != *key);
                 entries.len() < before
             }
-            (Value::List(items), Step::Item(i)) if *i < items.len() => {
+            (Value::List(items), [Step::Item(i)]) if *i < items.len() => {
                 items.remove(*i);
                 true
             }
+            (Value::Map(entries), [Step::Key(key), rest @ ..]) => {
+                entries.iter_mut().find(|(k, _)| k.text == *key).is_some_and(|(_, node)| node.remove(rest))
+            }
+            (Value::List(items), [Step::Item(i), rest @ ..]) => {
+                items.get_mut(*i).is_some_and(|node| node.remove(rest))
+            }
             _ => false,
+        }
+    }
+
+    /// `message` without the text of this node if that came from outside the file: it may be a secret.
+    pub fn masked(&self, message: String) -> String {
+        match &self.value {
+            Value::Scalar(text, Style::Substituted | Style::Mixed) if !text.is_empty() => {
+                message.replace(text.as_str(), "(from outside the file)")
+            }
+            _ => message,
         }
     }
 
@@ -173,10 +143,14 @@ impl Node {
         self.at = over.at;
     }
 
-    /// Calls `f` on every scalar, with the path to it.
-    pub fn scalars(&mut self, path: &mut Vec<Step>, f: &mut impl FnMut(&mut String, &mut Style, &Place<'_>)) {
+    /// Calls `f` on every scalar, with its position and path.
+    pub fn scalars(
+        &mut self,
+        path: &mut Vec<Step>,
+        f: &mut impl FnMut(&mut String, &mut Style, Mark, &[Step]),
+    ) {
         match &mut self.value {
-            Value::Scalar(text, style) => f(text, style, &Place { at: self.at, path }),
+            Value::Scalar(text, style) => f(text, style, self.at, path),
             Value::List(items) => {
                 for (i, node) in items.iter_mut().enumerate() {
                     path.push(Step::Item(i));
@@ -204,26 +178,24 @@ impl Node {
 }
 
 /// Reads one YAML document; an empty one is an empty map.
-pub fn parse(file: usize, text: &str) -> Result<Node, Fault> {
+pub fn parse(file: usize, text: &str) -> Result<Node, Issue> {
     parse_within(file, text, MAX_NODES)
 }
 
-/// As [`parse`], for texts that may hold more values than a configuration does.
-pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Fault> {
-    // Comments would be buffered, up to a limit that a well commented file exceeds.
+/// As [`parse`], with another limit for the number of values.
+pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue> {
+    // The parser buffers comments, up to a limit that a well commented file exceeds.
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder = Builder { file, most, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|e| {
             let line = e.marker().line().max(1);
-            // The commonest cause: braces have a meaning of their own between braces.
+            // The most frequent cause: braces have a meaning of their own between braces.
             let variable = text.lines().nth(line - 1).is_some_and(|l| l.contains("${"));
             let hint = if variable { "; between braces, put quotes around \"${...}\"" } else { "" };
-            Fault {
-                at: Mark { file, line, column: e.marker().col() + 1 },
-                message: format!("not YAML: {}{hint}", e.info()),
-            }
+            let at = Mark { file, line, column: e.marker().col() + 1 };
+            fault(at, &format!("not YAML: {}{hint}", e.info()))
         })?;
         builder.take(event, span)?;
     }
@@ -231,7 +203,7 @@ pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Fault>
     Ok(if root.is_null() { Node::empty(root.at) } else { root })
 }
 
-/// A collection whose end has not come yet.
+/// A collection that is still being read.
 struct Open {
     node: Node,
     key: Option<Key>,
@@ -248,7 +220,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Issue> {
         let at = Mark { file: self.file, line: span.start.line(), column: span.start.col() + 1 };
         match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -264,7 +236,7 @@ impl Builder {
             Event::Alias(id) => {
                 let node =
                     self.anchors.iter().rev().find(|(anchor, _)| *anchor == id).map(|(_, n)| n.clone());
-                let node = node.ok_or_else(|| fault(at, "an alias inside what it stands for"))?;
+                let node = node.ok_or_else(|| fault(at, "an alias within its own anchor"))?;
                 self.nodes += node.count();
                 self.put(node, 0)
             }
@@ -275,7 +247,7 @@ impl Builder {
         }
     }
 
-    fn start(&mut self, value: Value, at: Mark, anchor: usize) -> Result<(), Fault> {
+    fn start(&mut self, value: Value, at: Mark, anchor: usize) -> Result<(), Issue> {
         if self.open.len() >= MAX_DEPTH {
             return Err(fault(at, "nested too deep"));
         }
@@ -286,7 +258,7 @@ impl Builder {
         Ok(())
     }
 
-    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
+    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Issue> {
         self.nodes += 1;
         if self.nodes > self.most {
             return Err(fault(node.at, "too many values"));
@@ -307,7 +279,7 @@ impl Builder {
                 };
                 if let Some((first, _)) = entries.iter().find(|(k, _)| k.text == text) {
                     let line = first.at.line;
-                    return Err(fault(at, &format!("'{text}' stands here twice; first on line {line}")));
+                    return Err(fault(at, &format!("'{text}' is written twice; first on line {line}")));
                 }
                 *key = Some(Key { text, at });
             }
@@ -317,8 +289,8 @@ impl Builder {
     }
 }
 
-fn fault(at: Mark, message: &str) -> Fault {
-    Fault { at, message: message.to_owned() }
+fn fault(at: Mark, message: &str) -> Issue {
+    Issue::new(at, String::new(), message.to_owned())
 }
 
 #[cfg(test)]
@@ -326,11 +298,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_know_their_place() {
+    fn positions_are_those_of_the_text() {
         let node = parse(3, "a: 1\nb:\n  c: [x, 'y']\n").unwrap();
         let path = [Step::Key("b".into()), Step::Key("c".into()), Step::Item(1)];
-        assert_eq!(node.place(&path), Mark { file: 3, line: 3, column: 10 });
-        assert_eq!(node.place(&path[..2]), Mark { file: 3, line: 3, column: 3 });
+        assert_eq!(node.position(&path), Mark { file: 3, line: 3, column: 10 });
+        assert_eq!(node.position(&path[..2]), Mark { file: 3, line: 3, column: 3 });
     }
 
     #[test]
@@ -339,7 +311,7 @@ mod tests {
         node.merge(parse(1, "a: {y: [3], z: 4}").unwrap());
         let texts = |n: &Node| {
             let mut out = Vec::new();
-            n.clone().scalars(&mut Vec::new(), &mut |t, _, _| out.push(t.clone()));
+            n.clone().scalars(&mut Vec::new(), &mut |t, _, _, _| out.push(t.clone()));
             out
         };
         assert_eq!(texts(&node), ["1", "3", "4", "1"]);
@@ -362,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_an_empty_map() {
+    fn an_empty_document_is_an_empty_map() {
         for text in ["", "# only a comment\n", "---\n", "~"] {
             assert!(matches!(parse(0, text).unwrap().value, Value::Map(m) if m.is_empty()), "{text:?}");
         }

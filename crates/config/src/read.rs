@@ -1,9 +1,8 @@
-//! From a located tree to a section's struct, with every problem and not only the first.
+//! From a YAML tree to a section's struct, with every problem and not only the first.
 //!
-//! In: a [`Node`]. Out: a value of any `Deserialize` type, and [`Issue`]s. An unknown key is noted
-//! and passed over. A value that its key cannot take is noted, taken out of the tree, and the
-//! section is read again without it: so each round finds the next problem, and there are only as
-//! many rounds as problems.
+//! In: a [`Node`]. Out: a value of any `Deserialize` type, and [`Issue`]s. Serde stops at the first error.
+//! So the value or key at fault is removed from the tree, and the section is read again without it, until
+//! it can be read or nothing is left to remove.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -11,121 +10,62 @@ use serde::de::{
     Visitor,
 };
 
-use super::issue::{Issue, dotted, nearest};
-use super::node::{Key, Mark, Node, Step, Style, Value};
+use crate::issue::{Issue, nearest};
+use crate::node::{Key, Node, Style, Value};
+use crate::place::{Mark, Step, dotted};
 
-/// More problems than anybody reads; the rest show once these are mended.
+/// More problems than anybody reads; the rest show once these are fixed.
 const MAX_ROUNDS: usize = 100;
 
-/// Reads `node` as a `T`; `prefix` is where the node stands in the whole configuration.
+const NO_SUCH_KEY: &str = "no such key";
+
+/// Reads `node` as a `T`; `prefix` is the path of the node in the configuration.
 ///
-/// `None` only where the section as a whole is not readable; the issues then say why.
+/// `None` only if the section as a whole cannot be read; the issues then say why.
 pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<T> {
-    read_or_skip(node, prefix, false, issues)
-}
-
-/// As [`read`]; keys that `T` does not know are no fault where `skip` says so.
-pub fn read_or_skip<T: de::DeserializeOwned>(
-    node: &Node,
-    prefix: &[Step],
-    skip: bool,
-    issues: &mut Vec<Issue>,
-) -> Option<T> {
-    let (value, unknown) = read_noting(node, prefix, issues);
-    if !skip {
-        note_unknown(unknown, prefix, issues);
+    let mut node = node.clone();
+    let mut removed: Vec<Vec<Step>> = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let error = match T::deserialize(Reader(&node)) {
+            Ok(value) => return Some(value),
+            Err(error) => error.placed(&node),
+        };
+        let path: Vec<Step> = error.steps.into_iter().rev().collect();
+        // A key that is missing because it was removed is not a second problem.
+        let consequence = matches!(&error.kind, Kind::Missing(key) if {
+            removed.contains(&[&path[..], &[Step::Key((*key).to_owned())]].concat())
+        });
+        if !consequence {
+            let key = dotted(&[prefix, &path].concat());
+            issues.push(Issue::new(error.at.unwrap_or(node.at), key, error.message).with_hint(error.hint));
+        }
+        if !node.remove(&path) {
+            break;
+        }
+        removed.push(path);
     }
-    value
+    None
 }
 
-/// Reads a section whose keys belong to two structs: a key is unknown where neither knows it.
+/// Reads a section whose keys belong to two structs: a key is unknown if neither knows it.
 pub fn read_joined<A: de::DeserializeOwned, B: de::DeserializeOwned>(
     node: &Node,
     prefix: &[Step],
     issues: &mut Vec<Issue>,
 ) -> Option<(A, B)> {
-    let (a, of_a) = read_noting(node, prefix, issues);
-    let (b, of_b) = read_noting(node, prefix, issues);
-    let neither = |found: &Unknown, other: &[Unknown]| {
-        found.path.len() > 1 || other.iter().any(|unknown| unknown.path == found.path)
-    };
-    let (left, right): (Vec<bool>, Vec<bool>) =
-        (of_a.iter().map(|u| neither(u, &of_b)).collect(), of_b.iter().map(|u| neither(u, &of_a)).collect());
-    let keep = |all: Vec<Unknown>, kept: Vec<bool>| {
-        all.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(u, _)| u)
-    };
-    let mut unknown: Vec<Unknown> = Vec::new();
-    for found in keep(of_a, left).chain(keep(of_b, right)) {
-        match unknown.iter_mut().find(|before| before.path == found.path && before.at == found.at) {
-            Some(before) => before.hint = before.hint.take().or(found.hint),
-            None => unknown.push(found),
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    let (a, b) = (read(node, prefix, &mut of_a), read(node, prefix, &mut of_b));
+    let own_keys: Vec<Mark> = node.entries().iter().map(|(key, _)| key.at).collect();
+    let unknown = |issue: &Issue| issue.message == NO_SUCH_KEY && own_keys.contains(&issue.at);
+    for mut issue in of_a {
+        if unknown(&issue) {
+            let Some(other) = of_b.iter().find(|other| other.at == issue.at) else { continue };
+            issue.hint = issue.hint.or_else(|| other.hint.clone());
         }
+        issues.push(issue);
     }
-    note_unknown(unknown, prefix, issues);
+    issues.extend(of_b.into_iter().filter(|issue| !unknown(issue)));
     a.zip(b)
-}
-
-/// Reads a `T`, with the keys that it does not know.
-fn read_noting<T: de::DeserializeOwned>(
-    node: &Node,
-    prefix: &[Step],
-    issues: &mut Vec<Issue>,
-) -> (Option<T>, Vec<Unknown>) {
-    let mut unknown = Vec::new();
-    let mut node = node.clone();
-    let mut pruned: Vec<Vec<Step>> = Vec::new();
-    for _ in 0..MAX_ROUNDS {
-        let mut notes = Notes { path: Vec::new(), unknown: Vec::new() };
-        let error = match T::deserialize(Reader { node: &node, notes: &mut notes }) {
-            Ok(value) => {
-                unknown.extend(notes.unknown);
-                return (Some(value), unknown);
-            }
-            Err(error) => error.placed(&node, &[]),
-        };
-        unknown.extend(notes.unknown);
-        let (at, path) = error.place.unwrap_or((node.at, Vec::new()));
-        // What is missing because it was taken out for its own fault is not a second fault.
-        let consequence = matches!(&error.kind, Kind::Missing(key) if {
-            let mut full = path.clone();
-            full.push(Step::Key((*key).to_owned()));
-            pruned.contains(&full)
-        });
-        if !consequence {
-            let full: Vec<Step> = prefix.iter().chain(&path).cloned().collect();
-            let issue = Issue::new(at, dotted(&full), error.message).with_hint(error.hint);
-            if !issues.contains(&issue) {
-                issues.push(issue);
-            }
-        }
-        if !node.remove(&path) {
-            return (None, unknown);
-        }
-        pruned.push(path);
-    }
-    (None, unknown)
-}
-
-fn note_unknown(unknown: Vec<Unknown>, prefix: &[Step], issues: &mut Vec<Issue>) {
-    for found in unknown {
-        let full: Vec<Step> = prefix.iter().chain(&found.path).cloned().collect();
-        let issue = Issue::new(found.at, dotted(&full), "no such key".to_owned()).with_hint(found.hint);
-        if !issues.contains(&issue) {
-            issues.push(issue);
-        }
-    }
-}
-
-struct Unknown {
-    at: Mark,
-    path: Vec<Step>,
-    hint: Option<String>,
-}
-
-/// What is learnt on the way through one section.
-struct Notes {
-    path: Vec<Step>,
-    unknown: Vec<Unknown>,
 }
 
 #[derive(Debug)]
@@ -135,42 +75,42 @@ enum Kind {
     Unknown(String),
 }
 
-/// Serde's error, with the place once it is known.
+/// Serde's error, with its position once that is known.
 #[derive(Debug)]
-pub struct Error {
+struct Error {
     kind: Kind,
     message: String,
     hint: Option<String>,
-    place: Option<(Mark, Vec<Step>)>,
+    at: Option<Mark>,
+    /// The path to the value at fault, from the inside out.
+    steps: Vec<Step>,
 }
 
 impl Error {
     fn new(message: String) -> Error {
-        Error { kind: Kind::Other, message, hint: None, place: None }
+        Error { kind: Kind::Other, message, hint: None, at: None, steps: Vec::new() }
     }
 
     /// The innermost value that saw the error is its place.
-    fn placed(mut self, node: &Node, path: &[Step]) -> Error {
-        if self.place.is_some() {
+    fn placed(mut self, node: &Node) -> Error {
+        if self.at.is_some() {
             return self;
         }
-        // What a variable holds may be a secret: the message must not show it.
-        if let Value::Scalar(text, Style::Substituted | Style::Mixed) = &node.value
-            && !text.is_empty()
-        {
-            self.message = self.message.replace(text.as_str(), "(from outside the file)");
-        }
-        let mut path = path.to_vec();
-        let mut at = node.at;
+        self.at = Some(node.at);
+        self.message = node.masked(self.message);
         // An exporter's type is the part of its id before the slash.
         let names = |k: &Key, word: &str| k.text == word || k.text.split('/').next() == Some(word);
         if let Kind::Unknown(word) = &self.kind
             && let Some((k, _)) = node.entries().iter().find(|(k, _)| names(k, word))
         {
-            at = k.at;
-            path.push(Step::Key(k.text.clone()));
+            self.at = Some(k.at);
+            self.steps.push(Step::Key(k.text.clone()));
         }
-        self.place = Some((at, path));
+        self
+    }
+
+    fn below(mut self, step: Step) -> Error {
+        self.steps.push(step);
         self
     }
 }
@@ -193,19 +133,13 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Error {
-        Error {
-            kind: Kind::Unknown(field.to_owned()),
-            hint: nearest(field, expected.iter().copied()),
-            ..Error::new("no such key".to_owned())
-        }
+        let hint = nearest(field, expected.iter().copied());
+        Error { kind: Kind::Unknown(field.to_owned()), hint, ..Error::new(NO_SUCH_KEY.to_owned()) }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Error {
-        Error {
-            kind: Kind::Unknown(variant.to_owned()),
-            hint: nearest(variant, expected.iter().copied()),
-            ..Error::new(format!("'{variant}' is not one of {}", expected.join(", ")))
-        }
+        let message = format!("'{variant}' is not one of {}", expected.join(", "));
+        Error { message, ..de::Error::unknown_field(variant, expected) }
     }
 
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Error {
@@ -220,12 +154,7 @@ impl de::Error for Error {
     }
 }
 
-struct Reader<'n, 's> {
-    node: &'n Node,
-    notes: &'s mut Notes,
-}
-
-/// What a bare scalar means where the key does not say (YAML 1.2 core schema).
+/// What a bare scalar means if its key does not say (YAML 1.2 core schema).
 fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
     match text {
         "true" | "True" | "TRUE" => return visitor.visit_bool(true),
@@ -239,53 +168,34 @@ fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error
         return visitor.visit_i64(n);
     }
     match text.parse::<f64>() {
-        // Rust also reads "inf" and "nan", which YAML takes for words.
+        // Rust also reads "inf" and "nan", which are words in YAML.
         Ok(n) if n.is_finite() => visitor.visit_f64(n),
         _ => visitor.visit_str(text),
     }
 }
 
-impl<'n, 's> Reader<'n, 's> {
-    fn typed<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let Reader { node, notes } = self;
-        // An error is not placed here: the caller knows the path.
-        match &node.value {
-            _ if node.is_null() => visitor.visit_unit(),
-            Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
-            Value::Scalar(text, _) => plain(text, visitor),
-            Value::List(items) => visitor.visit_seq(Items { items, next: 0, notes }),
-            Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0, fields: None, notes }),
-        }
-    }
+/// Errors are not placed here: the caller knows the step to the node.
+#[derive(Clone, Copy)]
+struct Reader<'n>(&'n Node);
 
-    fn map<'de, V: Visitor<'de>>(
-        self,
-        fields: Option<&'static [&'static str]>,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0, fields, notes: self.notes }),
-            // A key with nothing behind it is a section of defaults, as in the Collector.
-            _ if self.node.is_null() => {
-                visitor.visit_map(Entries { entries: &[], next: 0, fields, notes: self.notes })
-            }
-            _ => self.typed(visitor),
-        }
-    }
-}
-
-impl<'de> Deserializer<'de> for Reader<'_, '_> {
+impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.typed(visitor)
+        match &self.0.value {
+            _ if self.0.is_null() => visitor.visit_unit(),
+            Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
+            Value::Scalar(text, _) => plain(text, visitor),
+            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
+        }
     }
 
     /// A key that wants text gets it as written: `1.10` stays `1.10`.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match &self.node.value {
-            Value::Scalar(text, _) if !self.node.is_null() => visitor.visit_str(text),
-            _ => self.typed(visitor),
+        match &self.0.value {
+            Value::Scalar(text, _) if !self.0.is_null() => visitor.visit_str(text),
+            _ => self.deserialize_any(visitor),
         }
     }
 
@@ -294,7 +204,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -308,21 +218,25 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        fields: &'static [&'static str],
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.map(Some(fields), visitor)
+        self.deserialize_map(visitor)
     }
 
+    /// A key without a value is a section of defaults, as in the Collector.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.map(None, visitor)
+        match self.0.is_null() {
+            true => visitor.visit_map(Entries { entries: &[], next: 0 }),
+            false => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.node.is_null() {
-            return visitor.visit_seq(Items { items: &[], next: 0, notes: self.notes });
+        match self.0.is_null() {
+            true => visitor.visit_seq(Items { items: &[], next: 0 }),
+            false => self.deserialize_any(visitor),
         }
-        self.typed(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -332,12 +246,12 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let expected = || format!("expected one of {}", variants.join(", "));
-        match &self.node.value {
-            Value::Scalar(text, _) if !self.node.is_null() => {
+        match &self.0.value {
+            Value::Scalar(text, _) if !self.0.is_null() => {
                 visitor.visit_enum(IntoDeserializer::<Error>::into_deserializer(text.as_str()))
             }
             Value::Map(entries) => match entries.as_slice() {
-                [(key, node)] => visitor.visit_enum(Variant { key, node, notes: self.notes }),
+                [(key, node)] => visitor.visit_enum(Variant { key, node }),
                 _ => Err(Error::new(format!("{}, with one key", expected()))),
             },
             _ => Err(Error::new(expected())),
@@ -354,63 +268,33 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 }
 
-/// Reads one value inside a collection; an error without a place gets this one.
-fn inside<'de, T: DeserializeSeed<'de>>(
-    seed: T,
-    node: &Node,
-    step: Step,
-    notes: &mut Notes,
-) -> Result<T::Value, Error> {
-    notes.path.push(step);
-    let result =
-        seed.deserialize(Reader { node, notes: &mut *notes }).map_err(|e| e.placed(node, &notes.path));
-    notes.path.pop();
-    result
-}
-
-struct Items<'n, 's> {
+struct Items<'n> {
     items: &'n [Node],
     next: usize,
-    notes: &'s mut Notes,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_, '_> {
+impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Error;
+
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some(node) = self.items.get(self.next) else { return Ok(None) };
         let step = Step::Item(self.next);
         self.next += 1;
-        inside(seed, node, step, self.notes).map(Some)
+        seed.deserialize(Reader(node)).map(Some).map_err(|e| e.placed(node).below(step))
     }
 }
 
-struct Entries<'n, 's> {
+struct Entries<'n> {
     entries: &'n [(Key, Node)],
     next: usize,
-    /// The keys that there are, where the type says so.
-    fields: Option<&'static [&'static str]>,
-    notes: &'s mut Notes,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_, '_> {
+impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        while let Some((key, _)) = self.entries.get(self.next) {
-            let Some(fields) = self.fields.filter(|fields| !fields.contains(&key.text.as_str())) else {
-                let text: StrDeserializer<'_, Error> = key.text.as_str().into_deserializer();
-                self.notes.path.push(Step::Key(key.text.clone()));
-                let read = seed.deserialize(text).map_err(|e| e.placed_at(key.at, &self.notes.path));
-                self.notes.path.pop();
-                return read.map(Some);
-            };
-            let mut path = self.notes.path.clone();
-            path.push(Step::Key(key.text.clone()));
-            let hint = nearest(&key.text, fields.iter().copied());
-            self.notes.unknown.push(Unknown { at: key.at, path, hint });
-            self.next += 1;
-        }
-        Ok(None)
+        let Some((key, _)) = self.entries.get(self.next) else { return Ok(None) };
+        seed.deserialize(key.read()).map(Some).map_err(|e| Error { at: Some(key.at), ..e }.below(key.step()))
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
@@ -418,35 +302,42 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
             return Err(Error::new("a key without a value".to_owned()));
         };
         self.next += 1;
-        inside(seed, node, Step::Key(key.text.clone()), self.notes)
+        seed.deserialize(Reader(node)).map_err(|e| e.placed(node).below(key.step()))
     }
 }
 
-impl Error {
-    /// A fault in the key itself.
-    fn placed_at(mut self, at: Mark, path: &[Step]) -> Error {
-        self.place.get_or_insert_with(|| (at, path.to_vec()));
-        self
+impl Key {
+    fn step(&self) -> Step {
+        Step::Key(self.text.clone())
+    }
+
+    fn read(&self) -> StrDeserializer<'_, Error> {
+        self.text.as_str().into_deserializer()
     }
 }
 
 /// An enum written as a map with one key: `threshold: { alpha: 0.5 }`.
-struct Variant<'n, 's> {
+struct Variant<'n> {
     key: &'n Key,
     node: &'n Node,
-    notes: &'s mut Notes,
 }
 
-impl<'de, 'n, 's> EnumAccess<'de> for Variant<'n, 's> {
-    type Error = Error;
-    type Variant = Variant<'n, 's>;
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self::Variant), Error> {
-        let text: StrDeserializer<'_, Error> = self.key.text.as_str().into_deserializer();
-        Ok((seed.deserialize(text)?, self))
+impl Variant<'_> {
+    fn inside<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|e| e.placed(self.node).below(self.key.step()))
     }
 }
 
-impl<'de> VariantAccess<'de> for Variant<'_, '_> {
+impl<'de> EnumAccess<'de> for Variant<'_> {
+    type Error = Error;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Error> {
+        Ok((seed.deserialize(self.key.read())?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {
@@ -457,29 +348,18 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
-        inside(seed, self.node, Step::Key(self.key.text.clone()), self.notes)
+        self.inside(seed.deserialize(Reader(self.node)))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        let Variant { key, node, notes } = self;
-        notes.path.push(Step::Key(key.text.clone()));
-        let result =
-            Reader { node, notes: &mut *notes }.typed(visitor).map_err(|e| e.placed(node, &notes.path));
-        notes.path.pop();
-        result
+        self.inside(Reader(self.node).deserialize_any(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
         self,
-        fields: &'static [&'static str],
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let Variant { key, node, notes } = self;
-        notes.path.push(Step::Key(key.text.clone()));
-        let result = Reader { node, notes: &mut *notes }
-            .map(Some(fields), visitor)
-            .map_err(|e| e.placed(node, &notes.path));
-        notes.path.pop();
-        result
+        self.inside(Reader(self.node).deserialize_map(visitor))
     }
 }

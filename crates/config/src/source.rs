@@ -1,4 +1,4 @@
-//! Texts that a configuration is read from: a file's name and content, read within a limit.
+//! Files that a configuration is read from.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,13 +7,11 @@ use std::path::Path;
 /// One file's name (for messages) and text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// As the user wrote it.
     pub name: String,
-    /// Its content.
     pub text: String,
 }
 
-/// A file's text, if there is no more of it than `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
 /// The file cannot be read, is not UTF-8, or is larger.

@@ -1,4 +1,4 @@
-//! Values as people write them: `30s`, `64MiB`, and secrets that never show themselves.
+//! Durations (`30s`), sizes (`64MiB`), and secrets that are never shown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,6 +6,19 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+macro_rules! schema {
+    ($type:ident, $json:tt) => {
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($json)
+            }
+        }
+    };
+}
 
 /// A span of time, written as in the Collector: `200ms`, `30s`, `5m`, `1h30m`; a bare 0 is zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -21,12 +34,11 @@ pub struct Size(pub u64);
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret.
     pub fn new(secret: impl Into<String>) -> Secret {
         Secret(secret.into())
     }
 
-    /// The secret itself: for the wire only, never for a message.
+    /// The secret itself: to be sent, never to be shown.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -46,22 +58,13 @@ impl Serialize for Secret {
     }
 }
 
-impl JsonSchema for Secret {
-    fn schema_name() -> Cow<'static, str> {
-        "Secret".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "description": "a secret; give it as ${env:NAME} or ${file:PATH}" })
-    }
-}
+schema!(Secret, { "type": "string", "description": "a secret; give it as ${env:NAME} or ${file:PATH}" });
 
 impl Period {
-    /// From whole seconds.
     pub const fn secs(seconds: u64) -> Period {
         Period(Duration::from_secs(seconds))
     }
 
-    /// From milliseconds.
     pub const fn millis(millis: u64) -> Period {
         Period(Duration::from_millis(millis))
     }
@@ -111,32 +114,17 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
-impl JsonSchema for Period {
-    fn schema_name() -> Cow<'static, str> {
-        "Period".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "description": "a duration: 200ms, 30s, 5m, 1h30m" })
-    }
-}
+schema!(Period, { "type": "string", "description": "a duration: 200ms, 30s, 5m, 1h30m" });
 
 /// A number of bytes, or `auto`: as much as the machine suggests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MemoryBudget {
     /// From the container's limit or the machine's memory, when the process starts.
     #[default]
     Auto,
-    /// So many bytes.
+    #[serde(untagged)]
     Bytes(Size),
-}
-
-impl Serialize for MemoryBudget {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            MemoryBudget::Auto => s.serialize_str("auto"),
-            MemoryBudget::Bytes(size) => size.serialize(s),
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for MemoryBudget {
@@ -155,14 +143,7 @@ impl<'de> Deserialize<'de> for MemoryBudget {
     }
 }
 
-impl JsonSchema for MemoryBudget {
-    fn schema_name() -> Cow<'static, str> {
-        "MemoryBudget".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1073741824, 1GiB, or auto" })
-    }
-}
+schema!(MemoryBudget, { "type": ["integer", "string"], "description": "bytes: 1073741824, 1GiB, or auto" });
 
 const UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
@@ -233,14 +214,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["integer", "string"], "description": "bytes: 1048576, 64MiB, 10GB" })
-    }
-}
+schema!(Size, { "type": ["integer", "string"], "description": "bytes: 1048576, 64MiB, 10GB" });
 
 #[cfg(test)]
 mod tests {
@@ -259,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_never_shows_itself() {
+    fn a_secret_is_not_shown() {
         let secret = Secret::new("hunter2");
         assert_eq!(
             format!("{secret:?} {}", serde_json::to_string(&secret).unwrap()),

@@ -13,6 +13,7 @@ use crate::measure::ask::{self, Ask, Asker, Instruction};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{Redact, Redactor};
+use verdict_config::Problem;
 
 /// The evaluator's part of the section `verdict`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -93,31 +94,28 @@ impl Config {
         Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })
     }
 
-    /// What is wrong with the values, as (key below `verdict`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.emit.is_empty() {
-            out.push(("emit".to_owned(), "nothing would be written; name at least one place".to_owned()));
+            out.push(Problem::new("emit", "nothing would be written; name at least one place"));
         }
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
         if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(legal) {
             let message =
                 format!("'{}' is not like 'verdict.': lower-case words, each ended by a dot", self.prefix);
-            out.push(("prefix".to_owned(), message));
+            out.push(Problem::new("prefix", message));
         }
-        let below = |key: &str, list: Vec<(String, String)>| {
-            list.into_iter().map(move |(k, m)| (format!("{key}.{k}"), m)).collect::<Vec<_>>()
-        };
-        out.extend(below("metrics", self.metrics.problems()));
-        out.extend(below("ask", self.ask.problems()));
-        out.extend(below("rubrics", ask::config::rubric_problems(&self.rubrics)));
+        out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
+        out.extend(self.ask.problems().into_iter().map(|p| p.below("ask")));
+        out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
         out.extend(ask::config::instruction_problems(&self.instructions));
-        out.extend(below("redact", self.redact.problems()));
+        out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));
         // The tables are compiled only where there is something of the user's to go wrong.
         if self.recognise != Overrides::default()
             && let Err(why) = Recogniser::new(&self.recognise)
         {
-            out.push(("recognise".to_owned(), why.to_string()));
+            out.push(Problem::new("recognise", why.to_string()));
         }
         out
     }

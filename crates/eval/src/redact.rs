@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 /// `verdict.redact`: what is taken out of texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,23 +48,23 @@ pub enum Mode {
 }
 
 impl Redact {
-    /// What is wrong with the values, as (key below `redact`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         for (key, patterns) in [("patterns", &self.patterns), ("allow", &self.allow)] {
             for (i, pattern) in patterns.iter().enumerate() {
                 match compile(pattern) {
-                    Err(why) => out.push((format!("{key}[{i}]"), why)),
+                    Err(why) => out.push(Problem::new(format!("{key}[{i}]"), why)),
                     Ok(regex) if regex.is_match("") => {
-                        out.push((format!("{key}[{i}]"), "matches nothing at all, everywhere".to_owned()));
+                        out.push(Problem::new(format!("{key}[{i}]"), "matches nothing at all, everywhere"));
                     }
                     Ok(_) => {}
                 }
             }
         }
         if self.mode == Mode::AllowList && self.allow.is_empty() {
-            let message = "mode allow_list without a pattern shows judges nothing".to_owned();
-            out.push(("allow".to_owned(), message));
+            let message = "mode allow_list without a pattern shows judges nothing";
+            out.push(Problem::new("allow", message));
         }
         out
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use verdict_config::{Period, Size};
+use verdict_config::{Period, Problem, Size};
 
 /// `storage:`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,9 +64,9 @@ impl Default for Storage {
 
 impl Storage {
     /// Invalid values, as (key below `storage`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
-        let mut fault = |key: &str, message: &str| found.push((key.to_owned(), message.to_owned()));
+        let mut fault = |key: &str, message: &str| found.push(Problem::new(key, message));
         if self.directory.as_ref().is_some_and(|d| d.as_os_str().is_empty()) {
             fault("directory", "name a folder");
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::judge::Bench;
+use super::super::judge::JudgeSession;
 use super::files::{self, Given};
 use crate::cli::failure::Failure;
 use crate::cli::format::Output;
@@ -56,11 +56,11 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{}: {issue}", args.file.display())));
     }
     let query = files::query(args.query.as_ref(), beside)?;
-    let bench = Bench::new(&config, &args.judge)?;
+    let judges = JudgeSession::new(&config, &args.judge)?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     // The loop works on what the judge may read, or every plan that comes back would differ from
     // the one sent by what was taken out of it.
-    let clean = |text: &str| bench.clean(text);
+    let clean = |text: &str| judges.clean(text);
     let shown = plan.map_texts(clean);
     if !shown.same_as(&plan) {
         write_stderr(
@@ -69,7 +69,7 @@ pub(super) fn improve(args: &Loop) -> Result<(), Failure> {
     }
     let mut improve = Improve::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
     while let Some(question) = improve.question() {
-        let answer = bench.ask("plan.improve", vec![question]).pop();
+        let answer = judges.ask("plan.improve", vec![question]).pop();
         improve.answer(values(answer));
     }
     let text = improve.plan().to_text();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::judge::Bench;
+use super::super::judge::JudgeSession;
 use super::files::{self, Given};
 use super::show;
 use crate::cli::failure::Failure;
@@ -87,15 +87,15 @@ pub(super) fn check(args: &Look) -> Result<(), Failure> {
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let (mut examined, query, config) = examined(&args.look, args.query.as_deref())?;
     if !args.judge.is_empty() && !examined.is_settled() {
-        ask(&mut examined, &files::query(None, query)?, &Bench::new(&config, &args.judge)?);
+        ask(&mut examined, &files::query(None, query)?, &JudgeSession::new(&config, &args.judge)?);
     }
     show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.look.output, true)
 }
 
 /// Asks the judges; a question without an answer leaves its metric unmeasured, and is told.
-fn ask(examined: &mut Examined, query: &str, bench: &Bench) {
-    let clean = |text: &str| bench.clean(text);
-    for answer in bench.ask("plan.score", judged::questions(&clean(query), &examined.shown(clean))) {
+fn ask(examined: &mut Examined, query: &str, judges: &JudgeSession) {
+    let clean = |text: &str| judges.clean(text);
+    for answer in judges.ask("plan.score", judged::questions(&clean(query), &examined.shown(clean))) {
         let Some(part) = ASKED.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let said = answer.opinions.and_then(|opinions| {
             judged::middle(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)

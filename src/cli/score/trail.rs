@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::judge::Bench;
+use super::super::judge::JudgeSession;
 use super::files::{self, Folder as Files};
 use super::scored::Scored;
 use super::{report, tables};
@@ -150,13 +150,16 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
         by_trace.insert(name, name);
     }
-    let mapper =
-        args.mapper.as_ref().map(|name| Bench::new(&config, std::slice::from_ref(name))).transpose()?;
+    let mapper = args
+        .mapper
+        .as_ref()
+        .map(|name| JudgeSession::new(&config, std::slice::from_ref(name)))
+        .transpose()?;
     let mut run = Run::default();
     let mut strange = 0;
     eval::each(&config, &input::find(&args.traces)?, |mut evaluated| {
-        if let Some(bench) = &mapper {
-            name_categories(bench, &mut evaluated.judged.measurements);
+        if let Some(judges) = &mapper {
+            name_categories(judges, &mut evaluated.judged.measurements);
         }
         let (trace, measurements) = (&evaluated.judged.trace, &evaluated.judged.measurements);
         let id = trace.tree.id.to_string();
@@ -182,9 +185,9 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
     Ok(run)
 }
 
-fn name_categories(bench: &Bench, measurements: &mut [Measurement]) {
+fn name_categories(judges: &JudgeSession, measurements: &mut [Measurement]) {
     let (asked, questions): (Vec<_>, Vec<_>) =
-        mapper::questions(measurements, |text| bench.clean(text)).into_iter().unzip();
-    let answers = bench.ask("score.category", questions);
+        mapper::questions(measurements, |text| judges.clean(text)).into_iter().unzip();
+    let answers = judges.ask("score.category", questions);
     mapper::label(measurements, &asked, &answers);
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use super::table::Settings;
 use super::table::{MetricSpec, Scale, TABLE, spec};
 use crate::recognise::AgentTrace;
-use verdict_config::{admits, matches};
+use verdict_config::{Problem, admits, matches};
 use verdict_otlp::trace::{Idx, Kind};
 
 mod gpa;
@@ -217,8 +217,8 @@ pub(super) trait Section {
     /// What it says of one of its metrics.
     fn of(&self, metric: &str) -> MetricSettings<'_>;
 
-    /// What is wrong with the values, as (key below the section, message).
-    fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    fn problems(&self) -> Vec<Problem> {
         Vec::new()
     }
 
@@ -234,7 +234,7 @@ impl Section for Scored {
         MetricSettings { enabled: *enabled, threshold: Some(*threshold), failing: 0, judges, overrides }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         thresholds(Scale::FIVE, self.threshold, &self.overrides)
     }
 }
@@ -263,10 +263,10 @@ impl<L: Failing> Section for Labelled<L> {
         MetricSettings { enabled: *enabled, threshold: None, failing, judges, overrides }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let with = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
         let why = "this metric has labels, not scores: use fail_labels";
-        with.map(|(i, _)| (format!("overrides[{i}].threshold"), why.to_owned())).collect()
+        with.map(|(i, _)| Problem::new(format!("overrides[{i}].threshold"), why)).collect()
     }
 }
 
@@ -275,11 +275,11 @@ impl Section for Latency {
         MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let of_kinds = self.by_agent.values().flat_map(BTreeMap::values);
         let limits = self.max_ms.values().chain(self.by_model.values()).chain(of_kinds);
         let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
-        wrong.map(|ms| (String::new(), format!("{ms} is not a positive number of milliseconds"))).collect()
+        wrong.map(|ms| Problem::new("", format!("{ms} is not a positive number of milliseconds"))).collect()
     }
 }
 
@@ -294,18 +294,18 @@ pub(super) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str
     judges.iter().map(|judge| (key.to_owned(), judge.as_str())).collect()
 }
 
-/// Thresholds outside a metric's scale, as (key, message).
-fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<(String, String)> {
+/// Thresholds outside a metric's scale.
+fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
     let special = overrides.iter().enumerate();
     let special = special.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
     let all = [("threshold".to_owned(), general)].into_iter().chain(special);
-    all.filter_map(|(key, threshold)| Some((key, outside(scale, threshold)?))).collect()
+    all.filter_map(|(key, threshold)| outside(scale, key, threshold)).collect()
 }
 
-fn outside(scale: Scale, threshold: f64) -> Option<String> {
+fn outside(scale: Scale, key: String, threshold: f64) -> Option<Problem> {
     let (min, max) = scale.range()?;
     let outside = !(min..=max).contains(&threshold);
-    outside.then(|| format!("{threshold} is outside the metric's scale {min} to {max}"))
+    outside.then(|| Problem::new(key, format!("{threshold} is outside the metric's scale {min} to {max}")))
 }
 
 impl Settings {
@@ -386,14 +386,10 @@ impl Settings {
         of_agent.or_else(of_model).copied().or(limits.max)
     }
 
-    /// What is wrong with the values, as (key below `verdict.metrics`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub fn problems(&self) -> Vec<Problem> {
         let of = |(section, own): (&'static str, &dyn Section)| {
-            let place = move |key: String| match key.is_empty() {
-                true => section.to_owned(),
-                false => format!("{section}.{key}"),
-            };
-            own.problems().into_iter().map(move |(key, why)| (place(key), why)).collect::<Vec<_>>()
+            own.problems().into_iter().map(move |problem| problem.below(section))
         };
         self.sections().into_iter().flat_map(of).collect()
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::table::{MetricSpec, asked};
-use verdict_config::matches;
+use verdict_config::{Problem, matches};
 use verdict_otlp::trace::Kind;
 
 /// `verdict.ask`: which questions go to judges, and how long they may be. The built-in rules are
@@ -128,23 +128,23 @@ const LEAST_TOKENS: usize = 6_000;
 const MOST_TEXT: usize = 32 * 1024;
 
 impl Ask {
-    /// What is wrong with the values, as (key below `ask`, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with the values.
+    pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.max_prompt_tokens < LEAST_TOKENS {
             let message =
                 format!("{} is less than rubric and form need: {LEAST_TOKENS}", self.max_prompt_tokens);
-            out.push(("max_prompt_tokens".to_owned(), message));
+            out.push(Problem::new("max_prompt_tokens", message));
         }
         for metric in self.when_by_metric.keys().filter(|metric| *metric != "gpa" && topic(metric).is_none())
         {
-            out.push((format!("when_by_metric.{metric}"), unknown(metric)));
+            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric)));
         }
         let services =
             self.sample.by_service.iter().map(|(s, rate)| (format!("sample.by_service.{s}"), rate));
         for (key, rate) in services.chain([("sample.rate".to_owned(), &self.sample.rate)]) {
             if !(0.0..=1.0).contains(rate) {
-                out.push((key, format!("{rate} is no share between 0 and 1")));
+                out.push(Problem::new(key, format!("{rate} is no share between 0 and 1")));
             }
         }
         out
@@ -152,13 +152,13 @@ impl Ask {
 }
 
 /// What is wrong with `verdict.rubrics`, as (key, message).
-pub fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<(String, String)> {
+pub fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
         match (topic(metric), text.trim().len()) {
-            (None, _) => out.push((metric.clone(), unknown(metric))),
-            (_, 0) => out.push((metric.clone(), "the rubric is empty".to_owned())),
-            (_, n) if n > MOST_TEXT => out.push((metric.clone(), too_long(n))),
+            (None, _) => out.push(Problem::new(metric, unknown(metric))),
+            (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
+            (_, n) if n > MOST_TEXT => out.push(Problem::new(metric, too_long(n))),
             _ => {}
         }
     }
@@ -166,25 +166,25 @@ pub fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<(String, Strin
 }
 
 /// What is wrong with `verdict.instructions`, as (key, message).
-pub fn instruction_problems(instructions: &[Instruction]) -> Vec<(String, String)> {
+pub fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem> {
     let mut out = Vec::new();
     for (i, instruction) in instructions.iter().enumerate() {
         let key = |name: &str| format!("instructions[{i}].{name}");
         if instruction.text.trim().is_empty() && instruction.examples.is_empty() {
-            out.push((key("text"), "says nothing".to_owned()));
+            out.push(Problem::new(key("text"), "says nothing"));
         }
         if instruction.text.len() > MOST_TEXT {
-            out.push((key("text"), too_long(instruction.text.len())));
+            out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
             if !asked().any(|topic| matches(pattern, topic.name)) {
-                out.push((key("metrics"), unknown(pattern)));
+                out.push(Problem::new(key("metrics"), unknown(pattern)));
             }
         }
         for example in &instruction.examples {
             let known = |severity: &String| ["low", "medium", "high"].contains(&severity.as_str());
             if !example.severity.as_ref().is_none_or(known) {
-                out.push((key("examples"), "severity is low, medium or high".to_owned()));
+                out.push(Problem::new(key("examples"), "severity is low, medium or high"));
             }
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 use crate::measure::settings::{MetricSettings, Section, below};
+use verdict_config::Problem;
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -156,20 +157,20 @@ impl Section for Settings {
         MetricSettings { enabled: self.enabled, judges: &self.judges, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         for (i, fixed) in self.fixed.iter().enumerate() {
             pattern(&format!("fixed[{i}].match.task"), fixed.of.task.as_deref(), &mut out);
             if fixed.items.is_empty() {
-                out.push((format!("fixed[{i}].items"), "a checklist needs questions".to_owned()));
+                out.push(Problem::new(format!("fixed[{i}].items"), "a checklist needs questions"));
             }
             for (j, item) in fixed.items.iter().enumerate() {
                 let key = format!("fixed[{i}].items[{j}]");
                 if item.question.trim().is_empty() {
-                    out.push((format!("{key}.question"), "the question is missing".to_owned()));
+                    out.push(Problem::new(format!("{key}.question"), "the question is missing"));
                 }
                 if let Some(fault) = item.check.as_ref().and_then(Check::problem) {
-                    out.push((format!("{key}.check"), fault));
+                    out.push(Problem::new(format!("{key}.check"), fault));
                 }
             }
         }
@@ -180,11 +181,11 @@ impl Section for Settings {
             [("max_questions", self.max_questions), ("chunk_tokens", self.chunk_tokens), ("keep", self.keep)]
         {
             if value == 0 {
-                out.push((key.to_owned(), "must be at least 1".to_owned()));
+                out.push(Problem::new(key, "must be at least 1"));
             }
         }
         if !(0.0..=1.0).contains(&self.threshold) {
-            out.push(("threshold".to_owned(), format!("{} is no share from 0 to 1", self.threshold)));
+            out.push(Problem::new("threshold", format!("{} is no share from 0 to 1", self.threshold)));
         }
         out
     }
@@ -197,8 +198,8 @@ impl Section for Settings {
     }
 }
 
-fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<(String, String)>) {
+fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
     if let Some(Err(error)) = pattern.map(regex::Regex::new) {
-        out.push((key.to_owned(), format!("is no regular expression: {error}")));
+        out.push(Problem::new(key, format!("is no regular expression: {error}")));
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::task::{Gate, Task, Thresholds};
 use crate::measure::settings::{MetricSettings, Section};
+use verdict_config::Problem;
 
 /// `path`: nothing is measured until a task file is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,9 +56,9 @@ impl Section for Settings {
         MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let limits = self.thresholds.problems();
-        limits.map(|name| (format!("thresholds.{name}"), "not between 0 and 1".to_owned())).collect()
+        limits.map(|name| Problem::new(format!("thresholds.{name}"), "not between 0 and 1")).collect()
     }
 }
 

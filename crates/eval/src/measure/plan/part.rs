@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema::Fault;
+use verdict_config::Problem;
 
 /// One of the seven.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -152,19 +153,19 @@ impl Weights {
         ]
     }
 
-    /// What is wrong with them, as (key, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
+    /// What is wrong with them.
+    pub fn problems(&self) -> Vec<Problem> {
         let weights = self.to_array();
         let mut out = Vec::new();
         for (part, weight) in Part::ALL.iter().zip(weights) {
             if !(weight.is_finite() && weight >= 0.0) {
-                out.push((part.name().to_owned(), format!("{weight} is no weight: 0 or more is")));
+                out.push(Problem::new(part.name(), format!("{weight} is no weight: 0 or more is")));
             }
         }
         let (effective, efficient) = weights.split_at(Part::EFFECTIVE);
         for (group, name) in [(effective, "effectiveness"), (efficient, "efficiency")] {
             if out.is_empty() && group.iter().sum::<f64>() <= 0.0 {
-                out.push((String::new(), format!("nothing of {name} weighs anything")));
+                out.push(Problem::new("", format!("nothing of {name} weighs anything")));
             }
         }
         out
@@ -224,9 +225,9 @@ mod tests {
     fn weights_that_weigh_nothing_are_refused() {
         assert_eq!(Weights::default().problems(), []);
         let mut weights = Weights { format: -1.0, ..Weights::default() };
-        assert_eq!(weights.problems()[0].0, "format");
+        assert_eq!(weights.problems()[0].key, "format");
         weights = Weights::from_array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-        assert!(weights.problems()[0].1.contains("efficiency"));
+        assert!(weights.problems()[0].message.contains("efficiency"));
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
 use crate::measure::settings::{MetricSettings, Section};
+use verdict_config::Problem;
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,27 +95,23 @@ impl Section for Settings {
         MetricSettings { enabled: self.enabled, threshold, judges: &self.judges, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         let scales = [("threshold", self.threshold, 1.0), ("score_threshold", self.score_threshold, 100.0)];
         for (key, value, top) in scales {
             if !(0.0..=top).contains(&value) {
-                out.push((key.to_owned(), format!("{value} is outside the scale 0 to {top}")));
+                out.push(Problem::new(key, format!("{value} is outside the scale 0 to {top}")));
             }
         }
-        let below = |key: &str, list: Vec<(String, String)>| {
-            let path = |k: String| if k.is_empty() { key.to_owned() } else { format!("{key}.{k}") };
-            list.into_iter().map(|(k, m)| (path(k), m)).collect::<Vec<_>>()
-        };
-        out.extend(below("weights", self.weights.problems()));
-        out.extend(below("tools", tools::problems(&self.tools)));
+        out.extend(self.weights.problems().into_iter().map(|p| p.below("weights")));
+        out.extend(tools::problems(&self.tools).into_iter().map(|p| p.below("tools")));
         for (i, reference) in self.references.iter().enumerate() {
             if reference.query.trim().is_empty() {
-                out.push((format!("references[{i}].query"), "which query is the plan for?".to_owned()));
+                out.push(Problem::new(format!("references[{i}].query"), "which query is the plan for?"));
             }
             let plan = read::read(&reference.plan);
             if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {
-                out.push((format!("references[{i}].plan"), issue.to_string()));
+                out.push(Problem::new(format!("references[{i}].plan"), issue.to_string()));
             }
         }
         out

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::recognise::ToolDefinition;
+use verdict_config::Problem;
 
 /// Tools of a trace that are taken in.
 const MAX_SHOWN: usize = 256;
@@ -112,16 +113,16 @@ impl Toolbox {
     }
 }
 
-/// What is wrong with specs, as (key below the section, message).
-pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<(String, String)> {
+/// What is wrong with specs.
+pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (name, spec) in specs {
         if spec.max_phrases.is_some() == spec.phrases.is_empty() {
-            let message = "phrases and max_phrases mean something only together".to_owned();
-            out.push((format!("{name}.max_phrases"), message));
+            let message = "phrases and max_phrases mean something only together";
+            out.push(Problem::new(format!("{name}.max_phrases"), message));
         }
         if spec.phrases.iter().any(|p| p.trim().is_empty()) {
-            out.push((format!("{name}.phrases"), "an empty phrase is in every prompt".to_owned()));
+            out.push(Problem::new(format!("{name}.phrases"), "an empty phrase is in every prompt"));
         }
     }
     out

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MetricSettings, Override, Scale, Section, below, outside, thresholds};
+use verdict_config::Problem;
 
 /// Goal, plan and action, each by a judge of its own. No rule answers them: without judges nothing
 /// is measured.
@@ -115,9 +116,9 @@ impl Section for Gpa {
         }
     }
 
-    fn problems(&self) -> Vec<(String, String)> {
+    fn problems(&self) -> Vec<Problem> {
         let special = self.by_metric.iter().filter_map(|(judgement, special)| {
-            Some((judgement.key("threshold"), outside(Scale::THREE, special.threshold?)?))
+            outside(Scale::THREE, judgement.key("threshold"), special.threshold?)
         });
         special.chain(thresholds(Scale::THREE, self.threshold, &self.overrides)).collect()
     }

@@ -39,7 +39,7 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Invalid> {
     for (file, source) in sources.iter().enumerate() {
         match parse_within(file, &joined_surrogates(&source.text), MAX_NODES) {
             Ok(root) => reader.file(&root),
-            Err(fault) => reader.issues.push(Issue::new(fault.at, String::new(), fault.message)),
+            Err(issue) => reader.issues.push(issue),
         }
     }
     let names: Vec<String> = sources.iter().map(|s| s.name.clone()).collect();
@@ -84,7 +84,7 @@ impl Tasks {
         };
         let at = |fault: Fault| {
             let full: Vec<Step> = prefix.iter().cloned().chain(fault.place).collect();
-            Issue::new(root.place(&full), dotted(&full), fault.message)
+            Issue::new(root.position(&full), dotted(&full), fault.message)
         };
         match read {
             // A part that could not be read was told; what follows from that is no news.

@@ -16,7 +16,7 @@ use super::super::score::Parameters;
 use super::super::task::{FailedCalls, Matching, Prompt, Scope, Task, Thresholds};
 use super::written::Ordered;
 use super::{Read, key};
-use verdict_config::{Issue, Node, Step, read_or_skip};
+use verdict_config::{Issue, Node, Step};
 
 #[derive(Deserialize)]
 struct Record {
@@ -57,7 +57,7 @@ struct Wanted {
 
 /// `None` where the record as a whole is not readable; the issues then say why.
 pub(super) fn read(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<Read> {
-    let record: Record = read_or_skip(node, prefix, true, issues)?;
+    let record: Record = verdict_config::read(node, prefix, issues)?;
     Some(checked(record))
 }
 

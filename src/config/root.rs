@@ -1,0 +1,72 @@
+//! All sections of the configuration, and their defaults.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::service::{Memory, Service};
+use super::verdict::Verdict;
+use crate::admin::AdminConfig;
+use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
+use crate::receive::OtlpConfig;
+use verdict_client::Tls;
+use verdict_journal::Storage;
+use verdict_judge::{JudgeConfigs, JudgingConfig};
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where telemetry comes in.
+    pub receivers: Receivers,
+    /// What is measured, when, and what is written about it.
+    pub verdict: Verdict,
+    /// LLM judges, by name. Default: none; the built-in rules judge without any.
+    pub judges: JudgeConfigs,
+    /// Settings for all judges together.
+    pub judging: JudgingConfig,
+    /// What is stored on disk.
+    pub storage: Storage,
+    /// How much memory may be used.
+    pub memory: Memory,
+    /// Where telemetry goes, by id. Default: `otlp_grpc` to 127.0.0.1:14317 without TLS. If any is
+    /// configured, that one does not exist unless it is configured too.
+    pub exporters: ExporterConfigs,
+    /// Health, readiness and metrics of this process.
+    pub admin: AdminConfig,
+    /// Settings of the process as a whole.
+    pub service: Service,
+}
+
+/// `receivers:`
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Receivers {
+    /// OTLP over gRPC and HTTP.
+    pub otlp: OtlpConfig,
+}
+
+/// The port of the Collector's own receiver, moved up by 10000, so that both fit on one machine.
+const DESTINATION: &str = "127.0.0.1:14317";
+
+impl Default for Config {
+    fn default() -> Config {
+        let local = OtlpGrpc {
+            endpoint: DESTINATION.to_owned(),
+            tls: Tls { insecure: true, ..Tls::default() },
+            ..OtlpGrpc::default()
+        };
+        let exporters = ExporterConfigs([("otlp_grpc".to_owned(), ExporterConfig::Grpc(local))].into());
+        let service = Service { exporters: exporters.0.keys().cloned().collect(), ..Service::default() };
+        Config {
+            receivers: Receivers::default(),
+            verdict: Verdict::default(),
+            judges: JudgeConfigs::default(),
+            judging: JudgingConfig::default(),
+            storage: Storage::default(),
+            memory: Memory::default(),
+            exporters,
+            admin: AdminConfig::default(),
+            service,
+        }
+    }
+}

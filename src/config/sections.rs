@@ -1,0 +1,126 @@
+//! The merged YAML of all files, read section by section.
+
+use serde::de::DeserializeOwned;
+
+use super::verdict::Verdict;
+use verdict_config::{
+    Issue, Node, Problem, REDACTED, Step, Style, Value, dotted, nearest, read, read_joined, undotted,
+};
+
+/// Parts of the names of headers that contain a secret; names that end in "key" are of them too.
+const SECRETS: [&str; 9] = [
+    "authorization",
+    "token",
+    "secret",
+    "password",
+    "credential",
+    "cookie",
+    "apikey",
+    "dsn",
+    "x-honeycomb-team",
+];
+
+pub(super) struct Sections {
+    root: Node,
+    issues: Vec<Issue>,
+    seen: Vec<&'static str>,
+}
+
+impl Sections {
+    /// `issues` are those of the texts: what they cause is not reported again.
+    pub(super) fn new(root: Node, issues: Vec<Issue>) -> Sections {
+        Sections { root, issues, seen: Vec::new() }
+    }
+
+    /// Reads one top-level section; one that is absent has its defaults.
+    pub(super) fn section<T: DeserializeOwned + Default>(&mut self, name: &'static str) -> T {
+        self.section_or(name, T::default())
+    }
+
+    pub(super) fn section_or<T: DeserializeOwned>(&mut self, name: &'static str, default: T) -> T {
+        self.seen.push(name);
+        let node = self.root.get(name);
+        node.and_then(|node| read(node, &[key(name)], &mut self.issues)).unwrap_or(default)
+    }
+
+    /// `verdict`, whose keys belong to the pipeline and to the evaluator.
+    pub(super) fn verdict(&mut self) -> Verdict {
+        self.seen.push("verdict");
+        let node = self.root.get("verdict");
+        let read = node.and_then(|node| read_joined(node, &[key("verdict")], &mut self.issues));
+        read.map(|(verdict, evaluation)| Verdict { evaluation, ..verdict }).unwrap_or_default()
+    }
+
+    /// Whether a problem was found at or beneath `path`.
+    pub(super) fn is_broken(&self, path: &[Step]) -> bool {
+        let prefix = dotted(path);
+        let beneath = |key: &str| {
+            key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.issues.iter().any(|issue| beneath(&issue.key))
+    }
+
+    pub(super) fn problem(&mut self, path: &[Step], message: String, hint: Option<String>) {
+        let at = self.root.position(path);
+        let message = self.root.at(path).map_or(message.clone(), |node| node.masked(message));
+        self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
+    }
+
+    /// Adds what a section found wrong with itself.
+    pub(super) fn problems(&mut self, section: &str, found: Vec<Problem>) {
+        for problem in found {
+            let Problem { key, message, hint } = problem.below(section);
+            let path = undotted(&key);
+            // A value that could not be read has its default here; what follows from that is no problem.
+            if !self.is_broken(&path) {
+                self.problem(&path, message, hint);
+            }
+        }
+    }
+
+    /// Reports a secret that is written in the file itself.
+    pub(super) fn must_come_from_outside(&mut self, path: &[Step]) {
+        let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
+        // `print-config` writes REDACTED, and its output must be readable.
+        let literal =
+            matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);
+        // A variable that could not be substituted is still in the text; that was reported.
+        if literal && !self.is_broken(path) {
+            let message = "a secret must not be written here: give it as ${env:NAME} or ${file:PATH}";
+            self.problem(path, message.to_owned(), None);
+        }
+    }
+
+    /// As [`Sections::must_come_from_outside`], for headers whose names say that they contain a secret.
+    /// Others, such as a tenant's name, may be written in the file.
+    pub(super) fn headers_come_from_outside<'n>(
+        &mut self,
+        of: &[Step],
+        names: impl Iterator<Item = &'n String>,
+    ) {
+        for name in names {
+            let lower = name.to_ascii_lowercase();
+            if lower.ends_with("key") || SECRETS.iter().any(|word| lower.contains(word)) {
+                self.must_come_from_outside(&[of, &[key("headers"), key(name)]].concat());
+            }
+        }
+    }
+
+    /// Reports sections that nothing has read, and returns all issues.
+    pub(super) fn finish(mut self) -> Vec<Issue> {
+        if !matches!(self.root.value, Value::Map(_)) {
+            self.problem(&[], "a configuration is a map of sections".to_owned(), None);
+        }
+        let names: Vec<String> = self.root.entries().iter().map(|(k, _)| k.text.clone()).collect();
+        let seen = std::mem::take(&mut self.seen);
+        for name in names.iter().filter(|n| !seen.contains(&n.as_str())) {
+            let hint = nearest(name, seen.iter().copied());
+            self.problem(&[key(name)], "no such section".to_owned(), hint);
+        }
+        self.issues
+    }
+}
+
+pub(super) fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}
