@@ -52,7 +52,7 @@ pub enum Mode {
 }
 
 /// Which spans are judged. Every key given must match; a list matches if one of its entries
-/// does; `*` at the end of an entry stands for any rest.
+/// does; `*` at the end of an entry matches any rest.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Select {

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_judge_has_an_account_beside_that_of_all() {
+    async fn a_judge_has_its_own_account_and_shares_that_of_all() {
         let tracker = BudgetTracker::default();
         tracker.set_limits(ALL, limits(None, Some(100)));
         tracker.set_limits("dear", limits(None, Some(30)));

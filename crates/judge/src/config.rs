@@ -50,7 +50,7 @@ pub struct JudgeConfig {
     pub samples: u32,
     /// Default 0 with one sample, 0.7 with more, which at 0 would all be the same.
     pub temperature: Option<f64>,
-    /// Default `schema`. How the server is told the schema of an answer. Every answer is validated in
+    /// Default `schema`. How the schema of an answer is sent. Every answer is validated in
     /// any case.
     pub format: Format,
     /// Default false. Ask for probabilities of tokens and weigh scores by them. Some models refuse.
@@ -120,7 +120,7 @@ impl JudgeConfig {
     }
 }
 
-/// How a server is told the schema of an answer. `anthropic` always gets a tool.
+/// How the schema of an answer is sent. `anthropic` always uses a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {

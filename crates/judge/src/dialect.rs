@@ -16,7 +16,7 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// Appended to the path of the endpoint, such as `/chat/completions`.
     fn path(&self) -> &str;
 
-    /// Headers of every request beside the content type, such as the version of the API.
+    /// Headers of every request in addition to the content type, such as the version of the API.
     fn headers(&self) -> &[(&str, &str)] {
         &[]
     }

@@ -1,7 +1,7 @@
 //! Why a request to a judge has no reply, and what follows from it.
 //!
 //! In: an HTTP status, the body of an error. Out: a [`Failure`]. Of a server's error only its type is
-//! kept: error messages quote keys and prompts.
+//! used: error messages quote keys and prompts.
 
 use std::time::Duration;
 

@@ -73,7 +73,7 @@ impl JudgeRequest<'_> {
         }
     }
 
-    /// What is added to the system prompt where the server is not told the schema of the answer.
+    /// What is added to the system prompt if the request has no schema of the answer.
     pub fn schema_instruction(&self) -> String {
         format!(
             "\n\nAnswer with one JSON object and nothing else: no text before or after it, no code fence. \
@@ -92,7 +92,7 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// What the judge is told about it.
+    /// What is said to the judge about it.
     pub fn instruction(&self) -> String {
         format!(
             "That answer cannot be used: {}. Answer the same question again, with one JSON object of \

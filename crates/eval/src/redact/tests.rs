@@ -117,7 +117,7 @@ fn an_allow_list_shows_what_it_names_and_nothing_else() {
 fn patterns_that_make_no_sense_are_named() {
     let config =
         Redact { mode: Mode::AllowList, patterns: vec!["(".into(), "a*".into()], ..Redact::default() };
-    let keys: Vec<String> = config.problems().into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<String> = config.problems().into_iter().map(|p| p.key).collect();
     assert_eq!(keys, ["patterns[0]", "patterns[1]", "allow"]);
     assert!(Redact::default().problems().is_empty());
 }

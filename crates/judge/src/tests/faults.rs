@@ -179,7 +179,7 @@ async fn retry_after_applies_to_every_question() {
     let (first, second) = tokio::join!(bench.ask("One."), second);
     assert_eq!((scores(&first), scores(&second)), (Ok(vec![4]), Ok(vec![4])));
     assert!(started.elapsed() >= Duration::from_millis(1900), "{:?}", started.elapsed());
-    assert_eq!(server.received_requests().await.unwrap().len(), 3, "nobody asked in between");
+    assert_eq!(server.received_requests().await.unwrap().len(), 3, "no request in between");
     assert_eq!(bench.count("judge_breaker_state"), 0.0);
 }
 

@@ -81,7 +81,7 @@ fn values_that_make_no_sense_are_named() {
     )
     .unwrap();
     let problems = settings.problems();
-    let keys: Vec<&str> = problems.iter().map(|(key, _)| key.as_str()).collect();
+    let keys: Vec<&str> = problems.iter().map(|p| p.key.as_str()).collect();
     assert_eq!(keys, ["avoidance.overrides[0].threshold", "latency", "completeness.threshold"]);
 }
 
