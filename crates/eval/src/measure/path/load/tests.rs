@@ -110,7 +110,7 @@ fn faults_say_where_and_why() {
         ("[harmful_call, accepting]", "[harmful]", "'harmful' is not one of"),
         ("[harmful_call, accepting]", "[weighted]", "'weighted' needs 'weights'"),
         ("task: water\n", "", "the key 'task' is missing"),
-        ("  done: {", "  done: {}\n  done: {", "'done' stands here twice"),
+        ("  done: {", "  done: {}\n  done: {", "'done' is written twice"),
     ] {
         let text = ROVER.replacen(from, to, 1);
         assert_ne!(text, ROVER, "{from}");
