@@ -37,7 +37,9 @@ pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut 
         });
         if !consequence {
             let key = dotted(&[prefix, &path].concat());
-            issues.push(Issue::new(error.at.unwrap_or(node.at), key, error.message).with_hint(error.hint));
+            issues.push(
+                Issue::new(error.at.unwrap_or(node.at), key, error.message.into()).with_hint(error.hint),
+            );
         }
         if !node.remove(&path) {
             break;
@@ -79,7 +81,7 @@ enum Kind {
 #[derive(Debug)]
 struct Error {
     kind: Kind,
-    message: String,
+    message: Box<str>,
     hint: Option<String>,
     at: Option<Mark>,
     /// The path to the value at fault, from the inside out.
@@ -88,7 +90,7 @@ struct Error {
 
 impl Error {
     fn new(message: String) -> Error {
-        Error { kind: Kind::Other, message, hint: None, at: None, steps: Vec::new() }
+        Error { kind: Kind::Other, message: message.into(), hint: None, at: None, steps: Vec::new() }
     }
 
     /// The innermost value that saw the error is its place.
@@ -97,7 +99,7 @@ impl Error {
             return self;
         }
         self.at = Some(node.at);
-        self.message = node.masked(self.message);
+        self.message = node.masked(self.message.into()).into();
         // An exporter's type is the part of its id before the slash.
         let names = |k: &Key, word: &str| k.text == word || k.text.split('/').next() == Some(word);
         if let Kind::Unknown(word) = &self.kind
@@ -139,7 +141,7 @@ impl de::Error for Error {
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Error {
         let message = format!("'{variant}' is not one of {}", expected.join(", "));
-        Error { message, ..de::Error::unknown_field(variant, expected) }
+        Error { message: message.into(), ..de::Error::unknown_field(variant, expected) }
     }
 
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Error {
