@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use verdict_eval::measure::Form;
-use verdict_eval::measure::schema::{Outcome, Schema};
+use verdict_eval::measure::schema::{Schema, Validity};
 
 /// Answers are a few KiB; a longer text is rejected unread.
 const MAX_TEXT: usize = 256 << 10;
@@ -89,7 +89,7 @@ impl<'a> AnswerValidator<'a> {
     /// It does not fit.
     pub fn validate(&self, mut value: Value) -> Result<Value, InvalidAnswer> {
         let checked = self.schema.check(&value);
-        if checked.outcome != Outcome::Valid {
+        if checked.validity != Validity::Valid {
             let first = checked.problems.into_iter().next();
             let mut fault =
                 first.map_or_else(|| "there is too much of it".to_owned(), |problem| problem.fault);

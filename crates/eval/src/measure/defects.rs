@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 
 use super::excerpt::head;
+pub use super::excerpt::{clip, clip_end};
 use super::{Category, Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -402,20 +403,9 @@ pub fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurem
     }
 }
 
-/// The first `max` bytes of `text` at most, cut between characters.
-pub fn clip(text: &str, max: usize) -> &str {
-    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
-}
-
-/// The last `max` bytes of `text` at most, cut between characters.
-pub fn clip_end(text: &str, max: usize) -> &str {
-    text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn the_papers_anchors_hold() {
@@ -442,14 +432,5 @@ mod tests {
         assert_eq!(sorted.len(), MAX_FINDINGS);
         assert_eq!(sorted[0].rationale, "error");
         assert_ne!(sorted[1].rationale, "error");
-    }
-
-    proptest! {
-        #[test]
-        fn clipping_never_splits_a_character(text in ".{0,40}", max in 0usize..60) {
-            prop_assert!(clip(&text, max).len() <= max);
-            prop_assert!(clip_end(&text, max).len() <= max);
-            prop_assert!(text.starts_with(clip(&text, max)) && text.ends_with(clip_end(&text, max)));
-        }
     }
 }

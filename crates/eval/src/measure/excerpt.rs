@@ -4,8 +4,6 @@
 //! stand in the span just so, for a person or a program to find it there. In scripts and data
 //! without borders between words a cut is made between characters.
 
-use super::defects::{clip, clip_end};
-
 /// A word's border is looked for this near a cut: longer runs are identifiers, hashes, data.
 const REACH: usize = 32;
 
@@ -27,6 +25,16 @@ pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
     let from = text.floor_char_boundary(start.saturating_sub(margin));
     let to = text.ceil_char_boundary(end.saturating_add(margin)).max(from);
     text.get(back(text, from)..on(text, to)).unwrap_or(text)
+}
+
+/// The first `max` bytes of `text` at most, cut between characters.
+pub fn clip(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}
+
+/// The last `max` bytes of `text` at most, cut between characters.
+pub fn clip_end(text: &str, max: usize) -> &str {
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 
 /// The nearest border at or before `at`; `at` itself where none is in reach.
@@ -83,6 +91,13 @@ mod tests {
             prop_assert!(text.ends_with(tail(&text, max)) && tail(&text, max).len() <= max);
             let part = around(&text, start, start + 3, 5);
             prop_assert!(text.contains(part) && part.len() <= 3 + 2 * (5 + REACH + 4));
+        }
+
+        #[test]
+        fn clipping_never_splits_a_character(text in ".{0,40}", max in 0usize..60) {
+            prop_assert!(clip(&text, max).len() <= max);
+            prop_assert!(clip_end(&text, max).len() <= max);
+            prop_assert!(text.starts_with(clip(&text, max)) && text.ends_with(clip_end(&text, max)));
         }
     }
 }

@@ -74,7 +74,7 @@ fn object(fields: Map<String, Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::schema::{Outcome, Schema};
+    use crate::measure::schema::{Schema, Validity};
     use crate::measure::table::{asked, spec};
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])]);
         let schema = Schema::compile(&form.schema);
         assert_eq!(schema.flaw(), None);
-        let fits = |value: &Value| schema.check(value).outcome == Outcome::Valid;
+        let fits = |value: &Value| schema.check(value).validity == Validity::Valid;
         let finding = json!({ "problem": "p", "span_id": "0101010101010101", "quote": "q",
             "category": "Goal Deviation", "severity": "low" });
         let answer = |score: Value, finding: &Value| json!({ "rationale": "r", "score": score, "findings": [finding] });

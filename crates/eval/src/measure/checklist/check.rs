@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::log::{Chunk, Source};
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
-use crate::measure::schema::{Outcome, Schema};
+use crate::measure::schema::{Schema, Validity};
 use crate::recognise::{Agent, AgentTrace, Call, Content};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
@@ -266,10 +266,10 @@ impl Form {
             Form::Number => one_number(text),
             Form::Date => DATE.is_match(text),
             Form::Json(wanted) => match serde_json::from_str::<Value>(text) {
-                Ok(value) => match Schema::compile(wanted).check(&value).outcome {
-                    Outcome::Valid => true,
-                    Outcome::Invalid => false,
-                    Outcome::Indeterminate => return None,
+                Ok(value) => match Schema::compile(wanted).check(&value).validity {
+                    Validity::Valid => true,
+                    Validity::Invalid => false,
+                    Validity::Indeterminate => return None,
                 },
                 Err(_) => false,
             },

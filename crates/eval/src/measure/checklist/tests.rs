@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::schema::{Outcome, Schema};
+use crate::measure::schema::{Schema, Validity};
 use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Question, Usage};
 
@@ -45,7 +45,7 @@ fn drive(
                 for question in questions {
                     let opinions = judge(&question).map(|value| {
                         let checked = Schema::compile(&question.form.schema).check(&value);
-                        let fits = checked.outcome == Outcome::Valid;
+                        let fits = checked.validity == Validity::Valid;
                         assert!(fits, "{value} does not fit {}", question.form.schema);
                         vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]
                     });

@@ -1,24 +1,27 @@
-//! A value checked against a compiled schema, in counted steps.
+//! A value validated against a compiled schema, in counted steps.
 //!
-//! In: a node of a [`Schema`] and a value. Out: a [`Fit`], in three values: what cannot be checked
-//! is unclear, and so is what follows from it. A node that several references share is checked once
-//! for each value, so that the steps are at most linear in schema times value, however references
-//! fan out; beyond the limit of steps everything is unclear.
+//! In: a node of a [`Schema`] and a value. Out: a [`Fit`], in three values: what cannot be checked is
+//! unclear, and so is what follows from it. On request the same walk reports why a value that is known
+//! not to fit does not. A node that several references share is checked once for each value, so that the
+//! steps are at most linear in schema times value, however references fan out; beyond the limit of
+//! steps everything is unclear.
 
 use std::cmp::Ordering;
 
 use foldhash::{HashMap, HashSet};
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
-use super::compile::{Extent, Members, Pattern, ROOT, Rest, Rule, Schema, UNCLEAR};
-use super::{MAX_PROBLEMS, Outcome, Problem};
+use super::compile::{Bound, Members, NEVER, Pattern, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
+use super::problem::{MAX_PROBLEMS, Place, Problem};
 
 /// Schemas are applied within schemas so deep: a level takes some kilobytes of a thread's stack in a
 /// debug build. Honest schemas and values take a few dozen levels.
 const MAX_DEPTH: usize = 128;
-/// What a mismatch weighs where the nearest of several alternatives is looked for: another type
-/// of value, and another constant, which is how alternatives are told apart.
-pub(super) const OTHER_TYPE: u32 = 1 << 12;
+/// Alternatives named in one problem, and references followed to name one.
+const MAX_NAMED: usize = 8;
+/// The weight of a mismatch where the nearest of several alternatives is looked for: another type
+/// of value, and another constant, which is how alternatives are distinguished.
+const OTHER_TYPE: u32 = 1 << 12;
 const OTHER_CHOICE: u32 = 1 << 6;
 /// Steps for each byte of a text that is matched against a pattern with a counted repetition, which
 /// may make a program of thousands of states.
@@ -31,7 +34,7 @@ const COMPILING: (u64, u64) = (256, 1 << 15);
 pub(super) enum Fit {
     Valid,
     Unclear,
-    /// By how much it does not.
+    /// It does not, by this weight.
     Invalid(u32),
 }
 
@@ -62,36 +65,18 @@ impl Fit {
     }
 }
 
-/// Where a part of a value is, seen from the value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'v> {
-    Here,
-    Member(&'v str),
-    Item(usize),
-}
-
-/// What a rule demands of one part of a value.
-pub(super) enum Part<'s, 'v> {
-    Fit(Place<'v>, u32, &'v Value),
-    Missing(&'s str),
-    Unknown(&'v str, &'v Value),
-}
-
-/// Told of each part, until it returns false.
-type Visit<'a, 's, 'v> = &'a mut dyn FnMut(&mut Checker<'s, 'v>, Part<'s, 'v>) -> bool;
-
-/// One check of one value.
+/// One validation of one value.
 pub(super) struct Checker<'s, 'v> {
-    pub(super) schema: &'s Schema,
+    schema: &'s Schema,
     pub(super) steps: u64,
-    pub(super) limit: u64,
+    limit: u64,
     depth: usize,
     /// By node and the value's address. Of nodes that are shared; the others are met once.
     fits: HashMap<(u32, usize), Fit>,
-    /// As `fits`: what was explained.
-    pub(super) explained: HashSet<(u32, usize)>,
-    pub(super) path: Vec<Place<'v>>,
-    pub(super) found: Vec<Problem>,
+    /// As `fits`: the mismatches that were reported.
+    reported: HashSet<(u32, usize)>,
+    path: Vec<Place<'v>>,
+    pub(super) problems: Vec<Problem>,
 }
 
 impl<'s, 'v> Checker<'s, 'v> {
@@ -102,47 +87,32 @@ impl<'s, 'v> Checker<'s, 'v> {
             limit,
             depth: 0,
             fits: HashMap::default(),
-            explained: HashSet::default(),
+            reported: HashSet::default(),
             path: Vec::new(),
-            found: Vec::new(),
+            problems: Vec::new(),
         }
     }
 
-    /// Explains, too, where the value does not fit.
-    pub(super) fn outcome(&mut self, value: &'v Value) -> Outcome {
-        let fit = self.fit(ROOT, value);
+    /// How `value` fits the document; reports the problems where it does not.
+    pub(super) fn check(&mut self, value: &'v Value) -> Fit {
+        let fit = self.fit(ROOT, value, false);
         if fit.is_invalid() {
-            self.explain(ROOT, value);
+            self.fit(ROOT, value, true);
         }
-        match fit {
-            Fit::Valid if self.within() => Outcome::Valid,
-            Fit::Invalid(_) if self.within() => Outcome::Invalid,
-            _ => Outcome::Indeterminate,
-        }
+        if self.is_within_limit() { fit } else { Fit::Unclear }
     }
 
-    pub(super) fn within(&self) -> bool {
+    fn is_within_limit(&self) -> bool {
         self.steps <= self.limit
     }
 
     /// Counts steps; false beyond the limit.
-    pub(super) fn charge(&mut self, steps: usize) -> bool {
+    fn charge(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_add(steps as u64);
-        self.within()
+        self.is_within_limit()
     }
 
-    /// Runs `work` one level deeper; `None` where that is too deep.
-    pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        if self.depth >= MAX_DEPTH {
-            return None;
-        }
-        self.depth += 1;
-        let done = work(self);
-        self.depth -= 1;
-        Some(done)
-    }
-
-    pub(super) fn fit(&mut self, index: u32, value: &'v Value) -> Fit {
+    fn fit(&mut self, index: u32, value: &'v Value, report: bool) -> Fit {
         let Some(node) = self.schema.nodes.get(index as usize).filter(|_| self.charge(1)) else {
             return Fit::Unclear;
         };
@@ -150,24 +120,32 @@ impl<'s, 'v> Checker<'s, 'v> {
             return Fit::Valid;
         }
         let key = (index, std::ptr::from_ref(value) as usize);
-        if node.shared {
-            if let Some(known) = self.fits.get(&key) {
-                return *known;
-            }
+        let known = self.fits.get(&key).filter(|_| node.shared).copied();
+        if let Some(fit) = known
+            && !(report && fit.is_invalid() && self.reported.insert(key))
+        {
+            return fit;
+        }
+        if self.depth >= MAX_DEPTH || report && self.problems.len() >= MAX_PROBLEMS {
+            return Fit::Unclear;
+        }
+        if node.shared && known.is_none() {
             // A reference that comes back to the same value says nothing about it.
             self.fits.insert(key, Fit::Unclear);
         }
-        let fit = self.deeper(|checker| checker.rules(&node.rules, value)).unwrap_or(Fit::Unclear);
-        if node.shared {
+        self.depth += 1;
+        let fit = self.rules(&node.rules, value, report);
+        self.depth -= 1;
+        if node.shared && known.is_none() {
             self.fits.insert(key, fit);
         }
         fit
     }
 
-    fn rules(&mut self, rules: &'s [Rule], value: &'v Value) -> Fit {
+    fn rules(&mut self, rules: &'s [Rule], value: &'v Value, report: bool) -> Fit {
         let mut all = Fit::Valid;
         for rule in rules {
-            let fit = self.rule(rule, value);
+            let fit = self.rule(rule, value, report);
             if matches!((rule, fit), (Rule::Type(_), Fit::Invalid(_))) {
                 return fit;
             }
@@ -176,120 +154,138 @@ impl<'s, 'v> Checker<'s, 'v> {
         all
     }
 
-    pub(super) fn rule(&mut self, rule: &'s Rule, value: &'v Value) -> Fit {
+    fn rule(&mut self, rule: &'s Rule, value: &'v Value, report: bool) -> Fit {
         if !self.charge(1) {
             return Fit::Unclear;
         }
-        match rule {
-            Rule::Unclear => Fit::Unclear,
-            Rule::Never => Fit::Invalid(1),
-            Rule::Any(branches) | Rule::One(branches) => {
-                self.choice(branches, matches!(rule, Rule::One(_)), value)
-            }
-            Rule::Not(schema) => match self.fit(*schema, value) {
-                Fit::Valid => Fit::Invalid(1),
-                Fit::Unclear => Fit::Unclear,
-                Fit::Invalid(_) => Fit::Valid,
-            },
-            Rule::Names(schema) => self.names(*schema, value),
-            Rule::Contains { item, least, most } => self.contains(*item, *least, *most, value),
-            Rule::Type(names) => Fit::of(Some(names.iter().any(|name| is_a(name, value))), OTHER_TYPE),
-            Rule::Choice(options) => {
-                let any = options.iter().any(|option| self.same(option, value));
-                Fit::of(Some(any), OTHER_CHOICE)
-            }
-            Rule::All(_)
-            | Rule::If(..)
-            | Rule::Required(_)
-            | Rule::Dependent(_)
-            | Rule::Members(_)
-            | Rule::Items { .. } => self.parts(rule, value),
-            simple => Fit::of(self.simple(simple, value), 1),
-        }
-    }
-
-    /// All parts that `rule` speaks of; no more failing ones than could be explained.
-    fn parts(&mut self, rule: &'s Rule, value: &'v Value) -> Fit {
-        let (mut all, mut failing) = (Fit::Valid, 0);
-        self.each(rule, value, &mut |checker, part| {
-            let fit = match part {
-                Part::Fit(place, schema, value) => match (place, checker.fit(schema, value)) {
-                    (Place::Here, fit) => fit,
-                    (_, Fit::Invalid(OTHER_TYPE..)) => Fit::Invalid(4),
-                    (_, Fit::Invalid(by)) => Fit::Invalid((by / 2).max(1)),
-                    (_, fit) => fit,
-                },
-                Part::Missing(_) | Part::Unknown(..) => Fit::Invalid(1),
-            };
-            all = all.and(fit);
-            failing += usize::from(fit.is_invalid());
-            failing < MAX_PROBLEMS && checker.within()
-        });
-        all
-    }
-
-    /// Shows `visit` what an applicable `rule` demands of the parts of `value`.
-    pub(super) fn each(&mut self, rule: &'s Rule, value: &'v Value, visit: Visit<'_, 's, 'v>) {
         match (rule, value) {
             (Rule::All(schemas), _) => {
-                schemas.iter().all(|schema| visit(self, Part::Fit(Place::Here, *schema, value)));
+                let mut schemas = schemas.iter();
+                self.all(|checker| Some(checker.fit(*schemas.next()?, value, report)))
+            }
+            (Rule::Alternatives { branches, only_one }, _) => {
+                self.alternatives(branches, *only_one, value, report)
             }
             (Rule::If(condition, then, otherwise), _) => {
-                let next = match self.fit(*condition, value) {
+                let branch = match self.fit(*condition, value, false) {
                     Fit::Valid => *then,
                     Fit::Unclear => Some(UNCLEAR),
                     Fit::Invalid(_) => *otherwise,
                 };
-                if let Some(schema) = next {
-                    visit(self, Part::Fit(Place::Here, schema, value));
-                }
+                branch.map_or(Fit::Valid, |schema| self.fit(schema, value, report))
             }
             (Rule::Required(names), Value::Object(given)) => {
-                let mut missing = names.iter().filter(|name| !given.contains_key(*name));
                 self.charge(names.len());
-                missing.all(|name| visit(self, Part::Missing(name)));
-            }
-            (Rule::Dependent(all), Value::Object(given)) => {
-                self.charge(all.len());
-                for (_, names, schema) in all.iter().filter(|(name, ..)| given.contains_key(name)) {
-                    self.charge(names.len());
-                    let mut missing = names.iter().filter(|name| !given.contains_key(*name));
-                    let on = missing.all(|name| visit(self, Part::Missing(name)));
-                    if !on || schema.is_some_and(|s| !visit(self, Part::Fit(Place::Here, s, value))) {
-                        return;
-                    }
-                }
+                let mut missing = names.iter().filter(|name| !given.contains_key(*name));
+                self.all(|checker| {
+                    let name = missing.next()?;
+                    checker.report(report, |path| Problem::missing(path, name));
+                    Some(Fit::Invalid(1))
+                })
             }
             (Rule::Members(members), Value::Object(given)) => {
-                given.iter().all(|(name, value)| self.member(members, name, value, visit));
+                let mut given = given.iter();
+                self.all(|checker| {
+                    let (name, value) = given.next()?;
+                    Some(checker.member(members, name, value, report))
+                })
             }
             (Rule::Items { first, rest }, Value::Array(items)) => {
                 let schemas = first.iter().copied().map(Some).chain(std::iter::repeat(*rest));
-                let mut items =
-                    items.iter().zip(schemas).enumerate().map_while(|(i, (v, s))| Some((i, v, s?)));
-                items.all(|(i, item, schema)| visit(self, Part::Fit(Place::Item(i), schema, item)));
+                let mut items = items.iter().zip(schemas).enumerate();
+                self.all(|checker| {
+                    let (i, (item, schema)) = items.next()?;
+                    Some(checker.part(Place::Item(i), schema?, item, report))
+                })
             }
-            _ => {}
+            _ => {
+                let fit = self.simple(rule, value);
+                if fit.is_invalid() {
+                    self.report(report, |path| Problem::ill_typed(path, &rule.expectation(), value));
+                }
+                fit
+            }
         }
     }
 
-    fn member(
-        &mut self,
-        members: &'s Members,
-        name: &'v str,
-        value: &'v Value,
-        visit: Visit<'_, 's, 'v>,
-    ) -> bool {
-        let (mut covered, place) = (false, Place::Member(name));
-        if !self.charge(1 + members.matching.len()) {
-            return false;
+    /// Rules whose mismatch is one problem of the value itself.
+    fn simple(&mut self, rule: &'s Rule, value: &'v Value) -> Fit {
+        match (rule, value) {
+            (Rule::Unclear, _) => Fit::Unclear,
+            (Rule::Never, _) => Fit::Invalid(1),
+            (Rule::Not(schema), _) => match self.fit(*schema, value, false) {
+                Fit::Valid => Fit::Invalid(1),
+                Fit::Unclear => Fit::Unclear,
+                Fit::Invalid(_) => Fit::Valid,
+            },
+            (Rule::Type(names), _) => {
+                Fit::of(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
+            }
+            (Rule::Choice(options), _) => {
+                Fit::of(Some(options.iter().any(|option| self.same(option, value))), OTHER_CHOICE)
+            }
+            (Rule::Names(schema), Value::Object(given)) => self.names(*schema, given),
+            (Rule::Contains { item, least, most }, Value::Array(items)) => {
+                self.contains(*item, *least, *most, items)
+            }
+            (Rule::Bound(bound), _) => Fit::of(self.is_within(bound, value), 1),
+            (Rule::Multiple(step), Value::Number(number)) => {
+                let times = number.as_f64().map(|number| number / step);
+                // A quotient without digits behind the point, or decimals that binary cannot write.
+                let whole = |t: f64| !t.is_finite() || (t - t.round()).abs() <= 1e-9 * t.abs().max(1.0);
+                Fit::of(times.map(whole), 1)
+            }
+            (Rule::Pattern(pattern), Value::String(text)) => Fit::of(self.matches(pattern, text), 1),
+            (Rule::Unique, Value::Array(items)) => {
+                let mut pairs =
+                    items.iter().enumerate().flat_map(|(i, a)| items.iter().take(i).map(move |b| (a, b)));
+                Fit::of(Some(!pairs.any(|(a, b)| self.same(a, b))), 1)
+            }
+            _ => Fit::Valid,
         }
-        if let Some(schema) = members.named.get(name) {
-            covered = true;
-            if !visit(self, Part::Fit(place, *schema, value)) {
-                return false;
+    }
+
+    fn report(&mut self, report: bool, problem: impl FnOnce(&[Place<'v>]) -> Problem) {
+        if report && self.problems.len() < MAX_PROBLEMS && self.charge(1) {
+            let problem = problem(&self.path);
+            // Several parts of a schema may demand the same.
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
             }
         }
+    }
+
+    /// All of what `next` gives, up to as many mismatches as can be reported.
+    fn all(&mut self, mut next: impl FnMut(&mut Self) -> Option<Fit>) -> Fit {
+        let (mut all, mut invalid) = (Fit::Valid, 0);
+        while invalid < MAX_PROBLEMS && self.is_within_limit() {
+            let Some(fit) = next(self) else { break };
+            all = all.and(fit);
+            invalid += usize::from(fit.is_invalid());
+        }
+        all
+    }
+
+    /// A part of a value, which weighs less than the value itself.
+    fn part(&mut self, place: Place<'v>, schema: u32, value: &'v Value, report: bool) -> Fit {
+        self.path.push(place);
+        let fit = self.fit(schema, value, report);
+        self.path.pop();
+        match fit {
+            Fit::Invalid(OTHER_TYPE..) => Fit::Invalid(4),
+            Fit::Invalid(by) => Fit::Invalid((by / 2).max(1)),
+            fit => fit,
+        }
+    }
+
+    fn member(&mut self, members: &'s Members, name: &'v str, value: &'v Value, report: bool) -> Fit {
+        if !self.charge(1 + members.matching.len()) {
+            return Fit::Unclear;
+        }
+        let place = Place::Member(name);
+        let named = members.named.get(name).copied();
+        let mut covered = named.is_some();
+        let mut all = named.map_or(Fit::Valid, |schema| self.part(place, schema, value, report));
         for (pattern, schema) in &members.matching {
             let schema = match self.matches(pattern, name) {
                 Some(false) => continue,
@@ -297,108 +293,118 @@ impl<'s, 'v> Checker<'s, 'v> {
                 None => UNCLEAR,
             };
             covered = true;
-            if !visit(self, Part::Fit(place, schema, value)) {
-                return false;
-            }
+            all = all.and(self.part(place, schema, value, report));
         }
-        match members.rest {
-            Rest::Closed if !covered => visit(self, Part::Unknown(name, value)),
-            Rest::Schema(schema) if !covered => visit(self, Part::Fit(place, schema, value)),
-            _ => true,
+        match members.rest.filter(|_| !covered) {
+            Some(NEVER) => {
+                self.report(report, |path| Problem::unknown(path, name, value));
+                Fit::Invalid(1)
+            }
+            Some(schema) => self.part(place, schema, value, report),
+            None => all,
         }
     }
 
-    /// `anyOf`, and `oneOf` where `only`. What fits none is as far off as from the nearest.
-    fn choice(&mut self, branches: &'s [u32], only: bool, value: &'v Value) -> Fit {
-        let (mut valid, mut unclear, mut nearest) = (0, false, OTHER_TYPE);
+    /// `anyOf`, and `oneOf` where `only_one`. A value that fits none is as far off as from the nearest,
+    /// which is the one that is reported.
+    fn alternatives(&mut self, branches: &'s [u32], only_one: bool, value: &'v Value, report: bool) -> Fit {
+        let (mut valid, mut unclear, mut least, mut nearest) = (0, false, OTHER_TYPE, None);
         for branch in branches {
-            match self.fit(*branch, value) {
+            match self.fit(*branch, value, false) {
                 Fit::Valid => valid += 1,
                 Fit::Unclear => unclear = true,
-                Fit::Invalid(by) => nearest = nearest.min(by),
+                Fit::Invalid(by) if by < least => (least, nearest) = (by, Some(*branch)),
+                Fit::Invalid(by) if by == least => nearest = None,
+                Fit::Invalid(_) => {}
             }
-            if !self.within() || valid > usize::from(only) {
+            if !self.is_within_limit() || valid > usize::from(only_one) {
                 break;
             }
         }
         match valid {
-            2.. => Fit::Invalid(1),
-            1 if !only => Fit::Valid,
-            _ if unclear => Fit::Unclear,
-            1 => Fit::Valid,
-            0 => Fit::Invalid(nearest),
+            2.. => {
+                let expected = "valid by only one of the alternatives in the tool's schema";
+                self.report(report, |path| Problem::ill_typed(path, expected, value));
+                return Fit::Invalid(1);
+            }
+            1 if !only_one => return Fit::Valid,
+            _ if unclear => return Fit::Unclear,
+            1 => return Fit::Valid,
+            0 if !report => return Fit::Invalid(least),
+            0 => {}
         }
-    }
-
-    /// Names are texts of their own, whose addresses mean nothing later.
-    fn names(&mut self, schema: u32, value: &Value) -> Fit {
-        let mut all = Fit::Valid;
-        for name in value.as_object().into_iter().flat_map(|given| given.keys()) {
-            let name = Value::String(name.clone());
-            let mut checker = Checker::new(self.schema, self.limit.saturating_sub(self.steps));
-            checker.depth = self.depth;
-            all = all.and(checker.fit(schema, &name));
-            self.steps = self.steps.saturating_add(checker.steps);
-            if !self.within() || all.is_invalid() {
-                break;
+        if let Some(branch) = nearest {
+            return self.fit(branch, value, true);
+        }
+        let mut named: Vec<String> = Vec::new();
+        for branch in branches {
+            let name = self.type_of(*branch);
+            if named.len() < MAX_NAMED && !named.contains(&name) {
+                named.push(name);
             }
         }
-        all
+        self.report(true, |path| Problem::ill_typed(path, &named.join(" or "), value));
+        Fit::Invalid(least)
     }
 
-    fn contains(&mut self, schema: u32, least: u64, most: Option<u64>, value: &'v Value) -> Fit {
-        let Value::Array(items) = value else { return Fit::Valid };
-        let (mut fitting, mut unclear) = (0, 0);
+    /// The types that a node demands, through references.
+    fn type_of(&mut self, mut index: u32) -> String {
+        self.charge(1);
+        for _ in 0..MAX_NAMED {
+            match self.schema.nodes.get(index as usize).map(|node| node.rules.as_slice()) {
+                Some([Rule::Type(names), ..]) => return names.join(" or "),
+                Some([Rule::All(schemas), ..]) if schemas.len() == 1 => index = schemas[0],
+                _ => break,
+            }
+        }
+        "another shape".to_owned()
+    }
+
+    /// `propertyNames`. The names are values of their own, whose addresses identify nothing later, so
+    /// that each is checked by itself.
+    fn names(&mut self, schema: u32, given: &Map<String, Value>) -> Fit {
+        let mut names = given.keys();
+        self.all(|checker| {
+            let name = Value::String(names.next()?.clone());
+            let mut alone = Checker::new(checker.schema, checker.limit.saturating_sub(checker.steps));
+            alone.depth = checker.depth;
+            let fit = alone.fit(schema, &name, false);
+            checker.steps = checker.steps.saturating_add(alone.steps);
+            Some(fit)
+        })
+    }
+
+    fn contains(&mut self, schema: u32, least: u64, most: Option<u64>, items: &'v [Value]) -> Fit {
+        let (mut fitting, mut unclear) = (0, false);
         for item in items {
-            match self.fit(schema, item) {
-                Fit::Valid => fitting += 1,
-                Fit::Unclear => unclear += 1,
-                Fit::Invalid(_) => {}
-            }
-            if !self.within() {
+            let fit = self.fit(schema, item, false);
+            fitting += u64::from(fit == Fit::Valid);
+            unclear |= fit == Fit::Unclear;
+            if !self.is_within_limit() {
                 return Fit::Unclear;
             }
         }
-        let holds = |fitting: u64| fitting >= least && most.is_none_or(|most| fitting <= most);
-        Fit::of((unclear == 0).then(|| holds(fitting)), 1)
+        Fit::of((!unclear).then(|| fitting >= least && most.is_none_or(|most| fitting <= most)), 1)
     }
 
-    /// Keywords that hold of values of one type, each by itself; `None` where that cannot be told.
-    fn simple(&mut self, rule: &Rule, value: &Value) -> Option<bool> {
-        match (rule, value) {
-            (Rule::Size { of, most, limit }, value) => {
-                let size = match (of, value) {
-                    (Extent::Text, Value::String(text)) => {
-                        self.charge(text.len() / 16);
-                        text.chars().count()
-                    }
-                    (Extent::Items, Value::Array(items)) => items.len(),
-                    (Extent::Members, Value::Object(given)) => given.len(),
-                    _ => return Some(true),
-                };
-                Some(if *most { size as u64 <= *limit } else { size as u64 >= *limit })
+    /// `None` where the numbers cannot be compared.
+    fn is_within(&mut self, bound: &Bound, value: &Value) -> Option<bool> {
+        let size = match (bound.of, value) {
+            (Quantity::Value, Value::Number(number)) => number.clone(),
+            (Quantity::Characters, Value::String(text)) => {
+                self.charge(text.len() / 16);
+                text.chars().count().into()
             }
-            (Rule::Range { limit: Value::Number(limit), most, exclusive }, Value::Number(number)) => {
-                let order = compare(number, limit);
-                let order = if *most { order.map(Ordering::reverse) } else { order };
-                order.map(|order| order.is_gt() || order.is_eq() && !exclusive)
-            }
-            (Rule::Multiple(step), Value::Number(number)) => {
-                let times = number.as_f64()? / step;
-                // A quotient without digits behind the point, or decimals that binary cannot write.
-                Some(!times.is_finite() || (times - times.round()).abs() <= 1e-9 * times.abs().max(1.0))
-            }
-            (Rule::Pattern(pattern), Value::String(text)) => self.matches(pattern, text),
-            (Rule::Unique, Value::Array(items)) => {
-                let repeated =
-                    |(i, item): (usize, &Value)| items.iter().take(i).any(|other| self.same(other, item));
-                Some(!items.iter().enumerate().any(repeated))
-            }
-            _ => Some(true),
-        }
+            (Quantity::Items, Value::Array(items)) => items.len().into(),
+            (Quantity::Properties, Value::Object(given)) => given.len().into(),
+            _ => return Some(true),
+        };
+        let order = compare(&size, &bound.limit)?;
+        let order = if bound.is_upper { order.reverse() } else { order };
+        Some(order.is_gt() || order.is_eq() && !bound.exclusive)
     }
 
-    /// `None` where the pattern is none of ours, or too dear.
+    /// `None` where the pattern is no regular expression that can be used, or costs too much.
     fn matches(&mut self, pattern: &Pattern, text: &str) -> Option<bool> {
         let repeats = pattern.text.contains('{');
         if !pattern.is_compiled() {
@@ -406,10 +412,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             self.steps += byte * pattern.text.len() as u64 + if repeats { repetition } else { 0 };
         }
         self.steps += text.len() as u64 * if repeats { REPEATED } else { 1 };
-        if !self.within() {
-            return None;
-        }
-        pattern.regex().map(|regex| regex.is_match(text))
+        pattern.regex().filter(|_| self.is_within_limit()).map(|regex| regex.is_match(text))
     }
 
     /// Equal as JSON is: 1 is 1.0, and the order of members means nothing. False out of steps.
@@ -438,29 +441,5 @@ fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
-    }
-}
-
-pub(super) fn is_type(name: &str) -> bool {
-    matches!(
-        name.to_ascii_lowercase().as_str(),
-        "string" | "object" | "array" | "boolean" | "null" | "number" | "integer" | "any"
-    )
-}
-
-/// Google writes types in capitals; Python tools say `any`.
-fn is_a(name: &str, value: &Value) -> bool {
-    let is = |one: &str| name.eq_ignore_ascii_case(one);
-    match value {
-        _ if is("any") => true,
-        Value::Null => is("null"),
-        Value::Bool(_) => is("boolean"),
-        Value::String(_) => is("string"),
-        Value::Array(_) => is("array"),
-        Value::Object(_) => is("object"),
-        Value::Number(number) => {
-            is("number")
-                || is("integer") && (!number.is_f64() || number.as_f64().is_some_and(|f| f.fract() == 0.0))
-        }
     }
 }

@@ -10,7 +10,11 @@ use std::sync::OnceLock;
 
 use foldhash::HashMap;
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
+
+use super::problem::{json_start, shown};
+use crate::measure::defects::QUOTE_BYTES;
+use crate::measure::excerpt::clip;
 
 /// Schemas within a schema. More would be most of a mebibyte of text, the most that is read.
 const MAX_NODES: usize = 1 << 16;
@@ -18,8 +22,10 @@ const MAX_NODES: usize = 1 << 16;
 const MAX_PATTERN_BYTES: usize = 1 << 18;
 /// The node of what cannot be checked.
 pub(super) const UNCLEAR: u32 = 0;
+/// The node of the schema `false`, for members that are not allowed.
+pub(super) const NEVER: u32 = 1;
 /// The node of the document itself.
-pub(super) const ROOT: u32 = 1;
+pub(super) const ROOT: u32 = 2;
 
 /// A schema, ready to check values against.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ pub(super) struct Node {
     pub(super) shared: bool,
 }
 
-/// What one keyword, or keywords that only mean something together, demand.
+/// The demand of one keyword, or of keywords that only mean something together. Numbers are nodes.
 #[derive(Debug)]
 pub(super) enum Rule {
     /// Cannot be checked: a malformed keyword, or a reference that leads out of the document.
@@ -49,15 +55,17 @@ pub(super) enum Rule {
     /// `enum` and `const`.
     Choice(Vec<Value>),
     All(Vec<u32>),
-    Any(Vec<u32>),
-    One(Vec<u32>),
+    /// `anyOf`, and `oneOf` where `only_one`.
+    Alternatives {
+        branches: Vec<u32>,
+        only_one: bool,
+    },
     Not(u32),
     /// `if`, `then`, `else`.
     If(u32, Option<u32>, Option<u32>),
     Required(Vec<String>),
-    /// Where the member is there: these members, and this schema for the object.
-    Dependent(Vec<(String, Vec<String>, Option<u32>)>),
     Members(Members),
+    /// `propertyNames`.
     Names(u32),
     Items {
         first: Vec<u32>,
@@ -69,40 +77,48 @@ pub(super) enum Rule {
         most: Option<u64>,
     },
     Unique,
-    Size {
-        of: Extent,
-        most: bool,
-        limit: u64,
-    },
-    Range {
-        limit: Value,
-        most: bool,
-        exclusive: bool,
-    },
+    Bound(Bound),
     Multiple(f64),
     Pattern(Pattern),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Extent {
-    Text,
-    Items,
-    Members,
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) of: Quantity,
+    pub(super) is_upper: bool,
+    pub(super) exclusive: bool,
+    pub(super) limit: Number,
 }
+
+/// The quantity of a value that is bounded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Quantity {
+    Value,
+    Characters,
+    Items,
+    Properties,
+}
+
+/// Keywords that bound a quantity: whether from above, and whether exclusively.
+const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
+    ("minimum", Quantity::Value, false, false),
+    ("maximum", Quantity::Value, true, false),
+    ("exclusiveMinimum", Quantity::Value, false, true),
+    ("exclusiveMaximum", Quantity::Value, true, true),
+    ("minLength", Quantity::Characters, false, false),
+    ("maxLength", Quantity::Characters, true, false),
+    ("minItems", Quantity::Items, false, false),
+    ("maxItems", Quantity::Items, true, false),
+    ("minProperties", Quantity::Properties, false, false),
+    ("maxProperties", Quantity::Properties, true, false),
+];
 
 #[derive(Debug)]
 pub(super) struct Members {
     pub(super) named: HashMap<String, u32>,
     pub(super) matching: Vec<(Pattern, u32)>,
-    pub(super) rest: Rest,
-}
-
-/// What holds for members that neither a name nor a pattern covers.
-#[derive(Debug, PartialEq)]
-pub(super) enum Rest {
-    Open,
-    Closed,
-    Schema(u32),
+    /// For members that neither a name nor a pattern covers.
+    pub(super) rest: Option<u32>,
 }
 
 /// Compiled when a text is first matched: a schema may have thousands that no value meets.
@@ -150,12 +166,51 @@ fn ascii_classes(pattern: &str) -> String {
     out
 }
 
+impl Rule {
+    /// What was expected of a value, to follow "expected to be".
+    pub(super) fn expectation(&self) -> String {
+        match self {
+            Rule::Never => "absent".to_owned(),
+            Rule::Type(names) => names.join(" or "),
+            Rule::Choice(options) => {
+                let most = QUOTE_BYTES / 2;
+                let listed: Vec<String> = options.iter().take(most).map(|o| json_start(o, most)).collect();
+                format!("one of {}", clip(&format!("[{}]", listed.join(",")), most))
+            }
+            Rule::Names(_) => "an object whose names are as the tool's schema says".to_owned(),
+            Rule::Contains { least, most, .. } => {
+                let count = most.map_or(format!("at least {least}"), |most| format!("{least} to {most}"));
+                format!("a list with {count} items as the tool's schema says")
+            }
+            Rule::Unique => "a list without equal items".to_owned(),
+            Rule::Bound(Bound { of, is_upper, exclusive, limit }) => {
+                let bound = match (is_upper, exclusive) {
+                    (false, false) => "at least",
+                    (false, true) => "more than",
+                    (true, false) => "at most",
+                    (true, true) => "less than",
+                };
+                match of {
+                    Quantity::Value => format!("{bound} {limit}"),
+                    Quantity::Characters => format!("{bound} {limit} characters long"),
+                    Quantity::Items => format!("a list of {bound} {limit} items"),
+                    Quantity::Properties => format!("an object of {bound} {limit} properties"),
+                }
+            }
+            Rule::Multiple(step) => format!("a multiple of {step}"),
+            Rule::Pattern(pattern) => format!("text that matches '{}'", clip(&pattern.text, QUOTE_BYTES)),
+            _ => "other than what 'not' in the tool's schema describes".to_owned(),
+        }
+    }
+}
+
 impl Schema {
-    /// What cannot be understood in it makes the answer of that part unclear, see [`Schema::flaw`].
+    /// A part of `document` that cannot be understood makes the answers of that part unclear, see
+    /// [`Schema::flaw`].
     pub fn compile(document: &Value) -> Schema {
         let mut compiler = Compiler {
             document,
-            nodes: vec![Node { rules: vec![Rule::Unclear], ..Node::default() }],
+            nodes: Vec::new(),
             todo: Vec::new(),
             known: HashMap::default(),
             flaw: None,
@@ -165,10 +220,12 @@ impl Schema {
                 .and_then(Value::as_str)
                 .is_some_and(|draft| draft.contains("/draft-0")),
         };
+        compiler.add(vec![Rule::Unclear]);
+        compiler.add(vec![Rule::Never]);
         compiler.node(document);
-        while let Some((at, schema)) = compiler.todo.pop() {
+        while let Some((index, schema)) = compiler.todo.pop() {
             let (rules, nullable) = compiler.read(schema);
-            if let Some(node) = compiler.nodes.get_mut(at) {
+            if let Some(node) = compiler.nodes.get_mut(index as usize) {
                 (node.rules, node.nullable) = (rules, nullable);
             }
         }
@@ -192,7 +249,7 @@ impl Schema {
 struct Compiler<'d> {
     document: &'d Value,
     nodes: Vec<Node>,
-    todo: Vec<(usize, &'d Value)>,
+    todo: Vec<(u32, &'d Value)>,
     /// By the address of the value in the document.
     known: HashMap<*const Value, u32>,
     flaw: Option<String>,
@@ -200,43 +257,49 @@ struct Compiler<'d> {
 }
 
 impl<'d> Compiler<'d> {
-    fn flawed(&mut self, flaw: impl FnOnce() -> String) {
+    fn flawed(&mut self, flaw: impl FnOnce() -> String) -> Rule {
         self.flaw.get_or_insert_with(flaw);
+        Rule::Unclear
+    }
+
+    fn add(&mut self, rules: Vec<Rule>) -> u32 {
+        match u32::try_from(self.nodes.len()) {
+            Ok(index) if self.nodes.len() < MAX_NODES => {
+                self.nodes.push(Node { rules, ..Node::default() });
+                index
+            }
+            _ => {
+                self.flawed(|| format!("it has more than {MAX_NODES} subschemas"));
+                UNCLEAR
+            }
+        }
     }
 
     /// The index of the node for `schema`, which is read later.
     fn node(&mut self, schema: &'d Value) -> u32 {
-        let at = self.nodes.len();
-        let index = u32::try_from(at).unwrap_or(UNCLEAR);
         if let Some(&known) = self.known.get(&std::ptr::from_ref(schema)) {
             return known;
         }
-        if at >= MAX_NODES {
-            self.flawed(|| format!("it has more than {MAX_NODES} subschemas"));
-            return UNCLEAR;
+        let index = self.add(Vec::new());
+        if index != UNCLEAR {
+            self.todo.push((index, schema));
+            self.known.insert(schema, index);
         }
-        self.nodes.push(Node::default());
-        self.todo.push((at, schema));
-        self.known.insert(schema, index);
         index
     }
 
     fn target(&mut self, reference: &Value) -> u32 {
         let document = self.document;
         let pointer = reference.as_str().and_then(|r| r.strip_prefix('#')).map(decoded);
-        match pointer.and_then(|pointer| document.pointer(&pointer)) {
-            Some(schema) => {
-                let index = self.node(schema);
-                if let Some(node) = self.nodes.get_mut(index as usize) {
-                    node.shared = true;
-                }
-                index
-            }
-            None => {
-                self.flawed(|| format!("the reference {reference} leads to nothing in it"));
-                UNCLEAR
-            }
+        let Some(schema) = pointer.and_then(|pointer| document.pointer(&pointer)) else {
+            self.flawed(|| format!("the reference {reference} leads to nothing in it"));
+            return UNCLEAR;
+        };
+        let index = self.node(schema);
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            node.shared = true;
         }
+        index
     }
 
     fn read(&mut self, schema: &'d Value) -> (Vec<Rule>, bool) {
@@ -251,17 +314,14 @@ impl<'d> Compiler<'d> {
                 };
                 (rules, map.get("nullable") == Some(&Value::Bool(true)))
             }
-            other => {
-                self.flawed(|| format!("{} is no schema", super::shown(other)));
-                (vec![Rule::Unclear], false)
-            }
+            other => (vec![self.flawed(|| format!("{} is no schema", shown(other)))], false),
         }
     }
 
     fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (key, says) in map {
-            if let Some(rule) = self.rule(key, says, map) {
+        for (key, value) in map {
+            if let Some(rule) = self.rule(key, value, map) {
                 rules.push(rule.unwrap_or_else(|| self.malformed(key)));
             }
         }
@@ -279,62 +339,44 @@ impl<'d> Compiler<'d> {
     }
 
     fn malformed(&mut self, keyword: &str) -> Rule {
-        self.flawed(|| format!("'{keyword}' in it cannot be used"));
-        Rule::Unclear
+        self.flawed(|| format!("'{keyword}' in it cannot be used"))
     }
 
     /// The rule of a keyword that stands for itself; outer `None` of one that demands nothing,
-    /// inner `None` where what it says is malformed.
-    fn rule(&mut self, key: &str, says: &'d Value, map: &Map<String, Value>) -> Option<Option<Rule>> {
-        let size = |of, most| whole(says).map(|limit| Rule::Size { of, most, limit });
-        let range = |most, exclusive| {
-            // Draft 4 said so with a flag beside the bound.
-            let flag = if most { "exclusiveMaximum" } else { "exclusiveMinimum" };
-            let exclusive = exclusive || map.get(flag) == Some(&Value::Bool(true));
-            says.is_number().then(|| Rule::Range { limit: says.clone(), most, exclusive })
-        };
+    /// inner `None` where its value is malformed.
+    fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<Rule>> {
+        match (key, value) {
+            ("uniqueItems", Value::Bool(false)) => return None,
+            ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => return None,
+            // Draft 4 made a bound exclusive by a flag, see `bound`.
+            ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_)) => return None,
+            _ => {}
+        }
         Some(match key {
-            "type" => match says {
-                Value::String(name) => Some(Rule::Type(vec![name.clone()])),
-                says => texts(says).map(Rule::Type),
+            "type" => match value {
+                Value::String(name) => Some(vec![name.clone()]),
+                value => texts(value),
             }
-            .filter(
-                |rule| matches!(rule, Rule::Type(names) if names.iter().all(|n| super::check::is_type(n))),
-            ),
-            "uniqueItems" | "exclusiveMinimum" | "exclusiveMaximum" if says == &Value::Bool(false) => {
-                return None;
+            .filter(|names| names.iter().all(|name| is_type_name(name)))
+            .map(Rule::Type),
+            "enum" => value.as_array().cloned().map(Rule::Choice),
+            "const" => Some(Rule::Choice(vec![value.clone()])),
+            "$ref" => Some(Rule::All(vec![self.target(value)])),
+            "allOf" => self.list(value).map(Rule::All),
+            "anyOf" | "oneOf" => {
+                let branches = self.list(value).filter(|list| !list.is_empty());
+                branches.map(|branches| Rule::Alternatives { branches, only_one: key == "oneOf" })
             }
-            "exclusiveMinimum" | "exclusiveMaximum" | "unevaluatedProperties" | "unevaluatedItems"
-                if says == &Value::Bool(true) =>
-            {
-                return None;
-            }
-            "enum" => says.as_array().cloned().map(Rule::Choice),
-            "const" => Some(Rule::Choice(vec![says.clone()])),
-            "$ref" => Some(Rule::All(vec![self.target(says)])),
-            "allOf" => self.list(says).map(Rule::All),
-            "anyOf" => self.list(says).filter(|l| !l.is_empty()).map(Rule::Any),
-            "oneOf" => self.list(says).filter(|l| !l.is_empty()).map(Rule::One),
-            "not" => Some(Rule::Not(self.node(says))),
-            "required" => texts(says).map(Rule::Required),
-            "dependentRequired" | "dependentSchemas" | "dependencies" => self.dependent(says),
-            "propertyNames" => Some(Rule::Names(self.node(says))),
-            "uniqueItems" => says.is_boolean().then_some(Rule::Unique),
-            "minLength" => size(Extent::Text, false),
-            "maxLength" => size(Extent::Text, true),
-            "minItems" => size(Extent::Items, false),
-            "maxItems" => size(Extent::Items, true),
-            "minProperties" => size(Extent::Members, false),
-            "maxProperties" => size(Extent::Members, true),
-            "minimum" => range(false, false),
-            "maximum" => range(true, false),
-            "exclusiveMinimum" => range(false, true),
-            "exclusiveMaximum" => range(true, true),
-            "multipleOf" => says.as_f64().filter(|step| *step > 0.0).map(Rule::Multiple),
-            "pattern" => says.as_str().map(|text| Rule::Pattern(Pattern::new(text))),
-            // Keywords of which we only know that they may exclude values.
+            "not" => Some(Rule::Not(self.node(value))),
+            "required" => texts(value).map(Rule::Required),
+            "dependentRequired" | "dependentSchemas" | "dependencies" => self.dependent(value),
+            "propertyNames" => Some(Rule::Names(self.node(value))),
+            "uniqueItems" => value.is_boolean().then_some(Rule::Unique),
+            "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(Rule::Multiple),
+            "pattern" => value.as_str().map(|text| Rule::Pattern(Pattern::new(text))),
+            // Keywords of which only is known that they may exclude values.
             "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef" | "$recursiveRef" => None,
-            _ => return None,
+            _ => bound(BOUNDS.iter().find(|(name, ..)| *name == key)?, value, map),
         })
     }
 
@@ -342,10 +384,8 @@ impl<'d> Compiler<'d> {
     fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<Rule>) {
         let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
         if any(&["properties", "patternProperties", "additionalProperties"]) {
-            rules.push(match self.members(map) {
-                Some(made) => Rule::Members(made),
-                None => self.malformed("properties"),
-            });
+            let members = self.members(map).map(Rule::Members);
+            rules.push(members.unwrap_or_else(|| self.malformed("properties")));
         }
         if any(&["items", "prefixItems"]) {
             // As a list `items` is what `prefixItems` was called before.
@@ -370,39 +410,86 @@ impl<'d> Compiler<'d> {
     }
 
     fn members(&mut self, map: &'d Map<String, Value>) -> Option<Members> {
-        let of = |key: &str| map.get(key).map_or(Some(None), |says| says.as_object().map(Some));
+        let of = |key: &str| map.get(key).map_or(Some(None), |value| value.as_object().map(Some));
         let (named, matching) = (of("properties")?, of("patternProperties")?);
         let named = named.into_iter().flatten().map(|(name, s)| (name.clone(), self.node(s))).collect();
         let matching =
             matching.into_iter().flatten().map(|(text, s)| (Pattern::new(text), self.node(s))).collect();
         let rest = match map.get("additionalProperties") {
-            None | Some(Value::Bool(true)) => Rest::Open,
-            Some(Value::Bool(false)) => Rest::Closed,
-            Some(schema) => Rest::Schema(self.node(schema)),
+            None | Some(Value::Bool(true)) => None,
+            Some(Value::Bool(false)) => Some(NEVER),
+            Some(schema) => Some(self.node(schema)),
         };
         Some(Members { named, matching, rest })
     }
 
-    fn dependent(&mut self, says: &'d Value) -> Option<Rule> {
-        let each = says.as_object()?.iter().map(|(name, needs)| match needs {
-            Value::Array(_) => Some((name.clone(), texts(needs)?, None)),
-            schema => Some((name.clone(), Vec::new(), Some(self.node(schema)))),
-        });
-        each.collect::<Option<Vec<_>>>().map(Rule::Dependent)
+    /// Each dependency as a condition: of an object that has the member, the rest is demanded.
+    fn dependent(&mut self, value: &'d Value) -> Option<Rule> {
+        let mut all = Vec::new();
+        for (name, needs) in value.as_object()? {
+            let then = match needs {
+                Value::Array(_) => {
+                    let names = texts(needs)?;
+                    self.add(vec![Rule::Required(names)])
+                }
+                schema => self.node(schema),
+            };
+            let object = Rule::Type(vec!["object".to_owned()]);
+            let has_member = self.add(vec![object, Rule::Required(vec![name.clone()])]);
+            all.push(self.add(vec![Rule::If(has_member, Some(then), None)]));
+        }
+        Some(Rule::All(all))
     }
 
-    fn list(&mut self, says: &'d Value) -> Option<Vec<u32>> {
-        says.as_array().map(|list| list.iter().map(|schema| self.node(schema)).collect())
+    fn list(&mut self, value: &'d Value) -> Option<Vec<u32>> {
+        value.as_array().map(|list| list.iter().map(|schema| self.node(schema)).collect())
     }
 }
 
-fn texts(says: &Value) -> Option<Vec<String>> {
-    says.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+fn bound(
+    &(_, of, is_upper, exclusive): &(&str, Quantity, bool, bool),
+    value: &Value,
+    map: &Map<String, Value>,
+) -> Option<Rule> {
+    let limit = match of {
+        Quantity::Value => value.as_number()?.clone(),
+        _ => whole(value)?.into(),
+    };
+    let flag = if is_upper { "exclusiveMaximum" } else { "exclusiveMinimum" };
+    let exclusive = exclusive || of == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
+    Some(Rule::Bound(Bound { of, is_upper, exclusive, limit }))
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(says: &Value) -> Option<u64> {
-    says.as_u64().or_else(|| says.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
+}
+
+fn is_type_name(name: &str) -> bool {
+    ["string", "object", "array", "boolean", "null", "number", "integer", "any"]
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one))
+}
+
+/// Google writes types in capitals; Python tools say `any`.
+pub(super) fn is_type(name: &str, value: &Value) -> bool {
+    let is = |one: &str| name.eq_ignore_ascii_case(one);
+    match value {
+        _ if is("any") => true,
+        Value::Null => is("null"),
+        Value::Bool(_) => is("boolean"),
+        Value::String(_) => is("string"),
+        Value::Array(_) => is("array"),
+        Value::Object(_) => is("object"),
+        Value::Number(number) => {
+            is("number")
+                || is("integer") && (!number.is_f64() || number.as_f64().is_some_and(|f| f.fract() == 0.0))
+        }
+    }
 }
 
 /// The pointer of a reference, where characters may be percent-encoded.

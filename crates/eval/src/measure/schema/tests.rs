@@ -1,7 +1,10 @@
 //! Hostile schemas, a table of keywords by what the specification says, and laws that hold of
 //! every schema.
 
+use super::problem::{SHOWN_BYTES, shown};
 use super::*;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::head;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -221,18 +224,18 @@ fn keywords_mean_what_the_specification_says() {
     for (schema, fitting, others) in table {
         let compiled = Schema::compile(&schema);
         assert_eq!(compiled.flaw(), None, "{schema}");
-        for (values, outcome) in [(fitting, Outcome::Valid), (others, Outcome::Invalid)] {
+        for (values, outcome) in [(fitting, Validity::Valid), (others, Validity::Invalid)] {
             for value in values.as_array().unwrap() {
                 let checked = compiled.check(value);
-                assert_eq!(checked.outcome, outcome, "{schema} of {value}");
-                assert_eq!(checked.problems.is_empty(), outcome == Outcome::Valid, "{schema} of {value}");
+                assert_eq!(checked.validity, outcome, "{schema} of {value}");
+                assert_eq!(checked.problems.is_empty(), outcome == Validity::Valid, "{schema} of {value}");
             }
         }
     }
 }
 
 #[test]
-fn what_cannot_be_told_is_neither_valid_nor_invalid() {
+fn a_schema_that_cannot_be_understood_is_indeterminate() {
     for unclear in [
         json!("nonsense"),
         json!({ "type": "dict" }),
@@ -247,19 +250,19 @@ fn what_cannot_be_told_is_neither_valid_nor_invalid() {
         json!({ "pattern": "(a{900}){900}" }),
         json!({ "unevaluatedProperties": false }),
     ] {
-        let outcome = |schema: &Value| Schema::compile(schema).check(&json!({ "a": "x" })).outcome;
+        let outcome = |schema: &Value| Schema::compile(schema).check(&json!({ "a": "x" })).validity;
         let inside = json!({ "properties": { "a": unclear } });
         let value = if unclear.get("pattern").is_some() { &inside } else { &unclear };
-        assert_eq!(outcome(value), Outcome::Indeterminate, "{value}");
-        assert_eq!(outcome(&json!({ "not": value })), Outcome::Indeterminate, "{value}");
+        assert_eq!(outcome(value), Validity::Indeterminate, "{value}");
+        assert_eq!(outcome(&json!({ "not": value })), Validity::Indeterminate, "{value}");
         // What else is wrong is wrong all the same.
-        assert_eq!(outcome(&json!({ "allOf": [value], "required": ["b"] })), Outcome::Invalid, "{value}");
-        assert_eq!(outcome(&json!({ "anyOf": [value, true] })), Outcome::Valid, "{value}");
+        assert_eq!(outcome(&json!({ "allOf": [value], "required": ["b"] })), Validity::Invalid, "{value}");
+        assert_eq!(outcome(&json!({ "anyOf": [value, true] })), Validity::Valid, "{value}");
     }
 }
 
 #[test]
-fn an_alternative_is_explained_that_the_value_means() {
+fn the_nearest_alternative_is_explained() {
     let block = |name: &str| {
         json!({
             "type": "object",
@@ -303,9 +306,10 @@ fn an_alternative_is_explained_that_the_value_means() {
 fn values_and_schemas_may_be_deep() {
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({ "a": inner }));
     let schema = Schema::compile(&json!({ "properties": { "a": { "$ref": "#" } }, "type": "object" }));
-    for (depth, outcome) in [(1, Outcome::Invalid), (60, Outcome::Invalid), (126, Outcome::Indeterminate)] {
+    for (depth, outcome) in [(1, Validity::Invalid), (60, Validity::Invalid), (126, Validity::Indeterminate)]
+    {
         let checked = schema.check(&nested(depth));
-        assert_eq!(checked.outcome, outcome, "{depth} {:?}", checked.problems);
+        assert_eq!(checked.validity, outcome, "{depth} {:?}", checked.problems);
     }
     // A chain of references, deeper than any stack: unclear, and no overflow.
     let mut defs = serde_json::Map::new();
@@ -314,11 +318,11 @@ fn values_and_schemas_may_be_deep() {
     }
     defs.insert("d30000".to_owned(), json!(false));
     let chain = json!({ "$ref": "#/$defs/d0", "$defs": defs });
-    assert_eq!(Schema::compile(&chain).check(&nested(1)).outcome, Outcome::Indeterminate);
+    assert_eq!(Schema::compile(&chain).check(&nested(1)).validity, Validity::Indeterminate);
 }
 
 #[test]
-fn calls_of_one_scene_share_their_steps() {
+fn calls_of_one_trace_share_their_steps() {
     let memo = Memo::new();
     let mut branches = vec![json!({ "type": "null" }); 4_000];
     branches.push(json!({ "type": "integer" }));
@@ -328,7 +332,7 @@ fn calls_of_one_scene_share_their_steps() {
         assert_eq!(problems(&memo, &dear, &ones), []);
     }
     let steps = memo.trace(Compiled::default).steps.get();
-    assert!((SCENE_STEPS..SCENE_STEPS + MAX_STEPS + 40 * 2 * CALL_STEPS).contains(&steps), "{steps}");
+    assert!((TRACE_STEPS..TRACE_STEPS + MAX_STEPS + 40 * 2 * CALL_STEPS).contains(&steps), "{steps}");
     // A usual call is checked all the same.
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
 }
@@ -405,16 +409,16 @@ proptest! {
             json!({ "allOf": [schema], "$defs": defs })
         };
         let check = |schema: Value| Schema::compile(&with(schema)).check(&value);
-        let outcome = |schema: Value| check(schema).outcome;
+        let outcome = |schema: Value| check(schema).validity;
         let plain = check(schema.clone());
         prop_assert!(plain.problems.len() <= MAX_PROBLEMS);
-        prop_assert_eq!(plain.outcome == Outcome::Invalid, !plain.problems.is_empty());
+        prop_assert_eq!(plain.validity == Validity::Invalid, !plain.problems.is_empty());
         let all = check(json!({ "allOf": [schema, true, schema] }));
-        prop_assert_eq!((all.outcome, all.problems), (plain.outcome, plain.problems.clone()));
-        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), plain.outcome);
-        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), plain.outcome);
-        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), plain.outcome);
-        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), plain.outcome);
+        prop_assert_eq!((all.validity, all.problems), (plain.validity, plain.problems.clone()));
+        prop_assert_eq!(outcome(json!({ "anyOf": [schema, schema] })), plain.validity);
+        prop_assert_eq!(outcome(json!({ "oneOf": [schema, false] })), plain.validity);
+        prop_assert_eq!(outcome(json!({ "not": { "not": schema } })), plain.validity);
+        prop_assert_eq!(outcome(json!({ "if": schema, "then": true, "else": false })), plain.validity);
         if let Value::Object(mut more) = schema.clone() {
             more.insert("x-unknown".to_owned(), json!([{ "type": 5 }]));
             prop_assert_eq!(check(Value::Object(more)).problems, plain.problems);

@@ -1,0 +1,133 @@
+//! Why a value does not fit a schema, in words.
+//!
+//! In: a path within the value, what was expected there and what was found. Out: a [`Problem`].
+
+use std::fmt::{self, Write as _};
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::measure::defects::{Defect, QUOTE_BYTES};
+use crate::measure::excerpt::{clip, head};
+
+/// Problems reported for one value.
+pub const MAX_PROBLEMS: usize = 8;
+/// Bytes of a value that are shown.
+pub(super) const SHOWN_BYTES: usize = 80;
+
+/// One step of a path from a value to a part of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'v> {
+    Member(&'v str),
+    Item(usize),
+}
+
+/// One mismatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Missing, unknown, or ill-typed.
+    pub defect: Defect,
+    /// What was expected and what was found.
+    pub rationale: String,
+    /// What was expected and where, without the value that was found.
+    pub fault: String,
+    /// The parameter in question, without the path to it.
+    pub name: String,
+    /// The value says the same in another type (`"5"` for 5), as many frameworks accept.
+    pub coercible: bool,
+}
+
+impl Problem {
+    pub(super) fn missing(path: &[Place<'_>], name: &str) -> Problem {
+        let path = [path, &[Place::Member(name)]].concat();
+        let rationale = format!(
+            "the required parameter '{}' was expected; it is missing",
+            clip(&dotted(&path), QUOTE_BYTES)
+        );
+        Problem::at(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
+    }
+
+    pub(super) fn unknown(path: &[Place<'_>], name: &str, value: &Value) -> Problem {
+        let path = [path, &[Place::Member(name)]].concat();
+        let rationale = format!(
+            "parameters of the tool's schema were expected; it has no '{}' (here {})",
+            clip(&dotted(&path), QUOTE_BYTES),
+            shown(value)
+        );
+        let fault = "nothing was expected; the schema has no such property";
+        Problem::at(&path, Defect::UnknownParameter, rationale, fault)
+    }
+
+    pub(super) fn ill_typed(path: &[Place<'_>], expected: &str, value: &Value) -> Problem {
+        let place = match dotted(path) {
+            path if path.is_empty() => "the arguments".to_owned(),
+            path => format!("'{}'", clip(&path, QUOTE_BYTES)),
+        };
+        let rationale = format!("{place} was expected to be {expected}; it is {}", shown(value));
+        let fault = format!("the value was expected to be {expected}");
+        let problem = Problem::at(path, Defect::IllTypedParameter, rationale, &fault);
+        Problem { coercible: is_coercible(value), ..problem }
+    }
+
+    fn at(path: &[Place<'_>], defect: Defect, rationale: String, fault: &str) -> Problem {
+        let pointer: String = path.iter().map(pointer_token).collect();
+        let name = path.iter().rev().find_map(|place| match place {
+            Place::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
+            Place::Item(_) => None,
+        });
+        let fault = format!("at '{pointer}', {fault}");
+        Problem { defect, rationale, fault, name: name.unwrap_or_default(), coercible: false }
+    }
+}
+
+fn pointer_token(place: &Place<'_>) -> String {
+    match place {
+        Place::Member(name) => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+        Place::Item(i) => format!("/{i}"),
+    }
+}
+
+fn dotted(path: &[Place<'_>]) -> String {
+    let mut out = String::new();
+    for place in path {
+        match place {
+            Place::Member(name) if out.is_empty() => out.push_str(name),
+            Place::Member(name) => out.extend([".", name]),
+            Place::Item(i) => out.push_str(&format!("[{i}]")),
+        }
+    }
+    out
+}
+
+/// The beginning of a value.
+pub(super) fn shown(value: &Value) -> String {
+    head(&json_start(value, SHOWN_BYTES), SHOWN_BYTES).to_owned()
+}
+
+/// A value as JSON, stopped where it is longer than `max`: it may have megabytes.
+pub(super) fn json_start(value: &Value, max: usize) -> String {
+    struct Start(String, usize);
+    impl fmt::Write for Start {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.push_str(clip(text, self.1 - self.0.len()));
+            if self.0.len() + 4 > self.1 { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+    // Room for whole characters after the cut, by which a caller sees that there is one.
+    let mut start = Start(String::new(), max + 8);
+    // The only error is the one that stops the writing.
+    let _ = write!(start, "{value}");
+    start.0
+}
+
+/// `null` for an optional value, or a scalar written as a string or the other way round.
+fn is_coercible(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Number(_) | Value::Bool(_) => true,
+        Value::String(text) => {
+            let text = text.trim();
+            !text.starts_with('"') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+        }
+        _ => false,
+    }
+}
