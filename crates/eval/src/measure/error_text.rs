@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::defects::{QUOTE_BYTES, clip};
 use super::error_kind::telling;
-use crate::recognise::keys;
+use crate::recognise::json_keys;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
 const MAX_JSON: usize = 64 * 1024;
@@ -143,7 +143,7 @@ fn leads_on(key: &[u8]) -> bool {
 fn might_be_error_json(text: &str) -> bool {
     // What only looks like an object is text, which may still end in a traceback.
     let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
-    if is_object && !keys::may_have(text, leads_on) {
+    if is_object && !json_keys::may_have(text, leads_on) {
         return false;
     }
     static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(TELLING));

@@ -33,7 +33,7 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<u
             _ => up,
         };
     }
-    implicit(tree, views, &mut agents, &mut owner);
+    add_implicit(tree, views, &mut agents, &mut owner);
     (agents, owner)
 }
 
@@ -63,7 +63,7 @@ fn named_by_span(view: &SpanView) -> Option<Text> {
 
 /// Top spans without an agent beneath that hold model or tool calls: each is an agent of its own.
 /// Orphans of one missing parent are one agent's.
-fn implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
+fn add_implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
     let mut missing: HashMap<SpanId, Vec<Idx>> = HashMap::new();
     let mut groups: Vec<Vec<Idx>> = Vec::new();
     let is_work = |i: Idx| matches!(views[i].kind, Kind::Llm | Kind::Tool) && !views[i].wrapper;
@@ -117,23 +117,23 @@ pub(crate) fn describe(
             mine.push(at);
         }
     }
-    let mut handed: Vec<Option<&Call>> = vec![None; agents.len()];
+    let mut final_call: Vec<Option<&Call>> = vec![None; agents.len()];
     for call in calls.iter().filter(|c| table.control_tools.is_final_answer(&c.name)) {
-        if let Some(slot) = call.agent.and_then(|a| handed.get_mut(a)) {
+        if let Some(slot) = call.agent.and_then(|a| final_call.get_mut(a)) {
             *slot = Some(call);
         }
     }
-    for ((agent, spans), handed) in agents.iter_mut().zip(&spans).zip(handed) {
+    for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_call) {
         let is_call = |at: &Idx| views[*at].kind == Kind::Llm && !views[*at].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
-        agent.tools = shown(views, agent);
+        agent.tools = offered_tools(views, agent);
         (agent.task, agent.task_at) = task(tree, views, agent, texts).unzip();
-        answer(views, agent, handed, texts);
-        agent.plans = planned(table, texts, tree, views, spans, agent);
+        answer(views, agent, final_call, texts);
+        agent.plans = agent_plans(table, texts, tree, views, spans, agent);
     }
 }
 
-fn shown(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
+fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
     let mut known: HashMap<Text, usize> = HashMap::new();
     for &at in agent.llms.iter().chain([&agent.at]) {
@@ -161,7 +161,7 @@ fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Op
     let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
     let mut settings = None;
     for at in spans {
-        match asked(&views[at].input, texts) {
+        match user_request(&views[at].input, texts) {
             Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
             Some(text) => return Some((text, at)),
             None => {}
@@ -176,7 +176,7 @@ fn is_object(text: &str) -> bool {
 }
 
 /// The user's words after the last answer in a conversation; in one without, all of the user's.
-fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
+fn user_request(messages: &[Message], texts: &mut Texts) -> Option<Text> {
     let users = |messages: &[Message]| -> Vec<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
@@ -197,7 +197,7 @@ fn asked(messages: &[Message], texts: &mut Texts) -> Option<Text> {
 }
 
 /// What was finally answered, and where.
-fn answer(views: &[SpanView], agent: &mut Agent, handed: Option<&Call>, texts: &mut Texts) {
+fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut Texts) {
     let own = &views[agent.at];
     let last = agent.llms.last().copied();
     agent.answer_content = own.output_content;
@@ -208,19 +208,19 @@ fn answer(views: &[SpanView], agent: &mut Agent, handed: Option<&Call>, texts: &
         agent.answer_content = views[at].output_content;
     }
     let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
-    if let Some(call) = handed.filter(in_time)
-        && let Some(text) = handed_over(call)
+    if let Some(call) = final_call.filter(in_time)
+        && let Some(text) = final_answer_text(call)
     {
-        agent.answer = texts.some(&text);
+        agent.answer = texts.non_empty(&text);
         agent.answer_at = Some(call.at);
         agent.answer_content = Content::Present;
         return;
     }
     let silent = |at: &Idx| views[*at].requests().next().is_none();
     for at in last.filter(silent).into_iter().chain([agent.at]) {
-        let said = said(&views[at].output);
-        if !said.is_empty() {
-            agent.answer = texts.some(&said);
+        let text = last_assistant_text(&views[at].output);
+        if !text.is_empty() {
+            agent.answer = texts.non_empty(&text);
             agent.answer_at = Some(at);
             return;
         }
@@ -228,7 +228,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, handed: Option<&Call>, texts: &
 }
 
 /// The answer in a final-answer call: its only or telling argument, else its result.
-fn handed_over(call: &Call) -> Option<String> {
+fn final_answer_text(call: &Call) -> Option<String> {
     let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
     if let Some(serde_json::Value::Object(map)) = &arguments {
         let value = ["answer", "final_answer", "result", "response", "output", "text"]
@@ -247,7 +247,7 @@ fn handed_over(call: &Call) -> Option<String> {
 }
 
 /// The last words of the model in what came out.
-fn said(output: &[Message]) -> String {
+fn last_assistant_text(output: &[Message]) -> String {
     let last = output.iter().rev().find(|m| m.role == Role::Assistant && !m.parts.is_empty());
     match last {
         Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => {
@@ -259,7 +259,7 @@ fn said(output: &[Message]) -> String {
 
 /// Plans of an agent in order: of plan spans and attributes, else of its models' outputs. The
 /// same plan seen again on the way is no replan.
-fn planned(
+fn agent_plans(
     table: &Table,
     texts: &mut Texts,
     tree: &Tree,
@@ -271,7 +271,7 @@ fn planned(
         if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
             let wrote = |i: &Idx| *i == at || views[*i].kind == Kind::Llm;
             let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
-            let text = inner.map(|i| said(&views[i].output)).filter(|t| !t.is_empty()).last();
+            let text = inner.map(|i| last_assistant_text(&views[i].output)).filter(|t| !t.is_empty()).last();
             let plan = text.and_then(|t| plans::plan(&t, false, texts));
             views[at].plans.extend(plan);
         }
@@ -281,7 +281,7 @@ fn planned(
             plans::of_output(table, texts, &mut views[at]);
         }
         if table.plan_heuristic && nth == 0 && views[at].plans.is_empty() {
-            let plan = plans::unmarked(&views[at].output_text(), texts);
+            let plan = plans::unmarked_plan(&views[at].output_text(), texts);
             views[at].plans.extend(plan);
         }
     }

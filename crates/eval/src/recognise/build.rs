@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
 use super::message::Text;
-use super::read::{Found, Told};
+use super::scan::{KindDecision, ScannedSpan};
 use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
-use super::{Attached, agents, calls, errors, wrappers};
-use verdict_otlp::trace::{ById, Envelope, Kind, SpanId, Tree};
+use super::{agents, calls, errors, wrappers};
+use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
 use verdict_otlp::value::RESOURCE_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Payload};
 
@@ -21,26 +21,26 @@ pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     }
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
-    let mut weak = Vec::with_capacity(tree.len());
-    let mut around = Around::default();
+    let mut model_only = Vec::with_capacity(tree.len());
+    let mut envelope_names = EnvelopeNames::default();
     for (at, span) in tree.spans.iter().enumerate() {
-        let mut found = Found::span(table, &span.bytes);
+        let mut scanned = ScannedSpan::span(table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
-            found.log(table, &log.record);
+            scanned.log(table, &log.record);
         }
-        let (service, scope) = around.of(&span.envelope, &mut interpreter.texts);
-        let Told { kind, lifecycle, weak: only_named } = found.kind(table, scope);
-        weak.push(only_named);
+        let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
+        let KindDecision { kind, lifecycle, model_only: by_model } = scanned.kind(table, scope);
+        model_only.push(by_model);
         // A step's messages are its children's: they are read only where it may have to stand in
         // for an agent.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
-        let mut view = interpreter.view(&mut found, kind, lifecycle, content);
+        let mut view = interpreter.view(&mut scanned, kind, lifecycle, content);
         view.service = service;
         view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
         views.push(view);
     }
-    wrappers::evaluators(&tree, &mut views);
-    wrappers::duplicates(&tree, &mut views, &weak);
+    wrappers::spread_evaluator_kind(&tree, &mut views);
+    wrappers::mark_duplicates(&tree, &mut views, &model_only);
     errors::inherit(&tree, &mut views);
     assemble(table, interpreter.texts, tree, views, incomplete)
 }
@@ -75,15 +75,15 @@ fn assemble(
 
 /// Service and scope of the envelope last met: neighbours mostly share one.
 #[derive(Default)]
-struct Around {
+struct EnvelopeNames {
     last: Option<(Arc<Envelope>, Option<Text>, String)>,
 }
 
-impl Around {
+impl EnvelopeNames {
     fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
         let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !same {
-            let service = service(envelope).and_then(|s| texts.some(s));
+            let service = service(envelope).and_then(|s| texts.non_empty(s));
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }
         match &self.last {
@@ -94,21 +94,21 @@ impl Around {
 }
 
 /// The one message field `number` of an encoded message.
-fn inner(message: &[u8], number: u32) -> &[u8] {
-    let found = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
+fn message_field(message: &[u8], number: u32) -> &[u8] {
+    let scanned = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
         Payload::Bytes(b) if f.number == number => Some(b),
         _ => None,
     });
-    found.unwrap_or(&[])
+    scanned.unwrap_or(&[])
 }
 
 /// `service.name`: `ResourceSpans.resource` is field 1.
 pub(crate) fn service(envelope: &Envelope) -> Option<&str> {
-    let mut attributes = Attributes::new(inner(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
+    let mut attributes = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
     attributes.find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
 }
 
 /// The instrumentation scope's name: `ScopeSpans.scope` is field 1, its name field 1.
 pub(crate) fn scope(envelope: &Envelope) -> &str {
-    std::str::from_utf8(inner(inner(&envelope.scope, 1), 1)).unwrap_or("")
+    std::str::from_utf8(message_field(message_field(&envelope.scope, 1), 1)).unwrap_or("")
 }

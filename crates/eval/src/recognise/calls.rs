@@ -13,7 +13,7 @@ use super::tool;
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 /// A request that waits for its tool span.
-struct Asked<'r> {
+struct PendingRequest<'r> {
     llm: Idx,
     place: usize,
     request: &'r ToolRequest,
@@ -34,7 +34,7 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[O
     }
     let mut drafts: Vec<(u64, usize, Call)> = Vec::new();
     for (agent, spans) in by_agent {
-        of_one_agent(tree, views, agent, &spans, &mut drafts);
+        agent_calls(tree, views, agent, &spans, &mut drafts);
     }
     drafts.sort_by(|(a_start, a_place, a), (b_start, b_place, b)| {
         (a_start, a_place, a.at, &a.id).cmp(&(b_start, b_place, b.at, &b.id))
@@ -43,61 +43,66 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[O
 }
 
 /// The spans of one agent, and what its prompts show of results.
-struct Run<'r> {
+struct AgentSpans<'r> {
     tree: &'r Tree,
     views: &'r [SpanView],
     agent: Option<usize>,
-    results: Results<'r>,
+    results: ToolResults<'r>,
 }
 
-fn of_one_agent(
+fn agent_calls(
     tree: &Tree,
     views: &[SpanView],
     agent: Option<usize>,
     spans: &[Idx],
     out: &mut Vec<(u64, usize, Call)>,
 ) {
-    let (tools, talks): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
+    let (tools, llms): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
     let of = |llm: Idx| views[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
-    let mut asked: Vec<Asked<'_>> = talks
+    let mut pending: Vec<PendingRequest<'_>> = llms
         .iter()
         .flat_map(|&llm| of(llm))
-        .map(|(llm, place, request)| Asked { llm, place, request, tool: None })
+        .map(|(llm, place, request)| PendingRequest { llm, place, request, tool: None })
         .collect();
-    let linked = link(tree, views, &mut asked, &tools);
-    let run = Run { tree, views, agent, results: Results::new(views, spans) };
-    let mut next = talks.iter().copied().peekable();
-    let mut spoke = None;
-    for (&tool, ask) in tools.iter().zip(linked) {
+    let linked = link(tree, views, &mut pending, &tools);
+    let run = AgentSpans { tree, views, agent, results: ToolResults::new(views, spans) };
+    let mut next = llms.iter().copied().peekable();
+    let mut last_llm = None;
+    for (&tool, item) in tools.iter().zip(linked) {
         while let Some(llm) = next.next_if(|&llm| llm < tool) {
-            spoke = Some(llm);
+            last_llm = Some(llm);
         }
-        let asked = ask.and_then(|i| asked.get(i));
-        if let Some(call) = run.carried_out(tool, asked, spoke) {
-            out.push((call.start, asked.map_or(0, |a| a.place), call));
+        let pending = item.and_then(|i| pending.get(i));
+        if let Some(call) = run.executed_call(tool, pending, last_llm) {
+            out.push((call.start, pending.map_or(0, |a| a.place), call));
         }
     }
-    for (nth, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-        let call = run.only_asked(ask, nth);
-        out.push((call.start, ask.place, call));
+    for (nth, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+        let call = run.requested_call(item, nth);
+        out.push((call.start, item.place, call));
     }
 }
 
-impl Run<'_> {
+impl AgentSpans<'_> {
     /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
-    /// model that `spoke` last.
-    fn carried_out(&self, tool: Idx, asked: Option<&Asked<'_>>, spoke: Option<Idx>) -> Option<Call> {
+    /// model that `last_llm` last.
+    fn executed_call(
+        &self,
+        tool: Idx,
+        pending: Option<&PendingRequest<'_>>,
+        last_llm: Option<Idx>,
+    ) -> Option<Call> {
         let view = &self.views[tool];
         let call = view.call.as_ref()?;
-        let llm = asked.map(|a| a.llm).or(spoke);
+        let llm = pending.map(|a| a.llm).or(last_llm);
         let definition = self.definition(llm, &call.name).or_else(|| view.tools.first().cloned());
         let is_object = |t: &Text| t.trim_start().starts_with('{');
-        let arguments = match (&call.arguments, asked.and_then(|a| a.request.arguments.as_ref())) {
+        let arguments = match (&call.arguments, pending.and_then(|a| a.request.arguments.as_ref())) {
             // A bare value on the span, the whole object in the request.
             (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
             (own, written) => own.as_ref().or(written),
         };
-        let id = call.id.clone().or_else(|| asked.and_then(|a| a.request.id.clone()));
+        let id = call.id.clone().or_else(|| pending.and_then(|a| a.request.id.clone()));
         let message = self.results.of(id.as_ref(), None);
         let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
         Some(Call {
@@ -117,13 +122,13 @@ impl Run<'_> {
     }
 
     /// The call of a request that no span carries out: what came back stands in a later prompt.
-    fn only_asked(&self, ask: &Asked<'_>, nth: usize) -> Call {
-        let ToolRequest { id, name, arguments } = ask.request;
+    fn requested_call(&self, item: &PendingRequest<'_>, nth: usize) -> Call {
+        let ToolRequest { id, name, arguments } = item.request;
         let message = self.results.of(id.as_ref(), Some((nth, name)));
-        let definition = self.definition(Some(ask.llm), name);
-        let span = &self.tree.spans[ask.llm];
+        let definition = self.definition(Some(item.llm), name);
+        let span = &self.tree.spans[item.llm];
         Call {
-            llm: Some(ask.llm),
+            llm: Some(item.llm),
             tool: None,
             agent: self.agent,
             name: name.clone(),
@@ -133,7 +138,7 @@ impl Run<'_> {
             result: message.map(|(text, _)| text.clone()),
             failed: message.is_some_and(|(_, failed)| failed),
             definition,
-            at: ask.llm,
+            at: item.llm,
             start: span.end.max(span.start),
         }
     }
@@ -145,14 +150,19 @@ impl Run<'_> {
 
 /// For each tool span the request it carries out: by id, else by name and arguments, else by name
 /// and order.
-fn link(tree: &Tree, views: &[SpanView], asked: &mut [Asked<'_>], tools: &[Idx]) -> Vec<Option<usize>> {
+fn link(
+    tree: &Tree,
+    views: &[SpanView],
+    pending: &mut [PendingRequest<'_>],
+    tools: &[Idx],
+) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
-    for pass in [Pass::Id, Pass::Arguments, Pass::Name] {
+    for match_by in [MatchBy::Id, MatchBy::Arguments, MatchBy::Name] {
         // Requests wait in order; of equal ones the first is carried out first.
         let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::default();
-        let mut spelt = Spelt::default();
-        for (i, ask) in asked.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-            if let Some(key) = pass.key(ask.request, &mut spelt) {
+        let mut canonical = CanonicalArguments::default();
+        for (i, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+            if let Some(key) = match_by.key(item.request, &mut canonical) {
                 waiting.entry(key).or_default().push_back(i);
             }
         }
@@ -161,12 +171,12 @@ fn link(tree: &Tree, views: &[SpanView], asked: &mut [Asked<'_>], tools: &[Idx])
         }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
             let Some(call) = views[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
-            let Some(queue) = pass.key(call, &mut spelt).and_then(|key| waiting.get_mut(&key)) else {
+            let Some(queue) = match_by.key(call, &mut canonical).and_then(|key| waiting.get_mut(&key)) else {
                 continue;
             };
-            let Some(ask) = queue.front().and_then(|&i| asked.get_mut(i)) else { continue };
-            if pass == Pass::Id || tree.spans[ask.llm].start <= tree.spans[tool].start {
-                ask.tool = Some(tool);
+            let Some(item) = queue.front().and_then(|&i| pending.get_mut(i)) else { continue };
+            if match_by == MatchBy::Id || tree.spans[item.llm].start <= tree.spans[tool].start {
+                item.tool = Some(tool);
                 *slot = queue.pop_front();
             }
         }
@@ -176,7 +186,7 @@ fn link(tree: &Tree, views: &[SpanView], asked: &mut [Asked<'_>], tools: &[Idx])
 
 /// What a request and a tool span are matched by.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum MatchBy {
     Id,
     Arguments,
     Name,
@@ -185,33 +195,33 @@ enum Pass {
 type Key = (Text, Option<Text>);
 
 /// Arguments in one spelling, by how they were written: request and tool span mostly write the same.
-type Spelt = HashMap<Text, Text>;
+type CanonicalArguments = HashMap<Text, Text>;
 
-impl Pass {
-    fn key(self, request: &ToolRequest, spelt: &mut Spelt) -> Option<Key> {
+impl MatchBy {
+    fn key(self, request: &ToolRequest, canonical: &mut CanonicalArguments) -> Option<Key> {
         match self {
-            Pass::Id => request.id.clone().map(|id| (id, None)),
-            Pass::Arguments => {
+            MatchBy::Id => request.id.clone().map(|id| (id, None)),
+            MatchBy::Arguments => {
                 let arguments = request.arguments.as_ref()?;
-                let same = spelt.entry(arguments.clone()).or_insert_with(|| {
+                let same = canonical.entry(arguments.clone()).or_insert_with(|| {
                     let json = serde_json::from_str::<serde_json::Value>(arguments);
                     json.map_or_else(|_| arguments.clone(), |json| Text::from(json.to_string().as_str()))
                 });
                 Some((request.name.clone(), Some(same.clone())))
             }
-            Pass::Name => Some((request.name.clone(), None)),
+            MatchBy::Name => Some((request.name.clone(), None)),
         }
     }
 }
 
 /// Tool messages in the prompts of an agent: by id, else in order by name.
-struct Results<'r> {
+struct ToolResults<'r> {
     by_id: HashMap<&'r str, (&'r Text, bool)>,
     in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
 }
 
-impl<'r> Results<'r> {
-    fn new(views: &'r [SpanView], spans: &[Idx]) -> Results<'r> {
+impl<'r> ToolResults<'r> {
+    fn new(views: &'r [SpanView], spans: &[Idx]) -> ToolResults<'r> {
         let mut by_id = HashMap::new();
         let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
         for &at in spans {
@@ -230,7 +240,7 @@ impl<'r> Results<'r> {
                 longest = here;
             }
         }
-        Results { by_id, in_order: longest }
+        ToolResults { by_id, in_order: longest }
     }
 
     fn of(&self, id: Option<&Text>, nth: Option<(usize, &Text)>) -> Option<(&'r Text, bool)> {

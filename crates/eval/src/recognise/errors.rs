@@ -2,7 +2,7 @@
 
 use super::message::Text;
 use super::overrides::{EventRule, Field, Meaning};
-use super::read::Found;
+use super::scan::ScannedSpan;
 use super::span_view::{ErrorSign, ErrorSource, SpanView};
 use super::table::Table;
 use super::texts::Texts;
@@ -19,65 +19,70 @@ const MAX_COMPARED: usize = 4 * 1024;
 const MIN_MESSAGE: usize = 4;
 
 /// Collects the signs that stand on the span itself.
-pub(crate) fn signs(table: &Table, texts: &mut Texts, found: &Found<'_>, view: &mut SpanView) {
-    let message = first(found, Field::ErrorMessage);
-    for event in found.events.iter().filter(|e| e.rule == EventRule::Exception) {
+pub(crate) fn collect_signs(
+    table: &Table,
+    texts: &mut Texts,
+    scanned: &ScannedSpan<'_>,
+    view: &mut SpanView,
+) {
+    let message = first(scanned, Field::ErrorMessage);
+    for event in scanned.events.iter().filter(|e| e.rule == EventRule::Exception) {
         let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
         for (key, value) in Attributes::new(event.message, event.attributes).chain(event.body.entries()) {
             match (key, value) {
-                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.some(s),
-                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.some(s),
+                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.non_empty(s),
+                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.non_empty(s),
                 _ => {}
             }
         }
-        add(view, sign);
+        add_sign(view, sign);
     }
-    if found.status == Status::Error {
-        let message = texts.some(found.status_message).or(message.and_then(|m| texts.some(m)));
-        add(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
+    if scanned.status == Status::Error {
+        let message = texts.non_empty(scanned.status_message).or(message.and_then(|m| texts.non_empty(m)));
+        add_sign(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
     }
-    if let Some(kind) = first(found, Field::ErrorType) {
-        let message = message.and_then(|m| texts.some(m));
-        add(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
+    if let Some(kind) = first(scanned, Field::ErrorType) {
+        let message = message.and_then(|m| texts.non_empty(m));
+        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.non_empty(kind), message });
     }
-    for (_, key, value) in found.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
+    for (_, key, value) in scanned.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
         let said = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
-        let message = message.or(said).and_then(|m| texts.some(m));
-        add(view, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
+        let message = message.or(said).and_then(|m| texts.non_empty(m));
+        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.non_empty(key), message });
     }
     let on_purpose = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
-    if found.has(Meaning::Cancelled) || on_purpose {
+    if scanned.has(Meaning::Cancelled) || on_purpose {
         view.cancelled = true;
         view.errors.clear();
     }
-    if found.has(Meaning::Retry) {
+    if scanned.has(Meaning::Retry) {
         view.errors.iter_mut().for_each(|s| s.source = ErrorSource::Retry);
     }
 }
 
 /// The span's result says itself that it failed.
-pub(crate) fn marked(texts: &mut Texts, view: &mut SpanView) {
+pub(crate) fn add_error_flag(texts: &mut Texts, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
-        kind: texts.some("is_error"),
+        kind: texts.non_empty("is_error"),
         message: view.result.clone().filter(|r| !r.is_empty()),
     };
-    add(view, sign);
+    add_sign(view, sign);
 }
 
-fn add(view: &mut SpanView, sign: ErrorSign) {
+fn add_sign(view: &mut SpanView, sign: ErrorSign) {
     if view.errors.len() < MAX_SIGNS && !view.errors.contains(&sign) {
         view.errors.push(sign);
     }
 }
 
-fn head(text: &str) -> &str {
+fn compared_start(text: &str) -> &str {
     let end = (0..=MAX_COMPARED.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     text.get(..end).unwrap_or(text)
 }
 
-fn first<'a>(found: &Found<'a>, field: Field) -> Option<&'a str> {
-    found.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
+fn first<'a>(scanned: &ScannedSpan<'a>, field: Field) -> Option<&'a str> {
+    scanned.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
 }
 
 fn is_no_failure(table: &Table, kind: &str) -> bool {
@@ -114,20 +119,23 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
         return false;
     }
     // A bare ERROR status above a span that failed says nothing new.
-    let telling = |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
-    if !signs.iter().any(|s| telling(&s)) {
+    let is_specific =
+        |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
+    if !signs.iter().any(|s| is_specific(&s)) {
         return true;
     }
     signs
         .iter()
-        .filter(telling)
+        .filter(is_specific)
         .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
 }
 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
     match (&sign.message, message) {
         (Some(above), Some(below)) => {
-            let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
+            let contains = |a: &Text, b: &Text| {
+                b.len() >= MIN_MESSAGE && compared_start(a).contains(compared_start(b).trim())
+            };
             contains(above, below) || contains(below, above)
         }
         // Without both messages, the same class is the same error.

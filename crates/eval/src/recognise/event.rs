@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::node::Node;
-use super::read::Event;
+use super::scan::EventMessage;
 use verdict_otlp::{Attributes, Value};
 
 /// An event as one map: a log's body, or its attributes.
-pub(crate) fn node<'a>(event: &Event<'a>) -> Node<'a> {
+pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {
     let mut entries: Vec<_> = Attributes::new(event.message, event.attributes)
         .map(|(key, value)| (Cow::Borrowed(key), Node::decoded(value)))
         .collect();
@@ -19,13 +19,13 @@ pub(crate) fn node<'a>(event: &Event<'a>) -> Node<'a> {
     Node::Map(entries)
 }
 
-pub(crate) fn field<'a>(event: &Event<'a>, keys: &[&str]) -> Option<Value<'a>> {
+pub(crate) fn field<'a>(event: &EventMessage<'a>, keys: &[&str]) -> Option<Value<'a>> {
     keys.iter().find_map(|key| {
         let attributes = Attributes::new(event.message, event.attributes);
         attributes.chain(event.body.entries()).find(|(k, v)| k == key && *v != Value::Empty).map(|(_, v)| v)
     })
 }
 
-pub(crate) fn id<'a>(event: &Event<'a>) -> Option<&'a str> {
+pub(crate) fn id<'a>(event: &EventMessage<'a>) -> Option<&'a str> {
     field(event, &["id", "tool_call_id"]).and_then(|v| v.as_str())
 }

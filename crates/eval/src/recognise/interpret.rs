@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use super::errors;
 use super::message::{Part, Text, ToolDefinition};
 use super::node::Node;
-use super::overrides::{Field, Piece};
-use super::read::{Flat, Found};
+use super::overrides::{Field, LeafKind};
+use super::scan::{FlatAttribute, ScannedSpan};
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
-use super::{plans, seen, tool};
+use super::{message_cache, plans, tool};
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
@@ -21,26 +21,26 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
     /// Messages of the prompts so far.
-    pub(crate) seen: seen::Seen,
+    pub(crate) message_cache: message_cache::MessageCache,
     /// Instructions that stood in an attribute of their own, by its text.
-    pub(crate) systems: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
+    pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
     /// In the span that is being read, a block of a message came without its content.
     pub(crate) withheld: bool,
 }
 
 /// A field as it was found: content, nothing, or a stand-in.
-pub(super) enum Seen<T> {
-    Read(T),
+pub(super) enum FieldValue<T> {
+    Present(T),
     Redacted,
     Absent,
 }
 
-impl<T> Seen<T> {
+impl<T> FieldValue<T> {
     pub(super) fn content(&self) -> Content {
         match self {
-            Seen::Read(_) => Content::Present,
-            Seen::Redacted => Content::Redacted,
-            Seen::Absent => Content::Absent,
+            FieldValue::Present(_) => Content::Present,
+            FieldValue::Redacted => Content::Redacted,
+            FieldValue::Absent => Content::Absent,
         }
     }
 }
@@ -48,8 +48,13 @@ impl<T> Seen<T> {
 impl<'t> Interpreter<'t> {
     /// For one trace.
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
-        let (seen, systems) = (seen::Seen::default(), HashMap::default());
-        Interpreter { table, texts: Texts::new(), seen, systems, withheld: false }
+        Interpreter {
+            table,
+            texts: Texts::new(),
+            message_cache: message_cache::MessageCache::default(),
+            system_parts: HashMap::default(),
+            withheld: false,
+        }
     }
 }
 
@@ -57,79 +62,83 @@ impl Interpreter<'_> {
     /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
     pub(crate) fn view(
         &mut self,
-        found: &mut Found<'_>,
+        scanned: &mut ScannedSpan<'_>,
         kind: Kind,
         lifecycle: bool,
         content: bool,
     ) -> SpanView {
-        found.sort();
+        scanned.sort();
         let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
-        view.name = self.texts.some(found.name);
-        self.facts(found, &mut view);
+        view.name = self.texts.non_empty(scanned.name);
+        self.facts(scanned, &mut view);
         match kind {
-            Kind::Tool => self.tool(found, &mut view),
+            Kind::Tool => self.tool(scanned, &mut view),
             Kind::Retriever | Kind::Memory => {
-                self.messages(found, &mut view);
-                self.result(found, &mut view);
+                self.messages(scanned, &mut view);
+                self.result(scanned, &mut view);
             }
-            _ if content => self.messages(found, &mut view),
-            _ => self.content_only(found, &mut view),
+            _ if content => self.messages(scanned, &mut view),
+            _ => self.content_only(scanned, &mut view),
         }
-        errors::signs(self.table, &mut self.texts, found, &mut view);
-        self.evaluations(found, &mut view);
-        plans::of_attributes(found, &mut self.texts, &mut view);
+        errors::collect_signs(self.table, &mut self.texts, scanned, &mut view);
+        self.evaluations(scanned, &mut view);
+        plans::of_attributes(scanned, &mut self.texts, &mut view);
         view
     }
 
     /// The first candidate of `field` that says anything.
-    pub(super) fn value<'a>(&self, found: &Found<'a>, field: Field) -> Seen<(Order, Value<'a>)> {
+    pub(super) fn value<'a>(
+        &self,
+        scanned: &ScannedSpan<'a>,
+        field: Field,
+    ) -> FieldValue<(Order, Value<'a>)> {
         let mut redacted = false;
-        for (_, order, value) in found.candidates(field) {
+        for (_, order, value) in scanned.candidates(field) {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}
                 Value::Str(s) if self.table.is_redacted(s) => redacted = true,
-                value => return Seen::Read((*order, *value)),
+                value => return FieldValue::Present((*order, *value)),
             }
         }
-        if redacted { Seen::Redacted } else { Seen::Absent }
+        if redacted { FieldValue::Redacted } else { FieldValue::Absent }
     }
 
-    pub(super) fn text(&mut self, found: &Found<'_>, field: Field) -> Option<Text> {
-        match self.value(found, field) {
+    pub(super) fn text(&mut self, scanned: &ScannedSpan<'_>, field: Field) -> Option<Text> {
+        match self.value(scanned, field) {
             // MLflow writes a string as a JSON string.
-            Seen::Read((_, Value::Str(s))) if s.starts_with('"') => {
+            FieldValue::Present((_, Value::Str(s))) if s.starts_with('"') => {
                 let inner = Node::Str(Cow::Borrowed(s)).unfold();
-                self.texts.some(&inner.text())
+                self.texts.non_empty(&inner.text())
             }
-            Seen::Read((_, Value::Str(s))) => self.texts.some(s),
-            Seen::Read((_, value)) => self.texts.some(&Node::of(value).text()),
+            FieldValue::Present((_, Value::Str(s))) => self.texts.non_empty(s),
+            FieldValue::Present((_, value)) => self.texts.non_empty(&Node::of(value).text()),
             _ => None,
         }
     }
 
-    pub(super) fn count(&self, found: &Found<'_>, field: Field) -> Option<u64> {
-        match self.value(found, field) {
-            Seen::Read((_, value)) => Node::of(value).count(),
+    pub(super) fn count(&self, scanned: &ScannedSpan<'_>, field: Field) -> Option<u64> {
+        match self.value(scanned, field) {
+            FieldValue::Present((_, value)) => Node::of(value).count(),
             _ => None,
         }
     }
 
     /// Everything that is not content.
-    fn facts(&mut self, found: &Found<'_>, view: &mut SpanView) {
-        view.agent = self.text(found, Field::AgentName);
-        view.model = self.text(found, Field::Model);
-        view.provider = self.text(found, Field::Provider);
-        view.response_id = self.text(found, Field::ResponseId);
-        view.session = self.text(found, Field::Session);
+    fn facts(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
+        view.agent = self.text(scanned, Field::AgentName);
+        view.model = self.text(scanned, Field::Model);
+        view.provider = self.text(scanned, Field::Provider);
+        view.response_id = self.text(scanned, Field::ResponseId);
+        view.session = self.text(scanned, Field::Session);
         let mut tokens = Tokens {
-            input: self.count(found, Field::TokensInput),
-            output: self.count(found, Field::TokensOutput),
-            total: self.count(found, Field::TokensTotal),
-            cached: self.count(found, Field::TokensCached),
-            reasoning: self.count(found, Field::TokensReasoning),
+            input: self.count(scanned, Field::TokensInput),
+            output: self.count(scanned, Field::TokensOutput),
+            total: self.count(scanned, Field::TokensTotal),
+            cached: self.count(scanned, Field::TokensCached),
+            reasoning: self.count(scanned, Field::TokensReasoning),
         };
-        if let Seen::Read((_, value)) = self.value(found, Field::Usage) {
+        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Usage) {
             let usage = Node::decoded(value);
             let of = |keys: &[&str]| usage.any(keys).and_then(Node::count);
             tokens.input = tokens.input.or(of(&["input_tokens", "input", "prompt_tokens", "inputTokens"]));
@@ -146,27 +155,27 @@ impl Interpreter<'_> {
             tokens.total = i.checked_add(o);
         }
         view.tokens = tokens;
-        if let Seen::Read((_, value)) = self.value(found, Field::Cost) {
+        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Cost) {
             view.cost = Node::of(value).number();
-        } else if let Seen::Read((_, value)) = self.value(found, Field::CostMap) {
+        } else if let FieldValue::Present((_, value)) = self.value(scanned, Field::CostMap) {
             view.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
         }
-        if let Seen::Read((_, value)) = self.value(found, Field::Finish) {
+        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Finish) {
             match Node::decoded(value) {
                 Node::List(reasons) => {
-                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
+                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.non_empty(&r.text())))
                 }
-                one => view.finish.extend(self.texts.some(&one.text())),
+                one => view.finish.extend(self.texts.non_empty(&one.text())),
             }
         }
         if matches!(view.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
-            view.tools = self.definitions(found);
+            view.tools = self.definitions(scanned);
         }
     }
 
-    fn definitions(&mut self, found: &Found<'_>) -> Vec<ToolDefinition> {
+    fn definitions(&mut self, scanned: &ScannedSpan<'_>) -> Vec<ToolDefinition> {
         let mut best: Vec<ToolDefinition> = Vec::new();
-        for (_, _, value) in found.candidates(Field::ToolDefinitions) {
+        for (_, _, value) in scanned.candidates(Field::ToolDefinitions) {
             let read = match value {
                 Value::Str(s) => self.table.definitions.read(s).to_vec(),
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
@@ -182,23 +191,23 @@ impl Interpreter<'_> {
         if best.iter().any(|d| d.parameters.is_some()) {
             return best;
         }
-        let flat = self.flat_definitions(found.leaves(Field::ToolDefinitions));
+        let flat = self.flat_definitions(scanned.leaves(Field::ToolDefinitions));
         if flat.is_empty() { best } else { flat }
     }
 
-    fn flat_definitions(&mut self, leaves: &[Flat<'_>]) -> Vec<ToolDefinition> {
+    fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {
         let mut out = Vec::new();
-        for tool in leaves.chunk_by(|a, b| (a.order, a.leaf.n) == (b.order, b.leaf.n)) {
-            let of = |piece: Piece| tool.iter().find(|f| f.leaf.piece == piece).map(|f| f.value);
-            if let Some(json) = of(Piece::Definition).and_then(|v| v.as_str()) {
+        for tool in leaves.chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index)) {
+            let of = |kind: LeafKind| tool.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
+            if let Some(json) = of(LeafKind::Definition).and_then(|v| v.as_str()) {
                 out.extend(self.table.definitions.read(json).iter().cloned());
-            } else if let Some(name) = of(Piece::Name).and_then(|v| v.as_str()) {
+            } else if let Some(name) = of(LeafKind::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),
-                    description: of(Piece::Description)
+                    description: of(LeafKind::Description)
                         .and_then(|v| v.as_str())
-                        .and_then(|d| self.texts.some(d)),
-                    parameters: of(Piece::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
+                        .and_then(|d| self.texts.non_empty(d)),
+                    parameters: of(LeafKind::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
                 });
             }
         }
@@ -206,9 +215,9 @@ impl Interpreter<'_> {
     }
 
     /// Whether there is content, for spans whose messages are not read.
-    fn content_only(&self, found: &Found<'_>, view: &mut SpanView) {
-        let seen = |field| match self.value(found, field) {
-            Seen::Absent if !found.leaves(field).is_empty() => Content::Present,
+    fn content_only(&self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
+        let seen = |field| match self.value(scanned, field) {
+            FieldValue::Absent if !scanned.leaves(field).is_empty() => Content::Present,
             seen => seen.content(),
         };
         view.input_content = seen(Field::Input);

@@ -18,21 +18,21 @@ mod conversation;
 mod errors;
 mod evaluations;
 mod event;
-mod executed;
+mod tool_span;
 mod interpret;
-pub(crate) mod keys;
+pub(crate) mod json_keys;
 mod message;
 mod node;
 mod outline;
 mod overrides;
 mod part;
 mod plans;
-mod read;
+mod scan;
 mod span_view;
-mod repr;
+mod python_repr;
 mod agent_trace;
-mod seen;
-mod shape;
+mod message_cache;
+mod message_reader;
 mod table;
 mod texts;
 mod tool;
@@ -41,7 +41,9 @@ mod wrappers;
 pub use agent_trace::{Agent, AgentTrace, Call};
 pub use control_tools::ControlTools;
 pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
-pub use overrides::{EventRule, Field, Flag, KindKey, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+pub use overrides::{
+    EventRule, Field, Flag, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank,
+};
 pub use plans::lines as plan_steps;
 pub use span_view::{Content, ErrorSign, ErrorSource, Evaluation, Plan, SpanView, Tokens};
 pub use table::TableError;
@@ -66,8 +68,8 @@ impl Recogniser {
 
     /// What an encoded span is, without reading its content.
     pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
-        let found = read::Found::span(&self.table, span);
-        found.kind(&self.table, build::scope(envelope)).kind
+        let scanned = scan::ScannedSpan::span(&self.table, span);
+        scanned.kind(&self.table, build::scope(envelope)).kind
     }
 
     /// The whole trace. `logs` may come in any order; those of unknown spans are left out.

@@ -21,7 +21,7 @@ impl AgentTrace {
                 *d = level;
             }
             if let Some(view) = self.views.get(at) {
-                span(&mut out, view, level.min(20));
+                write_span(&mut out, view, level.min(20));
             }
         }
         for agent in &self.agents {
@@ -59,7 +59,7 @@ impl AgentTrace {
     }
 }
 
-fn span(out: &mut String, view: &SpanView, level: usize) {
+fn write_span(out: &mut String, view: &SpanView, level: usize) {
     let pad = "  ".repeat(level);
     let name = view.name.as_ref().map_or("", |n| &**n);
     let _ = write!(out, "{pad}{} {name:?}", view.kind.as_str());
@@ -76,7 +76,7 @@ fn span(out: &mut String, view: &SpanView, level: usize) {
     out.push('\n');
     for (arrow, messages) in [("<", &view.input), (">", &view.output)] {
         for message in messages {
-            said(out, &pad, arrow, message);
+            write_message(out, &pad, arrow, message);
         }
     }
     for (word, signs) in [("error", &view.errors), ("inherited", &view.inherited_errors)] {
@@ -88,7 +88,7 @@ fn span(out: &mut String, view: &SpanView, level: usize) {
     }
 }
 
-fn said(out: &mut String, pad: &str, arrow: &str, message: &Message) {
+fn write_message(out: &mut String, pad: &str, arrow: &str, message: &Message) {
     let _ = write!(out, "{pad}  {arrow} {:?}:", message.role);
     for part in &message.parts {
         let _ = match part {

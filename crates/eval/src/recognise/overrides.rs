@@ -30,7 +30,7 @@ pub struct Overrides {
     pub fields: BTreeMap<Field, Vec<String>>,
     /// For each flattened list `prefix.#`: what the rest of the key holds. A second `#` stands for
     /// a second index.
-    pub flattened: BTreeMap<String, BTreeMap<String, Piece>>,
+    pub flattened: BTreeMap<String, BTreeMap<String, LeafKind>>,
     /// Attributes whose value is a sign of error, of a retry, or of a cancellation.
     pub flags: Vec<Flag>,
     /// Span events and log events by name.
@@ -197,7 +197,7 @@ pub enum Field {
 /// What the rest of a flattened key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Piece {
+pub enum LeafKind {
     /// A message's role.
     Role,
     /// A message's text, or the whole entry.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::message::{Part, Text};
 use super::node::Node;
 use super::overrides::Field;
-use super::read::Found;
+use super::scan::ScannedSpan;
 use super::span_view::{Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
@@ -19,7 +19,7 @@ const MAX_HEADING: usize = 80;
 const MIN_STEPS: usize = 2;
 
 /// Keys under which a JSON plan keeps its steps.
-const LISTS: [&str; 9] = [
+const STEP_LIST_KEYS: [&str; 9] = [
     "steps",
     "plan",
     "todos",
@@ -31,7 +31,7 @@ const LISTS: [&str; 9] = [
     "subtasks",
 ];
 /// Keys under which a JSON step says what it is.
-const SAYS: [&str; 13] = [
+const STEP_TEXT_KEYS: [&str; 13] = [
     "step",
     "content",
     "description",
@@ -47,7 +47,7 @@ const SAYS: [&str; 13] = [
     "activeForm",
 ];
 /// Keys in which an agent's input, output or state carries its plan.
-const KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
+const PLAN_KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
 
 /// A plan of `text`, with its steps. `None` for an empty text.
 pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> {
@@ -60,21 +60,24 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> 
 }
 
 /// Plans in attributes of their own; declared graphs apart.
-pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, view: &mut SpanView) {
-    let value = |field| found.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
+pub(crate) fn of_attributes(scanned: &ScannedSpan<'_>, texts: &mut Texts, view: &mut SpanView) {
+    let value =
+        |field| scanned.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
     if let Some(node) = value(Field::Plan) {
         view.plans.extend(plan(&node.text(), false, texts));
     } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
         // The plan may be a member of the agent's JSON output or state.
         for field in [Field::Output, Field::Input] {
-            let Some((_, _, value)) = found.candidates(field).first() else { continue };
+            let Some((_, _, value)) = scanned.candidates(field).first() else { continue };
             if value.as_str().is_some_and(|s| !s.contains("plan")) {
                 continue;
             }
             let node = Node::decoded(*value);
             let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
-            if let Some(said) = node.any(&KEYS).or_else(|| inner.any(&KEYS)).filter(|p| !p.is_empty()) {
-                view.plans.extend(plan(&said.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
+            if let Some(value) =
+                node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS)).filter(|p| !p.is_empty())
+            {
+                view.plans.extend(plan(&value.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
                 break;
             }
         }
@@ -87,7 +90,7 @@ pub(crate) fn of_attributes(found: &Found<'_>, texts: &mut Texts, view: &mut Spa
 /// Plans that an LLM span wrote: by a planning tool, else marked in its text.
 pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
     let mut found = Vec::new();
-    let asked = asked_for(table, view);
+    let prompted = plan_prompt(table, view);
     for part in view.output.iter().flat_map(|m| &m.parts) {
         match part {
             Part::Call(call) if table.control_tools.is_planning(&call.name) => {
@@ -95,8 +98,9 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
             }
             Part::Text(text) if is_structured(text) => found.extend(plan(unfenced(text), false, texts)),
             Part::Text(text) => {
-                let whole = asked.and_then(|end| unmarked(text.split(end).next().unwrap_or(""), texts));
-                found.extend(marked(table, text, texts).or(whole));
+                let whole =
+                    prompted.and_then(|end| unmarked_plan(text.split(end).next().unwrap_or(""), texts));
+                found.extend(marked_plan(table, text, texts).or(whole));
             }
             _ => {}
         }
@@ -121,7 +125,7 @@ fn is_structured(text: &str) -> bool {
         let digits = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
         return digits.starts_with('1');
     }
-    let list = LISTS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
+    let list = STEP_LIST_KEYS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
     let depends = |step: &Node<'_>| step.has(DEPENDS_ON);
     is_numbered(list) && list.entries().iter().any(|(_, step)| depends(step))
         || list.items().iter().any(depends)
@@ -144,7 +148,7 @@ fn is_numbered(node: &Node<'_>) -> bool {
 }
 
 /// The word by which the last message of the prompt asks for a plan.
-fn asked_for<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
+fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
     let last = view.input.last()?;
     let asks =
         |word: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(word.as_str())));
@@ -152,7 +156,7 @@ fn asked_for<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
 }
 
 /// The plan behind the first marker in `text` that has steps behind it.
-fn marked(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
+fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
     if !table.may_hold_plan(text) {
         return None;
     }
@@ -160,7 +164,7 @@ fn marked(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
     let lower = text.to_ascii_lowercase();
     for marker in &table.plan_markers {
         let after = if marker.line {
-            heading(&lower, &marker.begins)
+            after_heading(&lower, &marker.begins)
         } else {
             lower.find(&marker.begins).map(|at| at + marker.begins.len())
         };
@@ -177,7 +181,7 @@ fn marked(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
 }
 
 /// Where the text goes on after a line that is the heading `word`, perhaps with marks around it.
-fn heading(lower: &str, word: &str) -> Option<usize> {
+fn after_heading(lower: &str, word: &str) -> Option<usize> {
     let mut at = 0;
     for line in lower.split_inclusive('\n') {
         let bare = line.trim().trim_start_matches(['#', '*', ' ', '_']);
@@ -195,7 +199,7 @@ fn heading(lower: &str, word: &str) -> Option<usize> {
 }
 
 /// The heuristic of section 4.6: a numbered list in a model's first output.
-pub(crate) fn unmarked(text: &str, texts: &mut Texts) -> Option<Plan> {
+pub(crate) fn unmarked_plan(text: &str, texts: &mut Texts) -> Option<Plan> {
     let read = plan(text, false, texts)?;
     (read.steps.len() >= MIN_STEPS).then_some(read)
 }
@@ -210,8 +214,8 @@ fn steps(text: &str) -> Vec<String> {
         }
         // A planning tool's only argument may be the plan as text.
         return node
-            .any(&KEYS)
-            .or_else(|| node.any(&SAYS))
+            .any(&PLAN_KEYS)
+            .or_else(|| node.any(&STEP_TEXT_KEYS))
             .and_then(Node::as_str)
             .map(lines)
             .unwrap_or_default();
@@ -227,27 +231,28 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
             .take(MAX_STEPS)
             .filter_map(|item| match item {
                 Node::Str(s) => Some(s.trim().to_owned()),
-                Node::Map(_) => item.any(&SAYS).map(|s| s.text().trim().to_owned()),
+                Node::Map(_) => item.any(&STEP_TEXT_KEYS).map(|s| s.text().trim().to_owned()),
                 _ => None,
             })
             .filter(|s| !s.is_empty())
             .collect(),
         Node::Map(_) if is_numbered(node) => {
             // In such a plan the instruction may be called a query.
-            let said = |step: &Node<'_>| match step {
-                Node::Map(_) => {
-                    step.any(&SAYS).or_else(|| step.get("query")).map(|s| s.text().trim().to_owned())
-                }
+            let value = |step: &Node<'_>| match step {
+                Node::Map(_) => step
+                    .any(&STEP_TEXT_KEYS)
+                    .or_else(|| step.get("query"))
+                    .map(|s| s.text().trim().to_owned()),
                 step => step.as_str().map(|s| s.trim().to_owned()),
             };
             node.entries()
                 .iter()
                 .take(MAX_STEPS)
-                .filter_map(|(_, step)| said(step))
+                .filter_map(|(_, step)| value(step))
                 .filter(|s| !s.is_empty())
                 .collect()
         }
-        Node::Map(_) => LISTS
+        Node::Map(_) => STEP_LIST_KEYS
             .iter()
             .filter_map(|key| node.get(key))
             .map(|inner| match inner {
@@ -356,12 +361,12 @@ mod tests {
         let table = Table::new(&Default::default()).unwrap();
         let mut texts = Texts::new();
         let with = Text::from("I will help.\n## Plan:\n1. Search\n2. Read\n");
-        let plan = marked(&table, &with, &mut texts).unwrap();
+        let plan = marked_plan(&table, &with, &mut texts).unwrap();
         assert_eq!(plan.steps.len(), 2);
         let prose = Text::from("The plan is simple and short.\n1. Search\n2. Read");
-        assert_eq!(marked(&table, &prose, &mut texts), None);
+        assert_eq!(marked_plan(&table, &prose, &mut texts), None);
         let again = Text::from("/*REPLANNING*/\n1. Search\n2. Read\n/*ACTION*/\n3. nothing");
-        let plan = marked(&table, &again, &mut texts).unwrap();
+        let plan = marked_plan(&table, &again, &mut texts).unwrap();
         assert!(plan.replan && plan.steps.len() == 2);
     }
 }

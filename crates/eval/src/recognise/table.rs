@@ -8,7 +8,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::control_tools::ControlTools;
-use super::overrides::{EventRule, Field, Meaning, NameRule, Overrides, Piece, PlanMarker, Rank};
+use super::overrides::{EventRule, Field, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
 use verdict_otlp::trace::Kind;
 
@@ -60,7 +60,7 @@ pub enum TableError {
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ConventionFile {
     convention: String,
     #[serde(rename = "version")]
     _version: String,
@@ -77,38 +77,38 @@ pub(crate) type Order = u16;
 
 /// A statement about a kind.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct KindSays {
+pub(crate) struct KindStatement {
     pub(crate) rank: Rank,
     pub(crate) order: Order,
     pub(crate) kind: Kind,
     pub(crate) lifecycle: bool,
 }
 
-impl KindSays {
+impl KindStatement {
     /// Counts more than `other`.
-    pub(crate) fn beats(&self, other: Option<KindSays>) -> bool {
+    pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
         other.is_none_or(|other| (self.rank, self.order) < (other.rank, other.order))
     }
 }
 
 /// A statement about span names.
 #[derive(Debug)]
-struct NameSays {
+struct SpanNameRule {
     scope: Box<str>,
     begins: Box<str>,
     /// `None` where the name has to be `begins` exactly.
     ends: Option<Box<str>>,
-    says: KindSays,
+    statement: KindStatement,
 }
 
-impl NameSays {
-    fn new(rule: &NameRule, order: Order) -> NameSays {
+impl SpanNameRule {
+    fn new(rule: &NameRule, order: Order) -> SpanNameRule {
         let (begins, ends) = match rule.name.split_once('*') {
             Some((begins, ends)) => (begins, Some(ends.into())),
             None => (rule.name.as_str(), None),
         };
-        let says = KindSays { rank: rule.rank, order, kind: rule.kind, lifecycle: false };
-        NameSays { scope: rule.scope.as_str().into(), begins: begins.into(), ends, says }
+        let statement = KindStatement { rank: rule.rank, order, kind: rule.kind, lifecycle: false };
+        SpanNameRule { scope: rule.scope.as_str().into(), begins: begins.into(), ends, statement }
     }
 
     fn matches(&self, scope: &str, name: &str) -> bool {
@@ -135,7 +135,7 @@ struct KindRule {
 
 /// All that one key can say.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct KeyMeaning {
     pub(crate) fields: Vec<(Field, Order)>,
     kinds: Vec<KindRule>,
     flags: Vec<(Meaning, Vec<String>)>,
@@ -143,27 +143,27 @@ pub(crate) struct Entry {
 
 /// All that the keys of one flattened list can say.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
-    pub(crate) entry: Entry,
-    leaves: ByKey<Piece>,
-    nested: ByKey<ByKey<Piece>>,
+pub(crate) struct FlattenedList {
+    pub(crate) entry: KeyMeaning,
+    leaves: ByKey<LeafKind>,
+    nested: ByKey<ByKey<LeafKind>>,
 }
 
 /// One leaf of a flattened key: indexes and what it holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
-    pub(crate) n: u32,
-    pub(crate) m: u32,
-    pub(crate) piece: Piece,
+    pub(crate) index: u32,
+    pub(crate) inner_index: u32,
+    pub(crate) kind: LeafKind,
 }
 
 /// The compiled tables. Keys are looked up as the bytes that they came as.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    exact: ByKey<Entry>,
-    groups: ByKey<Group>,
+    exact: ByKey<KeyMeaning>,
+    groups: ByKey<FlattenedList>,
     open: Vec<(Box<str>, Field, Order)>,
-    names: Vec<NameSays>,
+    names: Vec<SpanNameRule>,
     pub(crate) events: Map<Box<str>, EventRule>,
     /// By convention, since `{}` is a value in one and nothing in another.
     absent: Vec<Vec<String>>,
@@ -176,7 +176,7 @@ pub(crate) struct Table {
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
     /// Not of the tables, but known as long as they are.
-    pub(crate) definitions: tool::Known,
+    pub(crate) definitions: tool::DefinitionCache,
 }
 
 /// Candidates that one convention can have for one field.
@@ -186,7 +186,7 @@ impl Table {
     pub(crate) fn new(user: &Overrides) -> Result<Table, TableError> {
         let mut built_in = Vec::new();
         for (name, text) in BUILT_IN {
-            let file: File =
+            let file: ConventionFile =
                 serde_saphyr::from_str(text).map_err(|e| TableError::BuiltIn { name, why: e.to_string() })?;
             built_in.push((file.convention, file.table));
         }
@@ -267,7 +267,7 @@ impl Table {
         for flag in &from.flags {
             self.entry(&flag.key).flags.push((flag.means, flag.values.clone()));
         }
-        self.names.extend(from.names.iter().map(|rule| NameSays::new(rule, base)));
+        self.names.extend(from.names.iter().map(|rule| SpanNameRule::new(rule, base)));
         for (name, rule) in &from.events {
             self.events.entry(name.as_str().into()).or_insert(*rule);
         }
@@ -284,7 +284,7 @@ impl Table {
         self.not_failures.extend(from.not_failures.iter().cloned());
     }
 
-    fn entry(&mut self, key: &str) -> &mut Entry {
+    fn entry(&mut self, key: &str) -> &mut KeyMeaning {
         match key.ends_with(".#") {
             true => &mut self.groups.entry(prefix(key)).or_default().entry,
             false => self.exact.entry(key.as_bytes().into()).or_default(),
@@ -305,12 +305,12 @@ impl Table {
     }
 
     /// What `key` says as a whole.
-    pub(crate) fn exact(&self, key: &[u8]) -> Option<&Entry> {
+    pub(crate) fn exact(&self, key: &[u8]) -> Option<&KeyMeaning> {
         self.exact.get(key)
     }
 
     /// The flattened list that `key` belongs to, and what remains of the key after the prefix.
-    pub(crate) fn group<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t Group, &'k [u8])> {
+    pub(crate) fn group<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t FlattenedList, &'k [u8])> {
         let at = first_index(key)?;
         let (head, tail) = key.split_at_checked(at)?;
         self.groups.get(head).map(|g| (g, tail))
@@ -324,11 +324,16 @@ impl Table {
     }
 
     /// What the span's name says of its kind, where that counts more than `known`.
-    pub(crate) fn by_name(&self, scope: &str, name: &str, known: Option<KindSays>) -> Option<KindSays> {
+    pub(crate) fn by_name(
+        &self,
+        scope: &str,
+        name: &str,
+        known: Option<KindStatement>,
+    ) -> Option<KindStatement> {
         let mut best = known;
         for rule in &self.names {
-            if rule.says.beats(best) && rule.matches(scope, name) {
-                best = Some(rule.says);
+            if rule.statement.outranks(best) && rule.matches(scope, name) {
+                best = Some(rule.statement);
             }
         }
         best
@@ -362,9 +367,9 @@ impl Table {
 /// Attributes of events rank after those of the span: this is added to their order.
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
-impl Entry {
+impl KeyMeaning {
     /// What `value` says of the kind.
-    pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindSays> {
+    pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
         self.kinds.iter().filter_map(move |rule| {
             let mut lower = [0u8; 64];
             let value = value.trim_matches('"').trim();
@@ -381,11 +386,11 @@ impl Entry {
             });
             let (kind, lifecycle) =
                 found.or(rule.otherwise.filter(|_| !value.is_empty()).map(|k| (k, false)))?;
-            Some(KindSays { rank: rule.rank, order: rule.order, kind, lifecycle })
+            Some(KindStatement { rank: rule.rank, order: rule.order, kind, lifecycle })
         })
     }
 
-    pub(crate) fn says_kind(&self) -> bool {
+    pub(crate) fn has_kind_rules(&self) -> bool {
         !self.kinds.is_empty()
     }
 
@@ -400,24 +405,24 @@ impl Entry {
             .map(|(means, _)| *means)
     }
 
-    pub(crate) fn says_flag(&self) -> bool {
+    pub(crate) fn has_flags(&self) -> bool {
         !self.flags.is_empty()
     }
 }
 
-impl Group {
+impl FlattenedList {
     /// The indexes in `tail` (what follows the prefix) and what the leaf holds.
     pub(crate) fn leaf(&self, tail: &[u8]) -> Option<Leaf> {
-        let (n, tail) = index(tail)?;
+        let (index, tail) = parse_index(tail)?;
         let tail = tail.strip_prefix(b".").unwrap_or(tail);
-        if let Some(piece) = self.leaves.get(tail) {
-            return Some(Leaf { n, m: 0, piece: *piece });
+        if let Some(kind) = self.leaves.get(tail) {
+            return Some(Leaf { index, inner_index: 0, kind: *kind });
         }
         let at = first_index(tail)?;
         let (head, rest) = tail.split_at_checked(at)?;
-        let (m, rest) = index(rest)?;
-        let piece = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
-        Some(Leaf { n, m, piece: *piece })
+        let (inner_index, rest) = parse_index(rest)?;
+        let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
+        Some(Leaf { index, inner_index, kind: *kind })
     }
 }
 
@@ -430,7 +435,7 @@ fn first_index(key: &[u8]) -> Option<usize> {
     key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
 }
 
-fn index(text: &[u8]) -> Option<(u32, &[u8])> {
+fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     let add = |n: u32, digit: &u8| n.checked_mul(10)?.checked_add(u32::from(digit - b'0'));

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::keys;
+use super::json_keys;
 use super::message::{Text, ToolDefinition};
 use super::node::Node;
 use super::part;
-use super::repr;
+use super::python_repr;
 use super::texts::Texts;
 
 /// Tools read of one definition list.
@@ -27,7 +27,7 @@ pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> 
 }
 
 /// As [`arguments`], of a text: what needs no unwrapping stays as it was written.
-pub(crate) fn written<'n>(text: &'n str, names: &[&str]) -> Cow<'n, str> {
+pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, str> {
     let node = Node::Str(Cow::Borrowed(text)).unfold();
     match unwrap_arguments(&node, names) {
         Some(node) => Cow::Owned(node.to_json()),
@@ -43,16 +43,16 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
         return node.get("inputs").filter(|i| matches!(i, Node::Map(_)) && !i.is_empty()).cloned().or_else(
             || {
                 let written = written.as_str()?;
-                match repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
+                match python_repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
                     Some(map @ Node::Map(_)) => Some(map),
-                    _ => Some(named(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
+                    _ => Some(name_positional(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
                 }
             },
         );
     }
     // A decorated function: `{"args": [], "kwargs": {}}`, perhaps with settings of the decorator.
     if let (Some(Node::List(args)), Some(Node::Map(kwargs))) = (node.get("args"), node.get("kwargs")) {
-        let Node::Map(mut all) = named(args.clone(), names) else {
+        let Node::Map(mut all) = name_positional(args.clone(), names) else {
             return Some(Node::List(args.clone()));
         };
         all.extend(kwargs.iter().cloned());
@@ -74,7 +74,7 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
 }
 
 /// Positional arguments under the parameters' names; a bare list where there are too few names.
-fn named<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
+fn name_positional<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
     if args.len() > names.len() {
         return Node::List(args);
     }
@@ -97,8 +97,8 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
             Some(inner)
         }
         [(a, inner), (b, _)] if a == "output" && b == "kwargs" => Some(inner),
-        _ if message.is_some() => return within_message(message.unwrap_or(node), failed),
-        _ if node.has("tool_call_id") && node.has("content") => return within_message(node, failed),
+        _ if message.is_some() => return message_result(message.unwrap_or(node), failed),
+        _ if node.has("tool_call_id") && node.has("content") => return message_result(node, failed),
         _ => None,
     };
     match inner {
@@ -118,7 +118,7 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
 }
 
 /// Keys by which [`result`] and what it asks tell a wrapping, a block of content, or a failure.
-fn frames(key: &[u8]) -> bool {
+fn is_wrapper_key(key: &[u8]) -> bool {
     matches!(
         key,
         b"is_error"
@@ -150,14 +150,14 @@ fn frames(key: &[u8]) -> bool {
 
 /// Whether a text that begins as a map is what the tool said, word for word: [`result`] would give
 /// it back as it stands, and no failure. Costs a tenth of parsing it.
-pub(crate) fn is_bare(text: &str) -> bool {
-    text.starts_with('{') && is_compact(text, frames)
+pub(crate) fn is_unwrapped(text: &str) -> bool {
+    text.starts_with('{') && is_compact(text, is_wrapper_key)
 }
 
 /// Whether JSON is written just as we would write it: no blanks, no escapes that are not needed,
-/// no numbers but plain integers; and has, at any depth, no key that is `barred`. Costs a tenth of
+/// no numbers but plain integers; and has, at any depth, no key that is `is_barred`. Costs a tenth of
 /// writing it anew.
-fn is_compact(json: &str, barred: impl Fn(&[u8]) -> bool) -> bool {
+fn is_compact(json: &str, is_barred: impl Fn(&[u8]) -> bool) -> bool {
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -165,7 +165,9 @@ fn is_compact(json: &str, barred: impl Fn(&[u8]) -> bool) -> bool {
         let rest = bytes.get(at + 1..).unwrap_or_default();
         at += 1 + match b {
             b'"' => match string_end(rest) {
-                Some(end) if rest.get(end + 1) == Some(&b':') && barred(rest.get(..end).unwrap_or(rest)) => {
+                Some(end)
+                    if rest.get(end + 1) == Some(&b':') && is_barred(rest.get(..end).unwrap_or(rest)) =>
+                {
                     return false;
                 }
                 Some(end) => end + 1,
@@ -193,10 +195,10 @@ fn is_compact(json: &str, barred: impl Fn(&[u8]) -> bool) -> bool {
 fn string_end(rest: &[u8]) -> Option<usize> {
     // The others are `\/` and `\u`, which we write as what they stand for.
     let as_written = |b| matches!(b, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't');
-    keys::string_end(rest, as_written).map(|(end, _)| end)
+    json_keys::string_end(rest, as_written).map(|(end, _)| end)
 }
 
-fn within_message(message: &Node<'_>, failed: bool) -> (String, bool) {
+fn message_result(message: &Node<'_>, failed: bool) -> (String, bool) {
     let said = message.get("content").map(part::plain).unwrap_or_default();
     (said.into_owned(), failed || part::failed(message))
 }
@@ -266,7 +268,7 @@ fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
     let schema = schema.map(|s| s.get("json").or_else(|| s.get("jsonSchema")).unwrap_or(s));
     Some(ToolDefinition {
         name: texts.intern(name),
-        description: body.str_at("description").and_then(|d| texts.some(d)),
+        description: body.str_at("description").and_then(|d| texts.non_empty(d)),
         parameters: schema.and_then(parameters),
     })
 }
@@ -304,15 +306,15 @@ pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
 /// Definitions by the text they came in, kept from trace to trace: every prompt of every run of an
 /// agent repeats them.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<ByText>);
+pub(crate) struct DefinitionCache(Mutex<CachedLists>);
 
 #[derive(Debug, Default)]
-struct ByText {
+struct CachedLists {
     lists: HashMap<Arc<str>, Arc<[ToolDefinition]>, foldhash::fast::RandomState>,
     bytes: usize,
 }
 
-impl Known {
+impl DefinitionCache {
     /// Bytes of text remembered; all are forgotten once there are more. An agent's list has some
     /// KiB, and parsed it takes about three times as much.
     const BYTES: usize = 2 << 20;
@@ -330,7 +332,7 @@ impl Known {
         if raw.len() <= Self::LONGEST {
             let mut known = lock();
             if known.bytes + raw.len() > Self::BYTES {
-                *known = ByText::default();
+                *known = CachedLists::default();
             }
             if known.lists.insert(raw.into(), Arc::clone(&read)).is_none() {
                 known.bytes += raw.len();
@@ -425,7 +427,7 @@ mod tests {
         ) {
             let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
             let json = format!("{{{}}}", members.join(","));
-            if is_bare(&json) {
+            if is_unwrapped(&json) {
                 let read = result(&Node::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
                 prop_assert_eq!(read, (json, false));
             }

@@ -8,7 +8,7 @@ use super::span_view::{Content, SpanView};
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 /// Marks everything under an evaluator as the evaluator's.
-pub(crate) fn evaluators(tree: &Tree, views: &mut [SpanView]) {
+pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
     for &at in tree.order() {
         let Some(up) = tree.parent(at) else { continue };
         if views[up].kind == Kind::Evaluator {
@@ -20,28 +20,29 @@ pub(crate) fn evaluators(tree: &Tree, views: &mut [SpanView]) {
 /// Marks LLM spans that only wrap another one for the same call, tool spans that wrap or repeat a
 /// tool span of the same name, agent spans that hold nothing but one agent, and agent spans that
 /// are but the model's turns of the agent around them.
-pub(crate) fn duplicates(tree: &Tree, views: &mut [SpanView], weak: &[bool]) {
+pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) {
     for &at in tree.order().iter().rev() {
         match views[at].kind {
             Kind::Llm => {
-                let inner = beneath(tree, views, at, Kind::Llm);
-                if weak.get(at) == Some(&true) && inner.len() + beneath(tree, views, at, Kind::Tool).len() > 1
+                let inner = nearest_beneath(tree, views, at, Kind::Llm);
+                if model_only.get(at) == Some(&true)
+                    && inner.len() + nearest_beneath(tree, views, at, Kind::Tool).len() > 1
                 {
                     // A model is named on it, but what it did, it did through others.
                     views[at].kind = if views[at].agent.is_some() { Kind::Agent } else { Kind::Chain };
                 } else if inner.iter().any(|&i| same_call(&views[at], &views[i])) {
                     views[at].wrapper = true;
                     if let [only] = inner.as_slice() {
-                        lend(views, at, *only);
+                        fill_inner_llm(views, at, *only);
                     }
                 }
             }
             Kind::Tool => {
-                for inner in beneath(tree, views, at, Kind::Tool) {
+                for inner in nearest_beneath(tree, views, at, Kind::Tool) {
                     let name = |i: Idx| views[i].call.as_ref().map(|c| c.name.clone());
                     if name(inner) == name(at) && !views[inner].wrapper {
                         views[inner].wrapper = true;
-                        take(views, inner, at);
+                        fill_outer_tool(views, inner, at);
                     }
                 }
             }
@@ -55,7 +56,7 @@ pub(crate) fn duplicates(tree: &Tree, views: &mut [SpanView], weak: &[bool]) {
     }
     for &at in tree.order() {
         if matches!(views[at].kind, Kind::Agent | Kind::Chain | Kind::Unknown) && !views[at].wrapper {
-            turns(tree, views, at);
+            mark_turns_as_chains(tree, views, at);
         }
     }
 }
@@ -64,20 +65,20 @@ pub(crate) fn duplicates(tree: &Tree, views: &mut [SpanView], weak: &[bool]) {
 /// is done outside of them: a graph's node that happens to be called `agent` (LangGraph's ReAct
 /// loop). All of one name are turns, or none is; and the span that holds them and the tools is the
 /// agent.
-fn turns(tree: &Tree, views: &mut [SpanView], at: Idx) {
+fn mark_turns_as_chains(tree: &Tree, views: &mut [SpanView], at: Idx) {
     let mut named: HashMap<Option<Text>, Vec<Idx>> = HashMap::new();
     for &inner in tree.children(at).iter().take(MAX_LOOK) {
         if views[inner].kind == Kind::Agent && !views[inner].wrapper {
             named.entry(views[inner].name.clone()).or_default().push(inner);
         }
     }
-    if named.is_empty() || beneath(tree, views, at, Kind::Tool).is_empty() {
+    if named.is_empty() || nearest_beneath(tree, views, at, Kind::Tool).is_empty() {
         return;
     }
     for group in named.into_values() {
         let mut asked = false;
         let only_turns = group.iter().all(|&inner| {
-            let llms = beneath(tree, views, inner, Kind::Llm);
+            let llms = nearest_beneath(tree, views, inner, Kind::Llm);
             asked |= llms.iter().any(|&llm| views[llm].requests().next().is_some());
             llms.len() == 1 && tree.subtree(inner).take(MAX_LOOK).all(|i| views[i].kind != Kind::Tool)
         });
@@ -94,7 +95,7 @@ fn turns(tree: &Tree, views: &mut [SpanView], at: Idx) {
 const MAX_LOOK: usize = 500;
 
 /// The nearest spans of `kind` beneath `at` that belong to the same agent, in order.
-fn beneath(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Idx> {
+fn nearest_beneath(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Idx> {
     let mut out = Vec::new();
     let mut stack: Vec<Idx> = tree.children(at).iter().copied().take(MAX_LOOK).collect();
     for _ in 0..MAX_LOOK {
@@ -128,7 +129,7 @@ fn same_call(outer: &SpanView, inner: &SpanView) -> bool {
 }
 
 /// What the wrapper recorded and the inner span did not.
-fn lend(views: &mut [SpanView], outer: Idx, inner: Idx) {
+fn fill_inner_llm(views: &mut [SpanView], outer: Idx, inner: Idx) {
     let from = views[outer].clone();
     let to = &mut views[inner];
     if to.input_content == Content::Absent && from.input_content == Content::Present {
@@ -149,7 +150,7 @@ fn lend(views: &mut [SpanView], outer: Idx, inner: Idx) {
 }
 
 /// What the inner tool span recorded and the outer one did not.
-fn take(views: &mut [SpanView], inner: Idx, outer: Idx) {
+fn fill_outer_tool(views: &mut [SpanView], inner: Idx, outer: Idx) {
     let from = views[inner].clone();
     let to = &mut views[outer];
     if let (Some(call), Some(inner)) = (&mut to.call, from.call) {

@@ -1,8 +1,8 @@
 //! One pass over an encoded span (or log record): every attribute is dispatched once to what its
 //! key means. Nothing is interpreted yet.
 
-use super::overrides::{EventRule, Field, Meaning, Piece, Rank};
-use super::table::{EVENT_ORDER, Entry, KindSays, Leaf, Order, Table};
+use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
+use super::table::{EVENT_ORDER, KeyMeaning, KindStatement, Leaf, Order, Table};
 use verdict_otlp::trace::{Kind, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value};
@@ -15,7 +15,7 @@ const MAX_EVENTS: usize = 10_000;
 
 /// A leaf of a flattened list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flat<'a> {
+pub(crate) struct FlatAttribute<'a> {
     pub(crate) field: Field,
     pub(crate) order: Order,
     pub(crate) leaf: Leaf,
@@ -24,7 +24,7 @@ pub(crate) struct Flat<'a> {
 
 /// A message or exception in an event, a log record, or a packed attribute.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
+pub(crate) struct EventMessage<'a> {
     pub(crate) rule: EventRule,
     /// The encoded message and the field number of its attributes.
     pub(crate) message: &'a [u8],
@@ -35,27 +35,27 @@ pub(crate) struct Event<'a> {
 
 /// What a span is said to be.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct KindDecision {
     pub(crate) kind: Kind,
     /// It only makes an agent.
     pub(crate) lifecycle: bool,
     /// Nothing but a model's name on the span says so.
-    pub(crate) weak: bool,
+    pub(crate) model_only: bool,
 }
 
 /// What one pass has found.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'a> {
+pub(crate) struct ScannedSpan<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: Status,
     pub(crate) status_message: &'a str,
     pub(crate) fields: Vec<(Field, Order, Value<'a>)>,
-    pub(crate) flat: Vec<Flat<'a>>,
+    pub(crate) flat: Vec<FlatAttribute<'a>>,
     pub(crate) open: Vec<(Field, Order, &'a str, Value<'a>)>,
-    pub(crate) events: Vec<Event<'a>>,
+    pub(crate) events: Vec<EventMessage<'a>>,
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
-    kind: Option<KindSays>,
-    model_key: Option<KindSays>,
+    kind: Option<KindStatement>,
+    model_key: Option<KindStatement>,
     used_tokens: bool,
     /// Which fields have candidates, and which have leaves: of some forty that are asked for, a
     /// span has ten. See [`bit`].
@@ -63,24 +63,24 @@ pub(crate) struct Found<'a> {
     has_flat: u64,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ScannedSpan<'a> {
     /// Reads an encoded `Span`.
-    pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> Found<'a> {
-        let mut found = Found::default();
+    pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> ScannedSpan<'a> {
+        let mut scanned = ScannedSpan::default();
         for field in Fields::new(bytes).map_while(Result::ok) {
             let Payload::Bytes(b) = field.payload else { continue };
             match field.number {
-                5 => found.name = text(b),
+                5 => scanned.name = text(b),
                 9 => {
                     let (key, value) = pair_of(b);
-                    found.attribute(table, key, || Value::read(value), 0);
+                    scanned.attribute(table, key, || Value::read(value), 0);
                 }
-                11 => found.event(table, b),
-                15 => found.read_status(b),
+                11 => scanned.event(table, b),
+                15 => scanned.read_status(b),
                 _ => {}
             }
         }
-        found
+        scanned
     }
 
     /// Adds an encoded `LogRecord` that belongs to the span.
@@ -98,7 +98,7 @@ impl<'a> Found<'a> {
             let named = Attributes::new(bytes, LOG_ATTRIBUTES).find(|(k, _)| *k == "event.name");
             name = named.and_then(|(_, v)| v.as_str()).unwrap_or("");
         }
-        self.happened(table, name, bytes, LOG_ATTRIBUTES, body);
+        self.add_event(table, name, bytes, LOG_ATTRIBUTES, body);
     }
 
     fn event(&mut self, table: &Table, bytes: &'a [u8]) {
@@ -106,17 +106,17 @@ impl<'a> Found<'a> {
             (2, Payload::Bytes(b)) => Some(text(b)),
             _ => None,
         });
-        self.happened(table, name.unwrap_or(""), bytes, EVENT_ATTRIBUTES, Value::Empty);
+        self.add_event(table, name.unwrap_or(""), bytes, EVENT_ATTRIBUTES, Value::Empty);
     }
 
-    fn happened(&mut self, table: &Table, name: &str, message: &'a [u8], attributes: u32, body: Value<'a>) {
+    fn add_event(&mut self, table: &Table, name: &str, message: &'a [u8], attributes: u32, body: Value<'a>) {
         let Some(&rule) = table.events.get(name) else { return };
         if rule == EventRule::Attributes {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
                 self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
             }
         } else if self.events.len() < MAX_EVENTS {
-            self.events.push(Event { rule, message, attributes, body });
+            self.events.push(EventMessage { rule, message, attributes, body });
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Found<'a> {
             self.entry(&group.entry, key, value);
             if let Some(leaf) = group.leaf(tail) {
                 for (field, order) in &group.entry.fields {
-                    self.flat.push(Flat { field: *field, order: order + later, leaf, value });
+                    self.flat.push(FlatAttribute { field: *field, order: order + later, leaf, value });
                     self.has_flat |= bit(*field);
                 }
             }
@@ -156,18 +156,18 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry, key: &'a [u8], value: Value<'a>) {
-        if entry.says_kind() {
-            for says in entry.kinds(short(value)) {
-                match says.rank {
-                    Rank::ModelKey => better(&mut self.model_key, says),
-                    _ => better(&mut self.kind, says),
+    fn entry(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
+        if entry.has_kind_rules() {
+            for statement in entry.kinds(keyword(value)) {
+                match statement.rank {
+                    Rank::ModelKey => keep_stronger(&mut self.model_key, statement),
+                    _ => keep_stronger(&mut self.kind, statement),
                 }
             }
         }
-        if entry.says_flag() {
+        if entry.has_flags() {
             let key = text(key);
-            self.flags.extend(entry.flags(short(value)).map(|means| (means, key, value)));
+            self.flags.extend(entry.flags(keyword(value)).map(|means| (means, key, value)));
         }
         if entry
             .fields
@@ -184,20 +184,24 @@ impl<'a> Found<'a> {
     }
 
     /// What the span is (conventions, section 5.7).
-    pub(crate) fn kind(&self, table: &Table, scope: &str) -> Told {
+    pub(crate) fn kind(&self, table: &Table, scope: &str) -> KindDecision {
         if self.has(Meaning::Placeholder) {
-            return Told::default();
+            return KindDecision::default();
         }
-        let Some(says) = table.by_name(scope, self.name, self.kind).filter(|s| s.rank < Rank::ModelKey)
+        let Some(statement) = table.by_name(scope, self.name, self.kind).filter(|s| s.rank < Rank::ModelKey)
         else {
-            let weak = self.model_key.is_some();
+            let model_only = self.model_key.is_some();
             // A model's name makes a span a model's call, unless it is named on an agent's span
             // that used no tokens.
             let model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
-            let says = model.or_else(|| table.by_name(scope, self.name, self.kind));
-            return says.map_or(Told::default(), |s| Told { kind: s.kind, lifecycle: s.lifecycle, weak });
+            let statement = model.or_else(|| table.by_name(scope, self.name, self.kind));
+            return statement.map_or(KindDecision::default(), |s| KindDecision {
+                kind: s.kind,
+                lifecycle: s.lifecycle,
+                model_only,
+            });
         };
-        Told { kind: says.kind, lifecycle: says.lifecycle, weak: false }
+        KindDecision { kind: statement.kind, lifecycle: statement.lifecycle, model_only: false }
     }
 
     pub(crate) fn has(&self, meaning: Meaning) -> bool {
@@ -207,7 +211,8 @@ impl<'a> Found<'a> {
     /// Brings candidates into the order in which they are asked.
     pub(crate) fn sort(&mut self) {
         self.fields.sort_by_key(|(field, order, _)| (*field, *order));
-        self.flat.sort_by_key(|f| (f.field, f.order, f.leaf.n, nested(f.leaf.piece), f.leaf.m));
+        self.flat
+            .sort_by_key(|f| (f.field, f.order, f.leaf.index, nested_rank(f.leaf.kind), f.leaf.inner_index));
     }
 
     /// The candidates of a field, most telling first.
@@ -221,7 +226,7 @@ impl<'a> Found<'a> {
     }
 
     /// The flattened leaves of a field, by order, then index.
-    pub(crate) fn leaves(&self, field: Field) -> &[Flat<'a>] {
+    pub(crate) fn leaves(&self, field: Field) -> &[FlatAttribute<'a>] {
         if self.has_flat & bit(field) == 0 {
             return &[];
         }
@@ -232,17 +237,17 @@ impl<'a> Found<'a> {
 }
 
 /// Leaves of one nested list stand together: text before parts before calls.
-fn nested(piece: Piece) -> u8 {
-    match piece {
-        Piece::PartText | Piece::PartMedia | Piece::PartReasoning => 1,
-        Piece::RequestId | Piece::RequestName | Piece::RequestArguments => 2,
+fn nested_rank(kind: LeafKind) -> u8 {
+    match kind {
+        LeafKind::PartText | LeafKind::PartMedia | LeafKind::PartReasoning => 1,
+        LeafKind::RequestId | LeafKind::RequestName | LeafKind::RequestArguments => 2,
         _ => 0,
     }
 }
 
-fn better(best: &mut Option<KindSays>, says: KindSays) {
-    if says.beats(*best) {
-        *best = Some(says);
+fn keep_stronger(best: &mut Option<KindStatement>, statement: KindStatement) {
+    if statement.outranks(*best) {
+        *best = Some(statement);
     }
 }
 
@@ -252,7 +257,7 @@ fn bit(field: Field) -> u64 {
 }
 
 /// A value as the short words that kinds and flags are.
-fn short(value: Value<'_>) -> &str {
+fn keyword(value: Value<'_>) -> &str {
     match value {
         Value::Str(s) => s,
         Value::Bool(true) => "true",

@@ -15,7 +15,7 @@ pub(crate) const MAX_MESSAGES: usize = 5_000;
 const MAX_DEPTH: usize = 12;
 
 /// Keys that hold the instructions beside a conversation.
-const SYSTEM: [&str; 6] = [
+const SYSTEM_KEYS: [&str; 6] = [
     "system",
     "system_instruction",
     "systemInstruction",
@@ -24,7 +24,7 @@ const SYSTEM: [&str; 6] = [
     "system_instructions",
 ];
 /// Keys that hold a conversation, most telling first.
-const INSIDE: [&str; 22] = [
+const MESSAGE_KEYS: [&str; 22] = [
     "messages",
     "all_messages",
     "new_messages",
@@ -49,7 +49,7 @@ const INSIDE: [&str; 22] = [
     "raw_output",
 ];
 /// Keys that hold what was asked or answered, in calls of plain functions.
-const SAID: [&str; 22] = [
+const TEXT_KEYS: [&str; 22] = [
     "question",
     "query",
     "task",
@@ -75,7 +75,7 @@ const SAID: [&str; 22] = [
 ];
 
 /// Reads messages into one trace's texts.
-pub(crate) struct Shaper<'t> {
+pub(crate) struct MessageReader<'t> {
     pub(crate) texts: &'t mut Texts,
     /// Finish reasons met on the way.
     pub(crate) finish: Vec<Text>,
@@ -83,7 +83,7 @@ pub(crate) struct Shaper<'t> {
     pub(crate) withheld: bool,
 }
 
-impl Shaper<'_> {
+impl MessageReader<'_> {
     /// The messages in `node`; what names no role is said by `role`.
     pub(crate) fn messages(&mut self, node: &Node<'_>, role: Role) -> Vec<Message> {
         let mut out = Vec::new();
@@ -92,7 +92,7 @@ impl Shaper<'_> {
     }
 
     /// The one message in `node`, if it is a map that names its role.
-    pub(crate) fn one(&mut self, node: &Node<'_>) -> Option<Message> {
+    pub(crate) fn single(&mut self, node: &Node<'_>) -> Option<Message> {
         role_of(node).map(|(role, body)| self.message(role, node, body))
     }
 
@@ -139,16 +139,16 @@ impl Shaper<'_> {
                 && role_of(item).is_none()
                 && let Some(part) = part::read(item, self.texts)
             {
-                let says = match part {
+                let part_role = match part {
                     Part::Call(_) | Part::Reasoning(_) => Role::Assistant,
                     Part::Result { .. } => Role::Tool,
                     _ => role,
                 };
                 match out.last_mut() {
-                    Some(last) if open == Some(says) => last.parts.push(part),
-                    _ => out.push(Message { role: says, parts: vec![part] }),
+                    Some(last) if open == Some(part_role) => last.parts.push(part),
+                    _ => out.push(Message { role: part_role, parts: vec![part] }),
                 }
-                open = Some(says);
+                open = Some(part_role);
             } else {
                 open = None;
                 self.read(item, role, out, depth);
@@ -168,9 +168,9 @@ impl Shaper<'_> {
             return;
         }
         let config = node.get("config").or_else(|| node.get("generationConfig"));
-        let system = node.any(&SYSTEM).or_else(|| config.and_then(|c| c.any(&SYSTEM)));
+        let system = node.any(&SYSTEM_KEYS).or_else(|| config.and_then(|c| c.any(&SYSTEM_KEYS)));
         let before = out.len();
-        for key in INSIDE {
+        for key in MESSAGE_KEYS {
             if let Some(inner) = node.get(key)
                 && (matches!(inner, Node::List(_) | Node::Map(_)) || inner.as_str().is_some_and(looks_nested))
                 && !inner.is_empty()
@@ -191,7 +191,7 @@ impl Shaper<'_> {
         if let Some(system) = system {
             self.system(system, out);
         }
-        let said = node.any(&SAID).or(match node.entries() {
+        let said = node.any(&TEXT_KEYS).or(match node.entries() {
             [(_, only)] => Some(only),
             _ => None,
         });
@@ -236,8 +236,8 @@ impl Shaper<'_> {
             let id =
                 body.str_at("tool_call_id").or_else(|| body.str_at("call_id")).or_else(|| body.str_at("id"));
             parts.push(Part::Result {
-                id: id.and_then(|s| self.texts.some(s)),
-                name: body.str_at("name").and_then(|s| self.texts.some(s)),
+                id: id.and_then(|s| self.texts.non_empty(s)),
+                name: body.str_at("name").and_then(|s| self.texts.non_empty(s)),
                 content: {
                     let said = content.map(part::plain).unwrap_or_default();
                     self.texts.intern(&said)
@@ -264,8 +264,8 @@ impl Shaper<'_> {
             body.any(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
             body.get("invalid_tool_calls"),
         ];
-        let one = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
-        for call in calls.into_iter().flatten().flat_map(Node::items).chain(one) {
+        let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
+        for call in calls.into_iter().flatten().flat_map(Node::items).chain(single) {
             let Some(new) = part::call(call, self.texts) else { continue };
             let known = parts.iter().any(|p| match p {
                 Part::Call(c) => {

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::event;
-use super::interpret::{Interpreter, Seen};
+use super::interpret::{FieldValue, Interpreter};
 use super::message::{Text, ToolDefinition, ToolRequest};
 use super::node::Node;
-use super::overrides::{EventRule, Field, Piece};
-use super::read::Found;
+use super::overrides::{EventRule, Field, LeafKind};
+use super::scan::ScannedSpan;
 use super::span_view::{Content, SpanView};
 use super::{errors, tool};
 use verdict_otlp::Value;
@@ -15,51 +15,51 @@ use verdict_otlp::trace::Kind;
 
 impl Interpreter<'_> {
     /// A TOOL span: which tool, with what, and what came back.
-    pub(super) fn tool(&mut self, found: &Found<'_>, view: &mut SpanView) {
-        let name = match self.text(found, Field::ToolName) {
+    pub(super) fn tool(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
+        let name = match self.text(scanned, Field::ToolName) {
             Some(name) => name,
-            None => self.texts.intern(tool_of_name(found.name)),
+            None => self.texts.intern(tool_of_name(scanned.name)),
         };
-        let schema = match self.value(found, Field::ToolSchema) {
-            Seen::Read((_, value)) => tool::parameters(&Node::decoded(value)),
+        let schema = match self.value(scanned, Field::ToolSchema) {
+            FieldValue::Present((_, value)) => tool::parameters(&Node::decoded(value)),
             _ => None,
         };
-        let description = self.text(found, Field::ToolDescription);
-        let (arguments, seen) = self.arguments(found, &tool::parameter_names(schema.as_deref()));
+        let description = self.text(scanned, Field::ToolDescription);
+        let (arguments, seen) = self.arguments(scanned, &tool::parameter_names(schema.as_deref()));
         view.input_content = seen;
         if schema.is_some() || description.is_some() {
             view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
-        let id = self.text(found, Field::CallId);
+        let id = self.text(scanned, Field::CallId);
         view.call = Some(ToolRequest { id, name, arguments });
-        self.result(found, view);
+        self.result(scanned, view);
         if let (None, Some(call)) = (view.call.as_ref().and_then(|c| c.id.clone()), view.call.as_mut()) {
-            call.id = found.events.iter().find_map(event::id).and_then(|id| self.texts.some(id));
+            call.id = scanned.events.iter().find_map(event::id).and_then(|id| self.texts.non_empty(id));
         }
     }
 
-    fn arguments(&mut self, found: &Found<'_>, names: &[&str]) -> (Option<Text>, Content) {
+    fn arguments(&mut self, scanned: &ScannedSpan<'_>, names: &[&str]) -> (Option<Text>, Content) {
         let mut redacted = false;
         for field in [Field::Arguments, Field::Input] {
-            match self.value(found, field) {
-                Seen::Read((_, Value::Str(s))) => {
-                    return (Some(self.texts.intern(&tool::written(s, names))), Content::Present);
+            match self.value(scanned, field) {
+                FieldValue::Present((_, Value::Str(s))) => {
+                    return (Some(self.texts.intern(&tool::arguments_from_text(s, names))), Content::Present);
                 }
-                Seen::Read((_, value)) => {
+                FieldValue::Present((_, value)) => {
                     let node = Node::of(value);
                     return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
                 }
-                Seen::Redacted => redacted = true,
-                Seen::Absent => {}
+                FieldValue::Redacted => redacted = true,
+                FieldValue::Absent => {}
             }
         }
-        let named: Vec<_> = found.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
+        let named: Vec<_> = scanned.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
         if !named.is_empty() {
             let map = Node::Map(named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), Node::of(*v))).collect());
             return (Some(self.texts.intern(&map.to_json())), Content::Present);
         }
         // Strands: the call is a tool message on the tool's own span.
-        for event in found.events.iter().filter(|e| e.rule == EventRule::Tool) {
+        for event in scanned.events.iter().filter(|e| e.rule == EventRule::Tool) {
             if let Some(content) = event::field(event, &["content", "arguments"]) {
                 let node = Node::decoded(content);
                 return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
@@ -68,23 +68,23 @@ impl Interpreter<'_> {
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
-    pub(super) fn result(&mut self, found: &Found<'_>, view: &mut SpanView) {
+    pub(super) fn result(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
         let mut redacted = false;
         for field in [Field::Result, Field::Output] {
-            let value = match self.value(found, field) {
-                Seen::Read((_, value)) => value,
-                Seen::Redacted => {
+            let value = match self.value(scanned, field) {
+                FieldValue::Present((_, value)) => value,
+                FieldValue::Redacted => {
                     redacted = true;
                     continue;
                 }
-                Seen::Absent => continue,
+                FieldValue::Absent => continue,
             };
-            return self.said(value, view);
+            return self.set_result(value, view);
         }
-        let documents: Vec<&str> = found
+        let documents: Vec<&str> = scanned
             .leaves(Field::Result)
             .iter()
-            .filter(|f| f.leaf.piece == Piece::Text)
+            .filter(|f| f.leaf.kind == LeafKind::Text)
             .filter_map(|f| f.value.as_str())
             .collect();
         if !documents.is_empty() {
@@ -92,17 +92,17 @@ impl Interpreter<'_> {
             view.output_content = Content::Present;
             return;
         }
-        for event in found.events.iter().filter(|e| e.rule == EventRule::Choice) {
+        for event in scanned.events.iter().filter(|e| e.rule == EventRule::Choice) {
             if let Some(message) = event::field(event, &["message", "content", "tool.result"]) {
-                return self.said(message, view);
+                return self.set_result(message, view);
             }
         }
         view.output_content = if redacted { Content::Redacted } else { Content::Absent };
     }
 
-    fn said(&mut self, value: Value<'_>, view: &mut SpanView) {
+    fn set_result(&mut self, value: Value<'_>, view: &mut SpanView) {
         let written = value.as_str().filter(|text| text.starts_with('{'));
-        let (text, failed) = match written.filter(|text| tool::is_bare(text)) {
+        let (text, failed) = match written.filter(|text| tool::is_unwrapped(text)) {
             Some(text) => (Cow::Borrowed(text), false),
             None => {
                 let (text, failed) = tool::result(&Node::decoded(value), written);
@@ -112,7 +112,7 @@ impl Interpreter<'_> {
         view.result = Some(self.texts.intern(&text));
         view.output_content = Content::Present;
         if failed && view.kind == Kind::Tool {
-            errors::marked(&mut self.texts, view);
+            errors::add_error_flag(&mut self.texts, view);
         }
     }
 }

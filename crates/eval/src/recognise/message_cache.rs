@@ -1,15 +1,15 @@
 //! Messages of a JSON list that stood in an earlier prompt: every model call repeats its history,
 //! so an element is parsed once a trace and known by its text from then on.
 //!
-//! In: a list as JSON. Out: its messages, exactly as [`Shaper`] would read them one by one, or
+//! In: a list as JSON. Out: its messages, exactly as [`MessageReader`] would read them one by one, or
 //! nothing where the list is anything but maps that each name a role.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::message::Message;
+use super::message_reader::{MAX_MESSAGES, MessageReader};
 use super::node::{MAX_NODES, Node};
-use super::shape::{MAX_MESSAGES, Shaper};
 
 /// How deep an element may nest: safely less than what the JSON parser takes of a whole list.
 const MAX_DEPTH: usize = 100;
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 2 * MAX_NODES - 1;
 
 /// What the prompts of a trace were made of so far.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct MessageCache {
     elements: Vec<Element>,
     by_text: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
     /// Those of the list before, in order: mostly the next one begins with them.
@@ -34,7 +34,7 @@ struct Element {
     withheld: bool,
 }
 
-impl Seen {
+impl MessageCache {
     /// The element that `text` begins with, its message read by `read` where it is new; and the
     /// rest of `text`.
     fn element<'t>(
@@ -48,7 +48,7 @@ impl Seen {
         if let Some((at, rest)) = before.and_then(|(at, e)| Some((at, text.strip_prefix(&*e.text)?))) {
             return Some((self.elements.get(at)?, rest));
         }
-        let (element, rest) = text.split_at_checked(map_ends(text)?)?;
+        let (element, rest) = text.split_at_checked(object_end(text)?)?;
         let at = match self.by_text.get(element) {
             Some(&known) => known,
             None => {
@@ -68,16 +68,20 @@ impl Seen {
 }
 
 /// The messages of `list`; nothing where it has to be read as a whole.
-pub(crate) fn messages(list: &str, seen: &mut Seen, shaper: &mut Shaper<'_>) -> Option<Vec<Message>> {
+pub(crate) fn messages(
+    list: &str,
+    cache: &mut MessageCache,
+    reader: &mut MessageReader<'_>,
+) -> Option<Vec<Message>> {
     let mut out = Vec::new();
     let mut rest = list.trim_start_matches(BLANK).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = rest.trim_start_matches(BLANK);
-        let (element, after) = seen.element(out.len(), rest, |element| {
-            let mut alone = Shaper { texts: shaper.texts, finish: Vec::new(), withheld: false };
-            Some((alone.one(&Node::json(element)?)?, alone.withheld))
+        let (element, after) = cache.element(out.len(), rest, |element| {
+            let mut alone = MessageReader { texts: reader.texts, finish: Vec::new(), withheld: false };
+            Some((alone.single(&Node::json(element)?)?, alone.withheld))
         })?;
-        shaper.withheld |= element.withheld;
+        reader.withheld |= element.withheld;
         out.push(element.message.clone());
         let after = after.trim_start_matches(BLANK);
         match after.strip_prefix(',') {
@@ -93,7 +97,7 @@ const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// Where the map ends that `text` begins with, if its brackets and strings are sound. Whether it
 /// is JSON in between is for the parser to say.
-fn map_ends(text: &str) -> Option<usize> {
+fn object_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0usize);
     if bytes.first() != Some(&b'{') {
@@ -109,7 +113,7 @@ fn map_ends(text: &str) -> Option<usize> {
                     return Some(at + 1);
                 }
             }
-            b'"' => at = string_ends(bytes, at + 1)?,
+            b'"' => at = string_end(bytes, at + 1)?,
             _ => {}
         }
         at += 1;
@@ -117,7 +121,7 @@ fn map_ends(text: &str) -> Option<usize> {
 }
 
 /// Where the quote stands that closes the string whose text begins at `at`.
-fn string_ends(bytes: &[u8], mut at: usize) -> Option<usize> {
+fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
         match bytes.get(at) {
@@ -136,12 +140,12 @@ mod tests {
     use crate::recognise::texts::Texts;
 
     /// By way of what was seen, and as a whole.
-    fn both(list: &str, seen: &mut Seen, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
-        let mut shaper = Shaper { texts, finish: Vec::new(), withheld: false };
-        let fast = messages(list, seen, &mut shaper);
-        let withheld = std::mem::take(&mut shaper.withheld);
-        let whole = shaper.messages(&Node::Str(list.into()), Role::User);
-        assert!(fast.is_none() || withheld == shaper.withheld, "{list}");
+    fn both(list: &str, cache: &mut MessageCache, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
+        let mut reader = MessageReader { texts, finish: Vec::new(), withheld: false };
+        let fast = messages(list, cache, &mut reader);
+        let withheld = std::mem::take(&mut reader.withheld);
+        let whole = reader.messages(&Node::Str(list.into()), Role::User);
+        assert!(fast.is_none() || withheld == reader.withheld, "{list}");
         (fast, whole)
     }
 
@@ -162,24 +166,24 @@ mod tests {
 
     #[test]
     fn a_history_that_grows_is_read_as_it_is_alone() {
-        let (mut seen, mut texts) = (Seen::default(), Texts::new());
+        let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
         for n in 1..=6 {
             let list = format!(" [{}] ", ELEMENTS[..n].join(" ,\n"));
-            let (fast, whole) = both(&list, &mut seen, &mut texts);
+            let (fast, whole) = both(&list, &mut cache, &mut texts);
             assert_eq!(fast.as_ref(), Some(&whole));
-            assert_eq!((whole.len(), seen.elements.len()), (n, n));
+            assert_eq!((whole.len(), cache.elements.len()), (n, n));
         }
     }
 
     #[test]
     fn lists_of_anything_else_are_left_to_the_whole_reading() {
-        let (mut seen, mut texts) = (Seen::default(), Texts::new());
+        let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
         for element in &ELEMENTS[6..] {
             let list = format!("[{},{element}]", ELEMENTS[0]);
-            assert_eq!(both(&list, &mut seen, &mut texts).0, None, "{list}");
+            assert_eq!(both(&list, &mut cache, &mut texts).0, None, "{list}");
         }
         let deep = format!(r#"[{{"role":"user","content":{}{}}}]"#, "[".repeat(126), "]".repeat(126));
-        assert_eq!(both(&deep, &mut seen, &mut texts).0, None);
+        assert_eq!(both(&deep, &mut cache, &mut texts).0, None);
     }
 
     proptest! {
@@ -189,7 +193,7 @@ mod tests {
             cut in 0usize..400,
             end in "[\\]}, \"]{0,3}",
         ) {
-            let (mut seen, mut texts) = (Seen::default(), Texts::new());
+            let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
             let usual = picks.iter().map(|(any, good)| ELEMENTS[if cut % 4 == 0 { *any } else { *good }]);
             let mut list = format!("[{}]", usual.collect::<Vec<_>>().join(","));
             if cut % 3 == 0 && list.is_char_boundary(cut.min(list.len())) {
@@ -197,7 +201,7 @@ mod tests {
             }
             list.push_str(&end);
             for _ in 0..2 {
-                let (fast, whole) = both(&list, &mut seen, &mut texts);
+                let (fast, whole) = both(&list, &mut cache, &mut texts);
                 prop_assert!(fast.is_none_or(|fast| fast == whole), "{}", list);
             }
         }
