@@ -12,7 +12,7 @@ use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
-use verdict_eval::measure::schema::{Checked, MAX_PROBLEMS, MAX_STEPS, Outcome, Schema};
+use verdict_eval::measure::schema::{MAX_PROBLEMS, MAX_STEPS, Schema, Validation, Validity};
 use verdict_otlp::Signal;
 
 const SPANS: u64 = 100_000;
@@ -124,7 +124,7 @@ fn chat(n: u64, schema: &Value, arguments: &Value) -> Span {
 }
 
 /// Checks the arguments by themselves and in a trace, where the next span is measured all the same.
-fn check(schema: &Value, arguments: &Value) -> Checked {
+fn check(schema: &Value, arguments: &Value) -> Validation {
     let plain = json!({ "type": "object", "required": ["q"] });
     let scope = ScopeSpans {
         spans: vec![chat(1, schema, arguments), chat(2, &plain, &json!({}))],
@@ -167,7 +167,7 @@ fn a_schema_whose_references_fan_out() {
     for keyword in ["anyOf", "oneOf", "allOf"] {
         let schema = json!({ "type": "object", "$defs": fan(keyword, &missing), "$ref": "#/$defs/d40" });
         let checked = check(&schema, &json!({ "a": 1 }));
-        assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, 1), "{keyword}");
+        assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, 1), "{keyword}");
         assert!(checked.steps < 2_000, "{keyword}: {} steps", checked.steps);
     }
 }
@@ -180,7 +180,7 @@ fn a_schema_whose_references_fan_out_over_a_scalar() {
         let schema =
             json!({ "type": "object", "$defs": defs, "properties": { "a": { "$ref": "#/$defs/d40" } } });
         let checked = check(&schema, &json!({ "a": 1 }));
-        assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, 1), "{keyword}");
+        assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, 1), "{keyword}");
         assert!(checked.steps < 2_000, "{keyword}: {} steps", checked.steps);
     }
 }
@@ -195,11 +195,11 @@ fn thousands_of_alternatives_for_each_of_a_hundred_thousand_items() {
     let arguments = json!({ "a": vec![1; 100_000] });
     // None fits any: that is told of the first few.
     let checked = check(&schema(&branches), &arguments);
-    assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Invalid, MAX_PROBLEMS));
+    assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, MAX_PROBLEMS));
     assert!(checked.steps < MAX_STEPS, "{} steps", checked.steps);
     // Every item fits the last alternative: too much to look at, and nothing is said.
     branches.push(json!({ "type": "integer" }));
     let checked = check(&schema(&branches), &arguments);
-    assert_eq!((checked.outcome, checked.problems.len()), (Outcome::Indeterminate, 0));
+    assert_eq!((checked.validity, checked.problems.len()), (Validity::Indeterminate, 0));
     assert!(checked.steps < MAX_STEPS + 1_000, "{} steps", checked.steps);
 }

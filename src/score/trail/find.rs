@@ -222,16 +222,16 @@ mod tests {
     fn the_same_error_is_told_at_its_first_occurrence_and_abuse_at_its_last() {
         let trace = trace();
         let llm = at(&trace, Kind::Llm);
-        let tag = || vec![Defect::MissingTag.found("no tag", "x")];
+        let tag = || vec![Defect::MissingTag.finding("no tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
-        let again = || vec![Defect::RepeatedCall.found("again", "x")];
+        let again = || vec![Defect::RepeatedCall.finding("again", "x")];
         let measurements = [failed(llm[0], "m", again()), failed(llm[1], "m", again())];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
-        let other = vec![Defect::MissingTag.found("no other tag", "x")];
+        let other = vec![Defect::MissingTag.finding("no other tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", other)];
         assert_eq!(places(&trace, &measurements).len(), 2);
-        let format = || vec![Defect::WrongFormat.found("not JSON", "x")];
+        let format = || vec![Defect::WrongFormat.finding("not JSON", "x")];
         let measurements = [failed(llm[0], "m", format()), failed(llm[1], "m", format())];
         assert_eq!(places(&trace, &measurements).len(), 2);
     }
@@ -240,9 +240,9 @@ mod tests {
     fn what_the_model_wrote_moves_to_it_and_what_the_service_did_stays() {
         let trace = trace();
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
-        let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.found("bad", "x")])];
+        let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.finding("bad", "x")])];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::FormattingErrors)]);
-        let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.found("late", "x")])];
+        let measurements = [failed(tool[1], "m", vec![Defect::TimedOut.finding("late", "x")])];
         assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::TimeoutIssues)]);
     }
 
@@ -252,10 +252,10 @@ mod tests {
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
         let agent = trace.agents[0].at;
         let id = |i: Idx| trace.tree.spans[i].id;
-        let abuse = Defect::CallLoop.found("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
+        let abuse = Defect::CallLoop.finding("round and round", "x").citing(id(tool[0])).citing(id(tool[1]));
         let measurements = [failed(agent, "m", vec![abuse])];
         assert_eq!(places(&trace, &measurements), [(Kind::Tool, tool[1], Category::ResourceAbuse)]);
-        let measurements = [failed(agent, "m", vec![Defect::PartUnanswered.found("half", "x")])];
+        let measurements = [failed(agent, "m", vec![Defect::PartUnanswered.finding("half", "x")])];
         let answer = *llm.last().unwrap();
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, answer, Category::GoalDeviation)]);
     }
@@ -264,9 +264,9 @@ mod tests {
     fn what_is_only_recorded_counts_and_what_has_no_category_does_not() {
         let trace = trace();
         let llm = at(&trace, Kind::Llm);
-        let minor = Measured { findings: vec![Defect::MissingTag.found("no tag", "x")], ..sound() };
+        let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..sound() };
         let measurements =
-            [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.found("?", "x")])];
+            [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.finding("?", "x")])];
         let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
         assert_eq!(places(&trace, &measurements), [recorded]);
     }

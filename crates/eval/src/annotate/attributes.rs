@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::encoded::{Encoded, Fixed};
-use crate::annotate::{Emission, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note, Told};
+use super::attribute_cache::{AttributeCache, Fixed};
+use crate::annotate::{Emission, ExplainedMeasurement, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
 use crate::measure;
 use crate::measure::table::spec;
 use crate::measure::{Detail, Finding, Measurement, Severity, Value};
@@ -40,18 +40,18 @@ pub(super) struct Writer<'a> {
     verdicts: &'a Verdicts,
     note: &'a Note,
     emission: &'a Emission,
-    encoded: Encoded,
+    encoded: AttributeCache,
     /// The key that is being written.
     key: String,
-    recent: [Option<Recent<'a>>; RECENT],
+    recent: [Option<RecentSpan<'a>>; RECENT],
     next: usize,
 }
 
 /// A span of which was written of late, and where that stands.
-struct Recent<'a> {
+struct RecentSpan<'a> {
     verdict: Option<Verdict>,
-    own: &'a [Told<'a>],
-    said: Range<usize>,
+    own: &'a [ExplainedMeasurement<'a>],
+    span_attributes: Range<usize>,
 }
 
 /// Spans of a trace that are measured alike are of a few sorts, and take turns.
@@ -69,7 +69,7 @@ impl<'a> Writer<'a> {
             verdicts,
             note,
             emission,
-            encoded: Encoded::new(),
+            encoded: AttributeCache::new(),
             key: String::with_capacity(64),
             recent: Default::default(),
             next: 0,
@@ -78,9 +78,9 @@ impl<'a> Writer<'a> {
 
     /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
     /// for every span, and only grows.
-    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [Told<'a>]) {
+    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
         let verdict = self.verdicts.of.get(i).copied().flatten();
-        self.said(out, verdict, own);
+        self.span_attributes(out, verdict, own);
         if self.note.reason == CloseReason::Late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
@@ -92,25 +92,30 @@ impl<'a> Writer<'a> {
     }
 
     /// A span's verdict and measurements: copied where a recent span's came to the same.
-    fn said(&mut self, out: &mut Vec<u8>, verdict: Option<Verdict>, own: &'a [Told<'a>]) {
-        let alike = |before: &&Recent<'_>| {
+    fn span_attributes(
+        &mut self,
+        out: &mut Vec<u8>,
+        verdict: Option<Verdict>,
+        own: &'a [ExplainedMeasurement<'a>],
+    ) {
+        let alike = |before: &&RecentSpan<'_>| {
             before.verdict == verdict
                 && before.own.len() == own.len()
-                && before.own.iter().zip(own).all(|(a, b)| says_the_same(a, b))
+                && before.own.iter().zip(own).all(|(a, b)| is_equal(a, b))
         };
         if let Some(before) = self.recent.iter().flatten().find(alike) {
-            return out.extend_from_within(before.said.clone());
+            return out.extend_from_within(before.span_attributes.clone());
         }
         let start = out.len();
         if let Some(verdict) = verdict {
-            self.say(out, "", "result", Fixed::Word(word(!verdict.failed())));
+            self.push_cached(out, "", "result", Fixed::Word(word(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
-                self.say(out, "", "cause", Fixed::Word(cause.as_str()));
+                self.push_cached(out, "", "cause", Fixed::Word(cause.as_str()));
             }
         }
         self.failures(out, own);
-        own.iter().for_each(|told| self.metric(out, *told));
-        self.recent[self.next] = Some(Recent { verdict, own, said: start..out.len() });
+        own.iter().for_each(|explained| self.metric(out, *explained));
+        self.recent[self.next] = Some(RecentSpan { verdict, own, span_attributes: start..out.len() });
         self.next = (self.next + 1) % RECENT;
     }
 
@@ -119,7 +124,7 @@ impl<'a> Writer<'a> {
     }
 
     /// As [`Writer::put`], for what is said again and again: `metric` is empty for the span's own.
-    fn say(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
+    fn push_cached(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
         let (emission, key) = (self.emission, &mut self.key);
         self.encoded.put(out, metric, field, value, || match metric {
             "" => name(key, emission, &[field]),
@@ -128,9 +133,11 @@ impl<'a> Writer<'a> {
     }
 
     /// P_fail(s), and the categories and worst severity of its findings.
-    fn failures(&mut self, out: &mut Vec<u8>, own: &[Told<'_>]) {
+    fn failures(&mut self, out: &mut Vec<u8>, own: &[ExplainedMeasurement<'_>]) {
         let failing = || {
-            own.iter().map(|told| told.measurement).filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed))
+            own.iter()
+                .map(|explained| explained.measurement)
+                .filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed))
         };
         let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
         if metrics.is_empty() {
@@ -149,24 +156,24 @@ impl<'a> Writer<'a> {
         self.put(out, &["severity"], Scalar::Str(worst.as_str()));
     }
 
-    fn metric(&mut self, out: &mut Vec<u8>, told: Told<'_>) {
-        let m = told.measurement;
+    fn metric(&mut self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+        let m = explained.measurement;
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.say(out, m.metric, "result", Fixed::Word("unmeasured"));
-                self.say(out, m.metric, "reason", Fixed::Word(reason.as_str()));
+                self.push_cached(out, m.metric, "result", Fixed::Word("unmeasured"));
+                self.push_cached(out, m.metric, "reason", Fixed::Word(reason.as_str()));
                 self.details(out, m);
                 return;
             }
         };
         match measured.value {
-            Value::Score(score) => self.say(out, m.metric, "score", Fixed::Number(score)),
-            Value::Label(label) => self.say(out, m.metric, "label", Fixed::Word(label)),
+            Value::Score(score) => self.push_cached(out, m.metric, "score", Fixed::Number(score)),
+            Value::Label(label) => self.push_cached(out, m.metric, "label", Fixed::Word(label)),
             Value::Number(number) => self.put(out, &[m.metric, "value"], Scalar::Double(number)),
         }
-        self.say(out, m.metric, "result", Fixed::Word(word(measured.passed)));
-        if let Some(text) = told.explanation {
+        self.push_cached(out, m.metric, "result", Fixed::Word(word(measured.passed)));
+        if let Some(text) = explained.explanation {
             self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
         }
         if !measured.passed {
@@ -226,7 +233,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Both are written alike: nothing but metric, value and the same explanation is said of either.
-fn says_the_same(a: &Told<'_>, b: &Told<'_>) -> bool {
+fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>) -> bool {
     if a.explanation != b.explanation {
         return false;
     }

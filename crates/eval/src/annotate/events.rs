@@ -2,7 +2,7 @@
 //! `gen_ai.evaluation.result`.
 
 use super::attributes::{chain, ids, strs, word};
-use super::{Emission, Note, Told};
+use super::{Emission, ExplainedMeasurement, Note};
 use crate::measure;
 use crate::measure::Value;
 use crate::propagate::Verdicts;
@@ -23,17 +23,17 @@ const WARN: u64 = 13;
 pub(super) fn measurement(
     record: &mut Vec<u8>,
     trace: &AgentTrace,
-    told: Told<'_>,
+    explained: ExplainedMeasurement<'_>,
     note: &Note,
     emission: &Emission,
 ) {
-    let m = told.measurement;
+    let m = explained.measurement;
     if m.outcome.is_err() && !emission.log_unmeasured {
         return;
     }
     let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
     head(record, trace, m.at, failed, note);
-    evaluation(record, LOG_ATTRIBUTES, told);
+    evaluation(record, LOG_ATTRIBUTES, explained);
 }
 
 /// Appends the log record of the trace's verdict.
@@ -70,14 +70,19 @@ pub(super) fn trace(
 }
 
 /// The same as an event on the span itself.
-pub(super) fn span_event(out: &mut Vec<u8>, told: Told<'_>, note: &Note, emission: &Emission) {
-    if told.measurement.outcome.is_err() && !emission.log_unmeasured {
+pub(super) fn span_event(
+    out: &mut Vec<u8>,
+    explained: ExplainedMeasurement<'_>,
+    note: &Note,
+    emission: &Emission,
+) {
+    if explained.measurement.outcome.is_err() && !emission.log_unmeasured {
         return;
     }
     let mut event = Vec::new();
     write::fixed64(&mut event, 1, note.now);
     write::bytes(&mut event, 2, NAME.as_bytes());
-    evaluation(&mut event, EVENT_ATTRIBUTES, told);
+    evaluation(&mut event, EVENT_ATTRIBUTES, explained);
     write::bytes(out, SPAN_EVENTS, &event);
 }
 
@@ -93,8 +98,8 @@ fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, note: &
     write::bytes(record, 12, NAME.as_bytes());
 }
 
-fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
-    let m = told.measurement;
+fn evaluation(out: &mut Vec<u8>, field: u32, explained: ExplainedMeasurement<'_>) {
+    let m = explained.measurement;
     let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
     put("gen_ai.evaluation.name", Scalar::Str(m.metric));
     match &m.outcome {
@@ -106,7 +111,7 @@ fn evaluation(out: &mut Vec<u8>, field: u32, told: Told<'_>) {
                 }
                 Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
             }
-            if let Some(text) = told.explanation {
+            if let Some(text) = explained.explanation {
                 put("gen_ai.evaluation.explanation", Scalar::Str(text));
             }
         }

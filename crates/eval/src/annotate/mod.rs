@@ -22,7 +22,7 @@ use verdict_otlp::write::Item;
 
 mod attributes;
 mod config;
-mod encoded;
+mod attribute_cache;
 mod events;
 #[cfg(test)]
 mod tests;
@@ -116,14 +116,15 @@ pub fn marks(
     let mut writer = attributes::Writer::new(trace, verdicts, note, emission);
     for i in 0..trace.tree.len() {
         let own;
-        (own, rest) = rest.split_at(rest.iter().take_while(|told| told.measurement.at == i).count());
+        (own, rest) =
+            rest.split_at(rest.iter().take_while(|explained| explained.measurement.at == i).count());
         let start = appended.len();
         let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
         if emission.has(Emit::Attributes) && !kept {
             writer.span(&mut appended, i, own);
         }
         if emission.has(Emit::SpanEvents) {
-            own.iter().for_each(|told| events::span_event(&mut appended, *told, note, emission));
+            own.iter().for_each(|explained| events::span_event(&mut appended, *explained, note, emission));
         }
         lengths.push(appended.len() - start);
     }
@@ -177,7 +178,7 @@ pub fn log_events(
 /// As [`log_events`], of measurements with their explanations.
 fn records(
     trace: &AgentTrace,
-    (measurements, explanations): (&[Measurement], &Explained),
+    (measurements, explanations): (&[Measurement], &ExplanationTexts),
     verdicts: &Verdicts,
     note: &Note,
     emission: &Emission,
@@ -203,16 +204,16 @@ fn records(
         };
         ends.push((Arc::clone(envelope), end));
     };
-    for told in told(measurements, explanations) {
+    for explained in with_explanations(measurements, explanations) {
         let start = records.len();
-        events::measurement(&mut records, trace, told, note, emission);
+        events::measurement(&mut records, trace, explained, note, emission);
         if records.len() > start {
-            push(told.measurement.at, records.len());
+            push(explained.measurement.at, records.len());
         }
     }
     let worth_saying = note.passed.is_some() || note.unmeasured.is_some() || emission.log_unmeasured;
-    let said = note.changed && worth_saying;
-    if let Some(root) = trace.tree.root().filter(|_| said) {
+    let writes_trace = note.changed && worth_saying;
+    if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
         events::trace(&mut records, trace, root, verdicts, note, emission);
         push(root, records.len());
     }
@@ -239,32 +240,38 @@ static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
 
 /// A measurement with what explains it, where that is to be said.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct ExplainedMeasurement<'a> {
     measurement: &'a Measurement,
     explanation: Option<&'a str>,
 }
 
 /// Explanations of some measurements, by their place among all, in order.
-type Explained = Vec<(usize, String)>;
+type ExplanationTexts = Vec<(usize, String)>;
 
 /// Made once for the attributes and the events that give them.
-fn explanations(measurements: &[Measurement], emission: &Emission) -> Explained {
+fn explanations(measurements: &[Measurement], emission: &Emission) -> ExplanationTexts {
     let all = measurements.iter().enumerate();
     all.filter_map(|(n, m)| Some((n, attributes::explanation(m, emission)?))).collect()
 }
 
-fn told<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> impl Iterator<Item = Told<'a>> {
+fn with_explanations<'a>(
+    measurements: &'a [Measurement],
+    explanations: &'a ExplanationTexts,
+) -> impl Iterator<Item = ExplainedMeasurement<'a>> {
     let mut explained = explanations.iter().peekable();
     measurements.iter().enumerate().map(move |(n, measurement)| {
         let explanation = explained.next_if(|(of, _)| *of == n).map(|(_, text)| text.as_str());
-        Told { measurement, explanation }
+        ExplainedMeasurement { measurement, explanation }
     })
 }
 
 /// The measurements by span, those of one span in their order.
-fn by_span<'a>(measurements: &'a [Measurement], explanations: &'a Explained) -> Vec<Told<'a>> {
-    let mut sorted: Vec<Told<'_>> = told(measurements, explanations).collect();
+fn by_span<'a>(
+    measurements: &'a [Measurement],
+    explanations: &'a ExplanationTexts,
+) -> Vec<ExplainedMeasurement<'a>> {
+    let mut sorted: Vec<ExplainedMeasurement<'_>> = with_explanations(measurements, explanations).collect();
     // Which they mostly are already.
-    sorted.sort_by_key(|told| told.measurement.at);
+    sorted.sort_by_key(|explained| explained.measurement.at);
     sorted
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use super::agent::attempts::Attempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
-use super::error_detection::CallsAt;
+use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
@@ -45,7 +45,7 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
         let mut findings = Findings::new();
         findings.push(
             Defect::Refusal
-                .found("an answer was expected; a content filter or a refusal ended the call", reason),
+                .finding("an answer was expected; a content filter or a refusal ended the call", reason),
         );
         return Some(findings.labelled(context, NAME, POLICY));
     }
@@ -55,7 +55,7 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
     let answer = final_answer(context);
     let said = view.output_text();
     let text = answer.as_deref().unwrap_or(&said);
-    if text.trim().is_empty() || answer.is_none() && goes_on(view, text) {
+    if text.trim().is_empty() || answer.is_none() && is_intermediate_step(view, text) {
         return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable));
     }
     let mut findings = Findings::new();
@@ -67,7 +67,7 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
             KNOWLEDGE => (Defect::GiveUp, "an answer was expected; the output only says that it has none"),
             _ => (Defect::Evasion, "an answer was expected; the run stopped without one"),
         };
-        findings.push(defect.found(rationale, sentence));
+        findings.push(defect.finding(rationale, sentence));
     }
     let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(context));
     let mut measurement = findings.labelled(context, NAME, label);
@@ -115,14 +115,14 @@ fn final_answer(context: &Context<'_>) -> Option<Text> {
     let trace = context.trace;
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
     let at = agent.answer_at?;
-    let calls = CallsAt::of(trace, context.memo);
+    let calls = CallIndex::of(trace, context.memo);
     let by_tool = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
     let wrote = at == context.at || by_tool.is_some_and(|call| call.llm == Some(context.at));
     if wrote { agent.answer.clone() } else { None }
 }
 
 /// The output is a step on the way: it calls tools, or writes an action as text.
-fn goes_on(view: &SpanView, text: &str) -> bool {
+fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
     view.requests().next().is_some()
         || text.contains("```")
         || text.contains("<code>")

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 
 use super::memo::Memo;
-use crate::recognise::{AgentTrace, Part, Role, SpanView, Text};
+use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
 /// Neighbours among the model calls of one agent.
@@ -49,9 +49,9 @@ impl Turns {
 
 /// What a prompt holds that is newer than the model's own last words: results and observations.
 /// Nothing where the model has not spoken in it.
-pub fn handed_back(view: &SpanView) -> impl Iterator<Item = &Text> {
-    let spoke = view.input.iter().rposition(|m| m.role == Role::Assistant);
-    let newer = spoke.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
+pub fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
+    let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
+    let newer = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
     newer.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
         Part::Text(text) => Some(text),
         Part::Result { content, .. } => Some(content),
@@ -63,7 +63,28 @@ pub fn handed_back(view: &SpanView) -> impl Iterator<Item = &Text> {
 pub fn writes_code(text: &str) -> bool {
     const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
     let bytes = text.as_bytes();
-    let marks =
+    let is_mark =
         |at: usize| bytes.get(at..).is_some_and(|rest| MARKS.iter().any(|mark| rest.starts_with(mark)));
-    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(marks)
+    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(is_mark)
+}
+
+/// From so many bytes on, what a user said may be the very page that the model says it read.
+const PASTED: usize = 2000;
+
+/// Results that stand in the prompt: more than this trace's calls were brought in from before it.
+pub fn results_in_prompt(input: &[Message]) -> usize {
+    input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
+}
+
+/// A user gave the model something to read.
+pub fn has_pasted_text(input: &[Message]) -> bool {
+    let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
+    let bytes: usize = users
+        .map(|p| match p {
+            Part::Text(t) => t.len(),
+            Part::Media => PASTED,
+            _ => 0,
+        })
+        .sum();
+    bytes >= PASTED
 }

@@ -241,7 +241,7 @@ impl Defect {
     }
 
     /// A finding of this defect: `rationale` in plain words, `quote` verbatim (it is clipped).
-    pub fn found(self, rationale: impl Into<String>, quote: &str) -> Finding {
+    pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         Finding {
             rationale: rationale.into(),
             quote: head(quote, QUOTE_BYTES).to_owned(),
@@ -381,26 +381,16 @@ impl Findings {
 
 /// A measurement by the built-in rules.
 pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    Measurement {
-        at,
-        metric,
-        outcome: Ok(measured),
-        judge: Cow::Borrowed(RULES),
-        details: Vec::new(),
-        rationale: None,
-    }
+    by_rules(at, metric, Ok(measured))
 }
 
 /// No measurement, and why.
 pub fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
-    Measurement {
-        at,
-        metric,
-        outcome: Err(reason),
-        judge: Cow::Borrowed(RULES),
-        details: Vec::new(),
-        rationale: None,
-    }
+    by_rules(at, metric, Err(reason))
+}
+
+fn by_rules(at: Idx, metric: &'static str, outcome: Result<Measured, Unmeasured>) -> Measurement {
+    Measurement { at, metric, outcome, judge: Cow::Borrowed(RULES), details: Vec::new(), rationale: None }
 }
 
 #[cfg(test)]
@@ -423,10 +413,10 @@ mod tests {
     fn the_worst_findings_are_kept_and_come_first() {
         let mut findings = Findings::new();
         for i in 0..40 {
-            findings.push(Defect::MissingTag.found(format!("tag {i}"), ""));
+            findings.push(Defect::MissingTag.finding(format!("tag {i}"), ""));
         }
-        findings.push(Defect::Errored.found("error", "boom"));
-        findings.push(Defect::Errored.found("error", "boom"));
+        findings.push(Defect::Errored.finding("error", "boom"));
+        findings.push(Defect::Errored.finding("error", "boom"));
         assert_eq!(findings.score(), 1.0);
         let sorted = findings.into_sorted();
         assert_eq!(sorted.len(), MAX_FINDINGS);

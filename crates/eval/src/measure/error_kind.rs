@@ -308,23 +308,25 @@ fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
 
 /// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
 pub fn cause(text: &str) -> Defect {
-    let (reason, _) = reason(text);
-    match told(clip(reason, READ_BYTES)) {
+    let (after_due_to, _) = after_due_to(text);
+    match best_phrase(clip(after_due_to, READ_BYTES)) {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
-        None if reason.len() < text.len() && text.contains("Code execution failed") => Defect::CodeBroken,
+        None if after_due_to.len() < text.len() && text.contains("Code execution failed") => {
+            Defect::CodeBroken
+        }
         None => Defect::Errored,
     }
 }
 
 /// The part of a long error that tells its cause: around the words that name it, else the last line
 /// of a traceback, else its beginning. A short error is told whole.
-pub fn telling(text: &str, max: usize) -> &str {
+pub fn cause_excerpt(text: &str, max: usize) -> &str {
     let text = text.trim();
     if text.len() <= max {
         return text;
     }
-    let (reason, from) = reason(text);
-    if let Some((_, words)) = told(clip(reason, READ_BYTES)) {
+    let (after_due_to, from) = after_due_to(text);
+    if let Some((_, words)) = best_phrase(clip(after_due_to, READ_BYTES)) {
         // What it says of the cause comes after the words that name it.
         let before = max.saturating_sub(words.len()) / 4;
         return head(around(text, from + words.start, from + words.start + max, before), max);
@@ -338,14 +340,14 @@ pub fn telling(text: &str, max: usize) -> &str {
 
 /// "... failed at line '<code>' due to: <error>": the code's own words say nothing of the cause.
 /// What is left, and where it begins.
-fn reason(text: &str) -> (&str, usize) {
+fn after_due_to(text: &str) -> (&str, usize) {
     const DUE: &str = " due to: ";
     let from = memchr::memmem::rfind(text.as_bytes(), DUE.as_bytes()).map_or(0, |at| at + DUE.len());
     (text.get(from..).unwrap_or(text), from)
 }
 
 /// The rank of the most specific phrase in `text`, and where its first occurrence stands.
-fn told(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
+fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
     let bytes = text.as_bytes();
     let in_word = |i: Option<usize>| {
         i.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80)
@@ -419,11 +421,15 @@ mod tests {
         let text = format!(
             "Could not convert.\nTraceback (most recent call last):\n{frames}FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'\n"
         );
-        assert!(telling(&text, 240).contains("FileNotFoundError: [Errno 2]"), "{}", telling(&text, 240));
+        assert!(
+            cause_excerpt(&text, 240).contains("FileNotFoundError: [Errno 2]"),
+            "{}",
+            cause_excerpt(&text, 240)
+        );
         let odd = text
             .replace("FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'", "OddError: so it is");
-        assert_eq!(telling(&odd, 240), "OddError: so it is");
-        assert_eq!(telling(" 401 Unauthorized ", 240), "401 Unauthorized");
+        assert_eq!(cause_excerpt(&odd, 240), "OddError: so it is");
+        assert_eq!(cause_excerpt(" 401 Unauthorized ", 240), "401 Unauthorized");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use aho_corasick::packed::Searcher;
 use serde_json::{Map, Value};
 
 use super::defects::{QUOTE_BYTES, clip};
-use super::error_kind::telling;
+use super::error_kind::cause_excerpt;
 use crate::recognise::json_keys;
 
 /// Larger JSON is a substantial result, not an error report: it is not parsed.
@@ -38,16 +38,16 @@ pub fn reported(result: &str) -> Option<String> {
             return None;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
-            let said = of_value(&value, 0)?;
-            return Some(if said.is_empty() { telling(text, QUOTE_BYTES).to_owned() } else { said });
+            let said = from_value(&value, 0)?;
+            return Some(if said.is_empty() { cause_excerpt(text, QUOTE_BYTES).to_owned() } else { said });
         }
     }
-    of_text(text).map(|passage| telling(passage, QUOTE_BYTES).to_owned())
+    from_text(text).map(|passage| cause_excerpt(passage, QUOTE_BYTES).to_owned())
 }
 
 /// One of these stands in whatever JSON reports an error: the keys and words that [`flagged`],
 /// [`ALWAYS`] and [`SHORT`] look for, cut to what tells. In lower case.
-const TELLING: [&str; 59] = [
+const PREFILTER: [&str; 59] = [
     "err",
     "exce",
     "fail",
@@ -109,9 +109,9 @@ const TELLING: [&str; 59] = [
     "http:",
 ];
 
-/// Keys without which an object reports no error and wraps nothing that could: what [`of_map`] and
+/// Keys without which an object reports no error and wraps nothing that could: what [`from_map`] and
 /// [`flagged`] look for first.
-fn leads_on(key: &[u8]) -> bool {
+fn may_report_error(key: &[u8]) -> bool {
     matches!(
         key,
         b"isError"
@@ -143,15 +143,15 @@ fn leads_on(key: &[u8]) -> bool {
 fn might_be_error_json(text: &str) -> bool {
     // What only looks like an object is text, which may still end in a traceback.
     let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
-    if is_object && !json_keys::may_have(text, leads_on) {
+    if is_object && !json_keys::may_have(text, may_report_error) {
         return false;
     }
-    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(TELLING));
+    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(PREFILTER));
     // Lower case first, since words in one case are found many bytes at a time.
     WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())
 }
 
-fn of_value(value: &Value, depth: usize) -> Option<String> {
+fn from_value(value: &Value, depth: usize) -> Option<String> {
     if depth > MAX_UNWRAP {
         return None;
     }
@@ -162,23 +162,23 @@ fn of_value(value: &Value, depth: usize) -> Option<String> {
                 && inner.len() <= MAX_JSON
                 && let Ok(value) = serde_json::from_str::<Value>(inner)
             {
-                return of_value(&value, depth + 1);
+                return from_value(&value, depth + 1);
             }
-            of_text(inner).map(|passage| telling(passage, QUOTE_BYTES).to_owned())
+            from_text(inner).map(|passage| cause_excerpt(passage, QUOTE_BYTES).to_owned())
         }
         // Content blocks: one message in pieces. Every piece must be an error, or the first be one
         // and the rest few.
         Value::Array(items) if !items.is_empty() && items.len() <= MAX_BLOCKS => {
             let block = |item: &Value| match item {
                 Value::Object(map) if map.contains_key("text") || map.contains_key("type") => {
-                    of_map(map, depth + 1)
+                    from_map(map, depth + 1)
                 }
-                Value::String(_) if items.len() == 1 => of_value(item, depth + 1),
+                Value::String(_) if items.len() == 1 => from_value(item, depth + 1),
                 _ => None,
             };
             items.first().and_then(block)
         }
-        Value::Object(map) => of_map(map, depth),
+        Value::Object(map) => from_map(map, depth),
         _ => None,
     }
 }
@@ -215,9 +215,9 @@ const WRAPPERS: [&str; 12] = [
     "messages",
 ];
 
-fn of_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
+fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
     if flagged(map) {
-        let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(told));
+        let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(message_text));
         // Without words of its own, the whole result speaks.
         return Some(message.unwrap_or_default());
     }
@@ -226,15 +226,15 @@ fn of_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
         && let Some((key, Value::String(text))) = map.iter().next()
         && ["detail", "message"].contains(&key.as_str())
         && text.len() <= SHORT_BYTES
-        && of_text(text).is_some()
+        && from_text(text).is_some()
     {
-        return Some(telling(text, QUOTE_BYTES).to_owned());
+        return Some(cause_excerpt(text, QUOTE_BYTES).to_owned());
     }
     // A wrapper is small but for the one thing it wraps.
     if map.len() > 8 {
         return None;
     }
-    WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| of_value(inner, depth + 1))
+    WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| from_value(inner, depth + 1))
 }
 
 /// True when the object itself says that it reports a failure.
@@ -287,21 +287,21 @@ fn is_void(value: &Value) -> bool {
 }
 
 /// The words of a message, wherever in a small structure they stand.
-fn told(value: &Value) -> Option<String> {
+fn message_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(s) if !s.trim().is_empty() => Some(telling(s, QUOTE_BYTES).to_owned()),
+        Value::String(s) if !s.trim().is_empty() => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
         Value::Object(map) => {
             ["message", "detail", "text", "type", "code"].iter().find_map(|k| match map.get(*k) {
-                Some(Value::String(s)) => Some(telling(s, QUOTE_BYTES).to_owned()),
+                Some(Value::String(s)) => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
                 Some(Value::Number(n)) => Some(n.to_string()),
                 _ => None,
             })
         }
         Value::Array(items) => items.iter().take(MAX_BLOCKS).find_map(|item| match item {
-            Value::String(_) => told(item),
+            Value::String(_) => message_text(item),
             Value::Object(map) => {
                 ["message", "text", "msg"].iter().find_map(|k| map.get(*k)).and_then(|v| match v {
-                    Value::String(s) => Some(telling(s, QUOTE_BYTES).to_owned()),
+                    Value::String(s) => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
                     _ => None,
                 })
             }
@@ -358,8 +358,8 @@ regex!(IS_ERROR, ALWAYS);
 regex!(IS_SHORT_ERROR, SHORT);
 
 /// The passage of a plain text that makes it an error report.
-fn of_text(text: &str) -> Option<&str> {
-    let text = past_labels(text);
+fn from_text(text: &str) -> Option<&str> {
+    let text = without_labels(text);
     let head = clip(text, HEAD_BYTES);
     if IS_ERROR.is_match(head) {
         return Some(text);
@@ -371,7 +371,7 @@ fn of_text(text: &str) -> Option<&str> {
 }
 
 /// Skips what frameworks put before a tool's words.
-fn past_labels(text: &str) -> &str {
+fn without_labels(text: &str) -> &str {
     const LABELS: [&str; 8] = [
         "observation:",
         "result:",

@@ -10,13 +10,13 @@ const REACH: usize = 32;
 /// The beginning of `text`, at most `max` bytes.
 pub fn head(text: &str, max: usize) -> &str {
     let cut = clip(text, max);
-    cut.get(..back(text, cut.len())).filter(|whole| !whole.is_empty()).unwrap_or(cut)
+    cut.get(..border_before(text, cut.len())).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The end of `text`, at most `max` bytes.
 pub fn tail(text: &str, max: usize) -> &str {
     let cut = clip_end(text, max);
-    text.get(on(text, text.len() - cut.len())..).filter(|whole| !whole.is_empty()).unwrap_or(cut)
+    text.get(border_after(text, text.len() - cut.len())..).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The part of `text` around the bytes `start..end`, with some `margin` bytes on both sides; words
@@ -24,7 +24,7 @@ pub fn tail(text: &str, max: usize) -> &str {
 pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
     let from = text.floor_char_boundary(start.saturating_sub(margin));
     let to = text.ceil_char_boundary(end.saturating_add(margin)).max(from);
-    text.get(back(text, from)..on(text, to)).unwrap_or(text)
+    text.get(border_before(text, from)..border_after(text, to)).unwrap_or(text)
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.
@@ -38,14 +38,14 @@ pub fn clip_end(text: &str, max: usize) -> &str {
 }
 
 /// The nearest border at or before `at`; `at` itself where none is in reach.
-fn back(text: &str, at: usize) -> usize {
+fn border_before(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
 /// The nearest border at or after `at`; `at` itself where none is in reach.
-fn on(text: &str, at: usize) -> usize {
+fn border_after(text: &str, at: usize) -> usize {
     let after = text.get(at..).unwrap_or_default();
     let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)

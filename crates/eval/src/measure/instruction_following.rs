@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::defects::{Defect, Findings, unmeasured};
-use super::error_detection::CallsAt;
+use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Part, Role, SpanView};
 use verdict_otlp::trace::Kind;
@@ -53,7 +53,7 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
                 held = true;
                 let rationale =
                     format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
-                findings.push(defect.found(rationale, &seen));
+                findings.push(defect.finding(rationale, &seen));
             }
         }
     }
@@ -176,7 +176,7 @@ fn used(
         }
         _ => false,
     });
-    let known = CallsAt::of(context.trace, context.memo);
+    let known = CallIndex::of(context.trace, context.memo);
     let called = |name: &str| known.names.iter().any(|n| same(n, name));
     let in_scene = wanted.map_or(!context.trace.calls.is_empty(), called);
     let unused = !in_prompt && !in_scene;

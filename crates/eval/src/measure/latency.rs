@@ -25,7 +25,7 @@ impl Metric for Latency {
                 let finding = || {
                     let rationale =
                         format!("at most {limit:.0} ms were expected, by the limit set; it took {ms:.0} ms");
-                    Defect::OverLimit.found(rationale, &format!("{ms:.0} ms"))
+                    Defect::OverLimit.finding(rationale, &format!("{ms:.0} ms"))
                 };
                 let findings = if over { vec![finding()] } else { Vec::new() };
                 measured(context.at, NAME, Measured { value: Value::Number(ms), passed: !over, findings })

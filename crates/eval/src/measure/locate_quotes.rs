@@ -22,15 +22,15 @@ const MAX_LINES: usize = 8;
 const LEAST_LINE: usize = 8;
 
 /// The spans of a trace by their ids.
-struct Spans(ById<SpanId, Idx>);
+struct SpanIndex(ById<SpanId, Idx>);
 
 /// Names the place of every quote.
 pub fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {
-            let places = places(trace, memo, m.at, finding);
-            if let Some((at, quote)) = place(trace, &places, &finding.quote) {
+            let places = candidate_spans(trace, memo, m.at, finding);
+            if let Some((at, quote)) = find_place(trace, &places, &finding.quote) {
                 finding.seen_in = trace.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
                 finding.quote = quote;
             }
@@ -40,14 +40,14 @@ pub fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement])
 
 /// The first of `places` that holds the quote, or a line of it: its own, else one that wrote it,
 /// else one that was shown it. Every later prompt repeats what was written before.
-fn place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
+fn find_place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
     let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= LEAST_LINE).collect();
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {
-        let needle = Needle::of(piece);
-        let wrote = |at: &&Idx| trace.views.get(**at).is_some_and(|r| needle.is_of(r));
-        let shown = |at: &&Idx| trace.views.get(**at).is_some_and(|r| needle.was_shown(r));
+        let search = QuoteSearch::of(piece);
+        let wrote = |at: &&Idx| trace.views.get(**at).is_some_and(|r| search.is_of(r));
+        let shown = |at: &&Idx| trace.views.get(**at).is_some_and(|r| search.was_shown(r));
         let own = places.iter().take(1).find(|at| wrote(at) || shown(at));
         let place = own.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
         place.map(|at| (*at, piece.to_owned()))
@@ -55,8 +55,9 @@ fn place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String
 }
 
 /// Where the quote may be from, the likeliest first.
-fn places(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
-    let spans = memo.trace(|| Spans(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
+fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
+    let spans =
+        memo.trace(|| SpanIndex(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
     let turns = Turns::of(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
     let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
@@ -77,13 +78,13 @@ fn places(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Id
 }
 
 /// A quote, ready to be looked for as it is and as JSON writes it.
-struct Needle<'q> {
+struct QuoteSearch<'q> {
     quote: &'q str,
     spellings: Vec<Finder<'static>>,
 }
 
-impl<'q> Needle<'q> {
-    fn of(quote: &'q str) -> Needle<'q> {
+impl<'q> QuoteSearch<'q> {
+    fn of(quote: &'q str) -> QuoteSearch<'q> {
         let escaped = serde_json::to_string(quote).unwrap_or_default();
         let escaped = escaped.get(1..escaped.len().saturating_sub(1)).unwrap_or_default().to_owned();
         let ascii: String = escaped.chars().fold(String::new(), |mut out, c| {
@@ -99,7 +100,7 @@ impl<'q> Needle<'q> {
         let mut spellings = vec![quote.to_owned(), escaped, ascii];
         spellings.dedup();
         let spellings = spellings.iter().map(|s| Finder::new(s).into_owned()).collect();
-        Needle { quote, spellings }
+        QuoteSearch { quote, spellings }
     }
 
     fn in_text(&self, text: &str) -> bool {
@@ -147,7 +148,7 @@ mod tests {
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
         let mut findings = Findings::new();
-        findings.push(Defect::StepSkipped.found("expected", quote));
+        findings.push(Defect::StepSkipped.finding("expected", quote));
         let mut all = vec![findings.scored(&context, "plan_efficiency")];
         locate(trace, &memo, &mut all);
         let finding = all.remove(0).outcome.unwrap().findings.remove(0);

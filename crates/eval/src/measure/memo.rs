@@ -19,7 +19,7 @@ type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
-    of_scene: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    of_trace: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 
 impl Memo {
@@ -43,12 +43,12 @@ impl Memo {
     /// `T` for the whole trace: worked out once. Each use has a type of its own.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
-        let known = self.of_scene.borrow().get(&key).cloned();
+        let known = self.of_trace.borrow().get(&key).cloned();
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
             return known;
         }
         let made = Rc::new(work());
-        self.of_scene.borrow_mut().insert(key, made.clone());
+        self.of_trace.borrow_mut().insert(key, made.clone());
         made
     }
 }

@@ -15,7 +15,7 @@ pub fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Ve
     let mut out: Vec<Measurement> = rules
         .into_iter()
         .map(|rule| match by_key.remove(&(rule.at, rule.metric)) {
-            Some(judge) => one_of(rule, judge),
+            Some(judge) => choose(rule, judge),
             None => rule,
         })
         .collect();
@@ -26,7 +26,7 @@ pub fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Ve
     out
 }
 
-fn one_of(rule: Measurement, judge: Measurement) -> Measurement {
+fn choose(rule: Measurement, judge: Measurement) -> Measurement {
     let fact = rule.outcome.as_ref().is_ok_and(|m| !m.passed && m.findings.iter().any(|f| f.fact));
     if fact {
         return rule;
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_fact_of_the_rules_is_final_and_a_judgement_of_theirs_is_not() {
-        let fact = ruled(0, vec![Defect::MissingParameter.found("no city", "{}")]);
-        let hunch = ruled(1, vec![Defect::IrrelevantResult.found("off topic", "cats")]);
+        let fact = ruled(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
+        let hunch = ruled(1, vec![Defect::IrrelevantResult.finding("off topic", "cats")]);
         let clean = ruled(2, Vec::new());
         let all = merge_judgements(
             vec![fact.clone(), hunch, clean],

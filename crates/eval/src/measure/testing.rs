@@ -31,7 +31,7 @@ pub fn golden(name: &str, text: &str) {
 }
 
 /// The traces of a request's body, as `recognise` reads them.
-pub fn scenes_of(body: &[u8]) -> Vec<AgentTrace> {
+pub fn traces_of(body: &[u8]) -> Vec<AgentTrace> {
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
     groups.into_iter().map(|g| recogniser.trace(Tree::new(g.trace, g.spans), &[], false)).collect()
@@ -39,7 +39,7 @@ pub fn scenes_of(body: &[u8]) -> Vec<AgentTrace> {
 
 /// A run of a real framework, as the demo embeds it.
 pub fn captured(name: &str) -> Vec<AgentTrace> {
-    scenes_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
+    traces_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
 /// The tools that control a run, as `recognise` knows them under this configuration.

@@ -28,7 +28,7 @@ impl Metric for Tokens {
                     let rationale = format!(
                         "at most {limit} tokens were expected, by the limit set; it took {count} tokens"
                     );
-                    Defect::OverLimit.found(rationale, &format!("{count} tokens"))
+                    Defect::OverLimit.finding(rationale, &format!("{count} tokens"))
                 };
                 let findings = if over { vec![finding()] } else { Vec::new() };
                 // Counts are far below 2^53: exact as a double.

@@ -7,7 +7,8 @@
 //! span of their own are judged where they were written.
 
 use super::defects::{Findings, unmeasured};
-use super::error_detection::{CallsAt, of_call};
+use super::error_detection::call_index::CallIndex;
+use super::error_detection::signs::of_call;
 use super::reasoning::no_progress;
 use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
@@ -15,8 +16,8 @@ use verdict_otlp::trace::{Idx, Kind};
 
 pub mod arguments;
 pub mod result;
-mod shown;
-pub mod written;
+mod observed;
+pub mod unexecuted;
 
 /// As in its attribute key.
 pub const NAME: &str = "tool_completeness";
@@ -39,17 +40,19 @@ impl Metric for ToolCompleteness {
 fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
     let mut findings = Findings::new();
-    let known = CallsAt::of(context.trace, context.memo);
+    let known = CallIndex::of(context.trace, context.memo);
     let call = known.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i));
     let mut seen = false;
     if let Some(call) = call {
-        seen = of_result(context, call, &mut findings);
-        if let Some(finding) = shown::wasted(context, call) {
+        seen = check_result(context, call, &mut findings);
+        if let Some(finding) = observed::repeated_failure(context, call) {
             findings.push(finding);
         }
         let agent =
             call.agent.and_then(|a| context.trace.agents.get(a)).filter(|a| a.answer_at == Some(context.at));
-        if let Some((_, finding)) = agent.and_then(|a| no_progress::untried(context.trace, context.memo, a)) {
+        if let Some((_, finding)) =
+            agent.and_then(|a| no_progress::untested_patch(context.trace, context.memo, a))
+        {
             findings.push(finding);
         }
         if let Some(llm) = call.llm {
@@ -70,18 +73,20 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
 
 /// The calls that this model call wrote: their arguments, and the results of those without a span.
 fn on_llm(context: &Context<'_>) -> Option<Measurement> {
-    let known = CallsAt::of(context.trace, context.memo);
+    let known = CallIndex::of(context.trace, context.memo);
     let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let mut findings = Findings::new();
     let mut seen = false;
-    if let Some(finding) = context.trace.views.get(context.at).and_then(|r| written::defects(context, r)) {
+    if let Some(finding) = context.trace.views.get(context.at).and_then(|r| unexecuted::defects(context, r)) {
         findings.push(finding);
     }
     for call in calls.iter().filter_map(|&i| context.trace.calls.get(i)) {
         if call.tool.is_none() {
-            seen |= of_result(context, call, &mut findings);
+            seen |= check_result(context, call, &mut findings);
         }
-        for finding in arguments::defects(context, call).into_iter().chain(written::vain_query(context, call))
+        for finding in arguments::defects(context, call)
+            .into_iter()
+            .chain(unexecuted::query_without_result(context, call))
         {
             findings.push(match call.tool {
                 Some(tool) => cite(context, finding, tool),
@@ -89,7 +94,7 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
             });
         }
     }
-    if let Some(finding) = shown::characters(context) {
+    if let Some(finding) = observed::characters(context) {
         findings.push(finding);
     }
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
@@ -103,7 +108,7 @@ fn cite(context: &Context<'_>, finding: Finding, span: Idx) -> Finding {
 }
 
 /// Judges what came back; false where there is nothing to go by.
-fn of_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
+fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
     if let Some(error) = of_call(context.trace, context.memo, call) {
         let retried = call
             .tool
@@ -111,7 +116,7 @@ fn of_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> boo
             .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
         let defect = if retried { super::defects::Defect::RetryAnnounced } else { error.cause };
         let mut finding = defect
-            .found(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
+            .finding(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
         finding.category = error.cause.category();
         // What the model wrote made it fail: it counts where it was written.
         if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {
@@ -121,10 +126,10 @@ fn of_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> boo
         return true;
     }
     let Some(text) = &call.result else { return false };
-    match result::judge(context, call, text) {
-        result::Verdict::Complete => true,
-        result::Verdict::Unclear => false,
-        result::Verdict::Defective(finding) => {
+    match result::check(context, call, text) {
+        result::ResultCheck::Complete => true,
+        result::ResultCheck::Unclear => false,
+        result::ResultCheck::Defective(finding) => {
             findings.push(*finding);
             true
         }

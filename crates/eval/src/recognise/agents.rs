@@ -211,7 +211,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     if let Some(call) = final_call.filter(in_time)
         && let Some(text) = final_answer_text(call)
     {
-        agent.answer = texts.non_empty(&text);
+        agent.answer = texts.some(&text);
         agent.answer_at = Some(call.at);
         agent.answer_content = Content::Present;
         return;
@@ -220,7 +220,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     for at in last.filter(silent).into_iter().chain([agent.at]) {
         let text = last_assistant_text(&views[at].output);
         if !text.is_empty() {
-            agent.answer = texts.non_empty(&text);
+            agent.answer = texts.some(&text);
             agent.answer_at = Some(at);
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
 use super::message::Text;
-use super::scan::{KindDecision, ScannedSpan};
+use super::scan::{KindDecision, SpanScan};
 use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
@@ -24,17 +24,17 @@ pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     let mut model_only = Vec::with_capacity(tree.len());
     let mut envelope_names = EnvelopeNames::default();
     for (at, span) in tree.spans.iter().enumerate() {
-        let mut scanned = ScannedSpan::span(table, &span.bytes);
+        let mut scan = SpanScan::span(table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
-            scanned.log(table, &log.record);
+            scan.log(table, &log.record);
         }
         let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
-        let KindDecision { kind, lifecycle, model_only: by_model } = scanned.kind(table, scope);
+        let KindDecision { kind, lifecycle, model_only: by_model } = scan.kind(table, scope);
         model_only.push(by_model);
         // A step's messages are its children's: they are read only where it may have to stand in
         // for an agent.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
-        let mut view = interpreter.view(&mut scanned, kind, lifecycle, content);
+        let mut view = interpreter.view(&mut scan, kind, lifecycle, content);
         view.service = service;
         view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
         views.push(view);
@@ -83,7 +83,7 @@ impl EnvelopeNames {
     fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
         let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !same {
-            let service = service(envelope).and_then(|s| texts.non_empty(s));
+            let service = service(envelope).and_then(|s| texts.some(s));
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }
         match &self.last {
@@ -95,11 +95,11 @@ impl EnvelopeNames {
 
 /// The one message field `number` of an encoded message.
 fn message_field(message: &[u8], number: u32) -> &[u8] {
-    let scanned = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
+    let scan = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
         Payload::Bytes(b) if f.number == number => Some(b),
         _ => None,
     });
-    scanned.unwrap_or(&[])
+    scan.unwrap_or(&[])
 }
 
 /// `service.name`: `ResourceSpans.resource` is field 1.

@@ -85,7 +85,7 @@ fn agent_calls(
 
 impl AgentSpans<'_> {
     /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
-    /// model that `last_llm` last.
+    /// last model call before it.
     fn executed_call(
         &self,
         tool: Idx,

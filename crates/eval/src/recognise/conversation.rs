@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 use super::event;
-use super::interpret::{FieldValue, Interpreter};
+use super::interpret::{Interpreter, Lookup};
 use super::message::{Message, Part, Role, ToolRequest};
 use super::message_cache;
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
-use super::scan::{FlatAttribute, ScannedSpan};
+use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView};
 use super::table::Order;
 use verdict_otlp::Value;
@@ -18,14 +18,14 @@ use verdict_otlp::trace::{Kind, Status};
 
 impl Interpreter<'_> {
     /// The conversation of an LLM, AGENT or other span.
-    pub(super) fn messages(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
+    pub(super) fn messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         self.withheld = false;
-        let (mut input, mut seen_in) = self.field_messages(scanned, Field::Input, Role::User, view);
-        let (mut output, mut seen_out) = self.field_messages(scanned, Field::Output, Role::Assistant, view);
-        self.separate_output_parts(scanned, view, &mut output, &mut seen_out);
-        self.packed_conversation(scanned, view, &mut input, &mut output);
-        self.event_messages(scanned, view, &mut input, &mut output);
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::System) {
+        let (mut input, mut seen_in) = self.field_messages(scan, Field::Input, Role::User, view);
+        let (mut output, mut seen_out) = self.field_messages(scan, Field::Output, Role::Assistant, view);
+        self.separate_output_parts(scan, view, &mut output, &mut seen_out);
+        self.packed_conversation(scan, view, &mut input, &mut output);
+        self.event_messages(scan, view, &mut input, &mut output);
+        if let Lookup::Found((_, value)) = self.value(scan, Field::System) {
             let parts = self.instructions(value);
             let already = input.iter().any(|m| m.role == Role::System && m.parts == parts);
             if !parts.is_empty() && !already {
@@ -41,7 +41,7 @@ impl Interpreter<'_> {
         }
         // A failed call often leaves an empty message behind: that is nothing said.
         let said_nothing = output.iter().all(|m| m.parts.is_empty());
-        if said_nothing && scanned.status == Status::Error {
+        if said_nothing && scan.status == Status::Error {
             output.clear();
             seen_out = Content::Absent;
         } else if has_content(&output) {
@@ -70,16 +70,16 @@ impl Interpreter<'_> {
     /// Messages from the candidates of `field`, flattened lists among them, most telling first.
     fn field_messages(
         &mut self,
-        scanned: &ScannedSpan<'_>,
+        scan: &SpanScan<'_>,
         field: Field,
         role: Role,
         view: &mut SpanView,
     ) -> (Vec<Message>, Content) {
-        let whole = self.value(scanned, field);
-        let lists = scanned.leaves(field);
+        let whole = self.value(scan, field);
+        let lists = scan.leaves(field);
         let first_list = lists.first().map_or(Order::MAX, |f| f.order);
         let mut seen = whole.content();
-        if let FieldValue::Present((order, value)) = whole
+        if let Lookup::Found((order, value)) = whole
             && order < first_list
         {
             return (self.read_messages(value, role, view), Content::Present);
@@ -92,8 +92,8 @@ impl Interpreter<'_> {
                 return (messages, Content::Present);
             }
         }
-        match self.value(scanned, field) {
-            FieldValue::Present((_, value)) => (self.read_messages(value, role, view), Content::Present),
+        match self.value(scan, field) {
+            Lookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
             _ => (Vec::new(), seen),
         }
     }
@@ -145,26 +145,26 @@ impl Interpreter<'_> {
                     } else if role == Role::Tool {
                         content.push_str(text);
                     } else {
-                        parts.extend(self.texts.non_empty(text).map(Part::Text));
+                        parts.extend(self.texts.some(text).map(Part::Text));
                     }
                 }
             }
             for leaf in leaves {
                 match (leaf.leaf.kind, leaf.value) {
                     (LeafKind::PartReasoning, Value::Str(s)) => {
-                        parts.extend(self.texts.non_empty(s).map(Part::Reasoning))
+                        parts.extend(self.texts.some(s).map(Part::Reasoning))
                     }
                     (LeafKind::PartMedia, _) => parts.push(Part::Media),
                     (LeafKind::Finish, Value::Str(s)) if role == Role::Assistant && !s.is_empty() => {
-                        view.finish.extend(self.texts.non_empty(s));
+                        view.finish.extend(self.texts.some(s));
                     }
                     _ => {}
                 }
             }
             if role == Role::Tool {
                 parts.push(Part::Result {
-                    id: of(LeafKind::CallId).and_then(|v| v.as_str()).and_then(|s| self.texts.non_empty(s)),
-                    name: of(LeafKind::Name).and_then(|v| v.as_str()).and_then(|s| self.texts.non_empty(s)),
+                    id: of(LeafKind::CallId).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
+                    name: of(LeafKind::Name).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
                     content: self.texts.intern(&content),
                     failed: false,
                 });
@@ -185,10 +185,9 @@ impl Interpreter<'_> {
             let of = |kind: LeafKind| request.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             let Some(name) = of(LeafKind::RequestName).and_then(|v| v.as_str()) else { continue };
             parts.push(Part::Call(ToolRequest {
-                id: of(LeafKind::RequestId).and_then(|v| v.as_str()).and_then(|s| self.texts.non_empty(s)),
+                id: of(LeafKind::RequestId).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
                 name: self.texts.intern(name),
-                arguments: of(LeafKind::RequestArguments)
-                    .and_then(|v| self.texts.non_empty(&Node::of(v).text())),
+                arguments: of(LeafKind::RequestArguments).and_then(|v| self.texts.some(&Node::of(v).text())),
             }));
         }
     }
@@ -196,16 +195,16 @@ impl Interpreter<'_> {
     /// Tool calls and thinking that stand apart from the output's text.
     fn separate_output_parts(
         &mut self,
-        scanned: &ScannedSpan<'_>,
+        scan: &SpanScan<'_>,
         view: &mut SpanView,
         output: &mut Vec<Message>,
         seen: &mut Content,
     ) {
         let mut parts = Vec::new();
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::OutputReasoning) {
-            parts.extend(self.texts.non_empty(&Node::of(value).text()).map(Part::Reasoning));
+        if let Lookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
+            parts.extend(self.texts.some(&Node::of(value).text()).map(Part::Reasoning));
         }
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::OutputCalls) {
+        if let Lookup::Found((_, value)) = self.value(scan, Field::OutputCalls) {
             *seen = Content::Present;
             for message in self.read_messages(value, Role::Assistant, view) {
                 parts.extend(message.parts);
@@ -223,15 +222,15 @@ impl Interpreter<'_> {
     /// A whole conversation in one attribute: what precedes the model's first word is input.
     fn packed_conversation(
         &mut self,
-        scanned: &ScannedSpan<'_>,
+        scan: &SpanScan<'_>,
         view: &mut SpanView,
         input: &mut Vec<Message>,
         output: &mut Vec<Message>,
     ) {
         let mut messages = Vec::new();
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Conversation) {
+        if let Lookup::Found((_, value)) = self.value(scan, Field::Conversation) {
             messages = self.read_messages(value, Role::User, view);
-        } else if let FieldValue::Present((_, value)) = self.value(scanned, Field::PackedEvents) {
+        } else if let Lookup::Found((_, value)) = self.value(scan, Field::PackedEvents) {
             let Node::List(events) = Node::decoded(value) else { return };
             for event in &events {
                 let named = event.str_at("event.name").and_then(|n| self.table.events.get(n));
@@ -248,7 +247,7 @@ impl Interpreter<'_> {
             return;
         }
         let from =
-            self.count(scanned, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+            self.count(scan, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         let is_agent = view.kind != Kind::Llm;
         let turn = messages.iter().enumerate().position(|(i, m)| i >= from && m.role == Role::Assistant);
         let split = if is_agent { turn.unwrap_or(messages.len()) } else { messages.len() };
@@ -264,13 +263,13 @@ impl Interpreter<'_> {
     /// Messages in span events and log records.
     fn event_messages(
         &mut self,
-        scanned: &ScannedSpan<'_>,
+        scan: &SpanScan<'_>,
         view: &mut SpanView,
         input: &mut Vec<Message>,
         output: &mut Vec<Message>,
     ) {
         let (no_input, no_output) = (input.is_empty(), output.is_empty());
-        for event in &scanned.events {
+        for event in &scan.events {
             let role = match event.rule {
                 EventRule::System => Role::System,
                 EventRule::User => Role::User,
@@ -296,7 +295,7 @@ impl Interpreter<'_> {
                 target.push(Message { role: event_role(role, &message), ..message });
             }
             if choice && view.finish.is_empty() {
-                view.finish.extend(node.str_at("finish_reason").and_then(|r| self.texts.non_empty(r)));
+                view.finish.extend(node.str_at("finish_reason").and_then(|r| self.texts.some(r)));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::message::Text;
 use super::overrides::{EventRule, Field, Meaning};
-use super::scan::ScannedSpan;
+use super::scan::SpanScan;
 use super::span_view::{ErrorSign, ErrorSource, SpanView};
 use super::table::Table;
 use super::texts::Texts;
@@ -19,43 +19,38 @@ const MAX_COMPARED: usize = 4 * 1024;
 const MIN_MESSAGE: usize = 4;
 
 /// Collects the signs that stand on the span itself.
-pub(crate) fn collect_signs(
-    table: &Table,
-    texts: &mut Texts,
-    scanned: &ScannedSpan<'_>,
-    view: &mut SpanView,
-) {
-    let message = first(scanned, Field::ErrorMessage);
-    for event in scanned.events.iter().filter(|e| e.rule == EventRule::Exception) {
+pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_>, view: &mut SpanView) {
+    let message = first(scan, Field::ErrorMessage);
+    for event in scan.events.iter().filter(|e| e.rule == EventRule::Exception) {
         let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
         for (key, value) in Attributes::new(event.message, event.attributes).chain(event.body.entries()) {
             match (key, value) {
-                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.non_empty(s),
-                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.non_empty(s),
+                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.some(s),
+                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.some(s),
                 _ => {}
             }
         }
         add_sign(view, sign);
     }
-    if scanned.status == Status::Error {
-        let message = texts.non_empty(scanned.status_message).or(message.and_then(|m| texts.non_empty(m)));
+    if scan.status == Status::Error {
+        let message = texts.some(scan.status_message).or(message.and_then(|m| texts.some(m)));
         add_sign(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
     }
-    if let Some(kind) = first(scanned, Field::ErrorType) {
-        let message = message.and_then(|m| texts.non_empty(m));
-        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.non_empty(kind), message });
+    if let Some(kind) = first(scan, Field::ErrorType) {
+        let message = message.and_then(|m| texts.some(m));
+        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
     }
-    for (_, key, value) in scanned.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
+    for (_, key, value) in scan.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
         let said = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
-        let message = message.or(said).and_then(|m| texts.non_empty(m));
-        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.non_empty(key), message });
+        let message = message.or(said).and_then(|m| texts.some(m));
+        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
     }
     let on_purpose = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
-    if scanned.has(Meaning::Cancelled) || on_purpose {
+    if scan.has(Meaning::Cancelled) || on_purpose {
         view.cancelled = true;
         view.errors.clear();
     }
-    if scanned.has(Meaning::Retry) {
+    if scan.has(Meaning::Retry) {
         view.errors.iter_mut().for_each(|s| s.source = ErrorSource::Retry);
     }
 }
@@ -64,7 +59,7 @@ pub(crate) fn collect_signs(
 pub(crate) fn add_error_flag(texts: &mut Texts, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
-        kind: texts.non_empty("is_error"),
+        kind: texts.some("is_error"),
         message: view.result.clone().filter(|r| !r.is_empty()),
     };
     add_sign(view, sign);
@@ -76,13 +71,13 @@ fn add_sign(view: &mut SpanView, sign: ErrorSign) {
     }
 }
 
-fn compared_start(text: &str) -> &str {
+fn head(text: &str) -> &str {
     let end = (0..=MAX_COMPARED.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     text.get(..end).unwrap_or(text)
 }
 
-fn first<'a>(scanned: &ScannedSpan<'a>, field: Field) -> Option<&'a str> {
-    scanned.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
+fn first<'a>(scan: &SpanScan<'a>, field: Field) -> Option<&'a str> {
+    scan.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
 }
 
 fn is_no_failure(table: &Table, kind: &str) -> bool {
@@ -119,23 +114,20 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
         return false;
     }
     // A bare ERROR status above a span that failed says nothing new.
-    let is_specific =
-        |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
-    if !signs.iter().any(|s| is_specific(&s)) {
+    let telling = |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
+    if !signs.iter().any(|s| telling(&s)) {
         return true;
     }
     signs
         .iter()
-        .filter(is_specific)
+        .filter(telling)
         .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
 }
 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
     match (&sign.message, message) {
         (Some(above), Some(below)) => {
-            let contains = |a: &Text, b: &Text| {
-                b.len() >= MIN_MESSAGE && compared_start(a).contains(compared_start(b).trim())
-            };
+            let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
             contains(above, below) || contains(below, above)
         }
         // Without both messages, the same class is the same error.

@@ -1,44 +1,42 @@
 //! Evaluations that somebody else wrote: read, never judged again (conventions, section 3).
 
 use super::event;
-use super::interpret::{FieldValue, Interpreter};
+use super::interpret::{Interpreter, Lookup};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
-use super::scan::ScannedSpan;
+use super::scan::SpanScan;
 use super::span_view::{Evaluation, SpanView};
 
 impl Interpreter<'_> {
-    pub(super) fn evaluations(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
-        if let Some(name) = self.text(scanned, Field::EvaluationName) {
-            let score = match self.value(scanned, Field::EvaluationScore) {
-                FieldValue::Present((_, value)) => Node::of(value).number(),
+    pub(super) fn evaluations(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        if let Some(name) = self.text(scan, Field::EvaluationName) {
+            let score = match self.value(scan, Field::EvaluationScore) {
+                Lookup::Found((_, value)) => Node::of(value).number(),
                 _ => None,
             };
-            let label = self.text(scanned, Field::EvaluationLabel);
-            let explanation = self.text(scanned, Field::EvaluationExplanation);
+            let label = self.text(scan, Field::EvaluationLabel);
+            let explanation = self.text(scan, Field::EvaluationExplanation);
             view.evaluations.push(Evaluation { name, score, label, explanation });
         }
-        for leaves in scanned
+        for leaves in scan
             .leaves(Field::Evaluations)
             .chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index))
         {
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| Node::of(f.value));
-            let mut text = |kind: LeafKind| of(kind).and_then(|n| self.texts.non_empty(&n.text()));
+            let mut text = |kind: LeafKind| of(kind).and_then(|n| self.texts.some(&n.text()));
             let Some(name) = text(LeafKind::Name) else { continue };
             let (label, explanation) = (text(LeafKind::Label), text(LeafKind::Explanation));
             let score = of(LeafKind::Score).and_then(|n| n.number());
             view.evaluations.push(Evaluation { name, score, label, explanation });
         }
-        for event in scanned.events.iter().filter(|e| e.rule == EventRule::Evaluation) {
+        for event in scan.events.iter().filter(|e| e.rule == EventRule::Evaluation) {
             let node = event::node(event);
             let Some(name) = node.str_at("gen_ai.evaluation.name") else { continue };
             view.evaluations.push(Evaluation {
                 name: self.texts.intern(name),
                 score: node.get("gen_ai.evaluation.score.value").and_then(Node::number),
-                label: node.str_at("gen_ai.evaluation.score.label").and_then(|s| self.texts.non_empty(s)),
-                explanation: node
-                    .str_at("gen_ai.evaluation.explanation")
-                    .and_then(|s| self.texts.non_empty(s)),
+                label: node.str_at("gen_ai.evaluation.score.label").and_then(|s| self.texts.some(s)),
+                explanation: node.str_at("gen_ai.evaluation.explanation").and_then(|s| self.texts.some(s)),
             });
         }
     }

@@ -8,7 +8,7 @@ use super::errors;
 use super::message::{Part, Text, ToolDefinition};
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
-use super::scan::{FlatAttribute, ScannedSpan};
+use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
@@ -29,18 +29,18 @@ pub(crate) struct Interpreter<'t> {
 }
 
 /// A field as it was found: content, nothing, or a stand-in.
-pub(super) enum FieldValue<T> {
-    Present(T),
+pub(super) enum Lookup<T> {
+    Found(T),
     Redacted,
     Absent,
 }
 
-impl<T> FieldValue<T> {
+impl<T> Lookup<T> {
     pub(super) fn content(&self) -> Content {
         match self {
-            FieldValue::Present(_) => Content::Present,
-            FieldValue::Redacted => Content::Redacted,
-            FieldValue::Absent => Content::Absent,
+            Lookup::Found(_) => Content::Present,
+            Lookup::Redacted => Content::Redacted,
+            Lookup::Absent => Content::Absent,
         }
     }
 }
@@ -62,83 +62,79 @@ impl Interpreter<'_> {
     /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
     pub(crate) fn view(
         &mut self,
-        scanned: &mut ScannedSpan<'_>,
+        scan: &mut SpanScan<'_>,
         kind: Kind,
         lifecycle: bool,
         content: bool,
     ) -> SpanView {
-        scanned.sort();
+        scan.sort();
         let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
-        view.name = self.texts.non_empty(scanned.name);
-        self.facts(scanned, &mut view);
+        view.name = self.texts.some(scan.name);
+        self.facts(scan, &mut view);
         match kind {
-            Kind::Tool => self.tool(scanned, &mut view),
+            Kind::Tool => self.tool(scan, &mut view),
             Kind::Retriever | Kind::Memory => {
-                self.messages(scanned, &mut view);
-                self.result(scanned, &mut view);
+                self.messages(scan, &mut view);
+                self.result(scan, &mut view);
             }
-            _ if content => self.messages(scanned, &mut view),
-            _ => self.content_only(scanned, &mut view),
+            _ if content => self.messages(scan, &mut view),
+            _ => self.content_only(scan, &mut view),
         }
-        errors::collect_signs(self.table, &mut self.texts, scanned, &mut view);
-        self.evaluations(scanned, &mut view);
-        plans::of_attributes(scanned, &mut self.texts, &mut view);
+        errors::collect_signs(self.table, &mut self.texts, scan, &mut view);
+        self.evaluations(scan, &mut view);
+        plans::of_attributes(scan, &mut self.texts, &mut view);
         view
     }
 
     /// The first candidate of `field` that says anything.
-    pub(super) fn value<'a>(
-        &self,
-        scanned: &ScannedSpan<'a>,
-        field: Field,
-    ) -> FieldValue<(Order, Value<'a>)> {
+    pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
         let mut redacted = false;
-        for (_, order, value) in scanned.candidates(field) {
+        for (_, order, value) in scan.candidates(field) {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}
                 Value::Str(s) if self.table.is_redacted(s) => redacted = true,
-                value => return FieldValue::Present((*order, *value)),
+                value => return Lookup::Found((*order, *value)),
             }
         }
-        if redacted { FieldValue::Redacted } else { FieldValue::Absent }
+        if redacted { Lookup::Redacted } else { Lookup::Absent }
     }
 
-    pub(super) fn text(&mut self, scanned: &ScannedSpan<'_>, field: Field) -> Option<Text> {
-        match self.value(scanned, field) {
+    pub(super) fn text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
+        match self.value(scan, field) {
             // MLflow writes a string as a JSON string.
-            FieldValue::Present((_, Value::Str(s))) if s.starts_with('"') => {
+            Lookup::Found((_, Value::Str(s))) if s.starts_with('"') => {
                 let inner = Node::Str(Cow::Borrowed(s)).unfold();
-                self.texts.non_empty(&inner.text())
+                self.texts.some(&inner.text())
             }
-            FieldValue::Present((_, Value::Str(s))) => self.texts.non_empty(s),
-            FieldValue::Present((_, value)) => self.texts.non_empty(&Node::of(value).text()),
+            Lookup::Found((_, Value::Str(s))) => self.texts.some(s),
+            Lookup::Found((_, value)) => self.texts.some(&Node::of(value).text()),
             _ => None,
         }
     }
 
-    pub(super) fn count(&self, scanned: &ScannedSpan<'_>, field: Field) -> Option<u64> {
-        match self.value(scanned, field) {
-            FieldValue::Present((_, value)) => Node::of(value).count(),
+    pub(super) fn count(&self, scan: &SpanScan<'_>, field: Field) -> Option<u64> {
+        match self.value(scan, field) {
+            Lookup::Found((_, value)) => Node::of(value).count(),
             _ => None,
         }
     }
 
     /// Everything that is not content.
-    fn facts(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
-        view.agent = self.text(scanned, Field::AgentName);
-        view.model = self.text(scanned, Field::Model);
-        view.provider = self.text(scanned, Field::Provider);
-        view.response_id = self.text(scanned, Field::ResponseId);
-        view.session = self.text(scanned, Field::Session);
+    fn facts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        view.agent = self.text(scan, Field::AgentName);
+        view.model = self.text(scan, Field::Model);
+        view.provider = self.text(scan, Field::Provider);
+        view.response_id = self.text(scan, Field::ResponseId);
+        view.session = self.text(scan, Field::Session);
         let mut tokens = Tokens {
-            input: self.count(scanned, Field::TokensInput),
-            output: self.count(scanned, Field::TokensOutput),
-            total: self.count(scanned, Field::TokensTotal),
-            cached: self.count(scanned, Field::TokensCached),
-            reasoning: self.count(scanned, Field::TokensReasoning),
+            input: self.count(scan, Field::TokensInput),
+            output: self.count(scan, Field::TokensOutput),
+            total: self.count(scan, Field::TokensTotal),
+            cached: self.count(scan, Field::TokensCached),
+            reasoning: self.count(scan, Field::TokensReasoning),
         };
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Usage) {
+        if let Lookup::Found((_, value)) = self.value(scan, Field::Usage) {
             let usage = Node::decoded(value);
             let of = |keys: &[&str]| usage.any(keys).and_then(Node::count);
             tokens.input = tokens.input.or(of(&["input_tokens", "input", "prompt_tokens", "inputTokens"]));
@@ -155,27 +151,27 @@ impl Interpreter<'_> {
             tokens.total = i.checked_add(o);
         }
         view.tokens = tokens;
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Cost) {
+        if let Lookup::Found((_, value)) = self.value(scan, Field::Cost) {
             view.cost = Node::of(value).number();
-        } else if let FieldValue::Present((_, value)) = self.value(scanned, Field::CostMap) {
+        } else if let Lookup::Found((_, value)) = self.value(scan, Field::CostMap) {
             view.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
         }
-        if let FieldValue::Present((_, value)) = self.value(scanned, Field::Finish) {
+        if let Lookup::Found((_, value)) = self.value(scan, Field::Finish) {
             match Node::decoded(value) {
                 Node::List(reasons) => {
-                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.non_empty(&r.text())))
+                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
                 }
-                one => view.finish.extend(self.texts.non_empty(&one.text())),
+                one => view.finish.extend(self.texts.some(&one.text())),
             }
         }
         if matches!(view.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
-            view.tools = self.definitions(scanned);
+            view.tools = self.definitions(scan);
         }
     }
 
-    fn definitions(&mut self, scanned: &ScannedSpan<'_>) -> Vec<ToolDefinition> {
+    fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
         let mut best: Vec<ToolDefinition> = Vec::new();
-        for (_, _, value) in scanned.candidates(Field::ToolDefinitions) {
+        for (_, _, value) in scan.candidates(Field::ToolDefinitions) {
             let read = match value {
                 Value::Str(s) => self.table.definitions.read(s).to_vec(),
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
@@ -191,7 +187,7 @@ impl Interpreter<'_> {
         if best.iter().any(|d| d.parameters.is_some()) {
             return best;
         }
-        let flat = self.flat_definitions(scanned.leaves(Field::ToolDefinitions));
+        let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
         if flat.is_empty() { best } else { flat }
     }
 
@@ -206,7 +202,7 @@ impl Interpreter<'_> {
                     name: self.texts.intern(name),
                     description: of(LeafKind::Description)
                         .and_then(|v| v.as_str())
-                        .and_then(|d| self.texts.non_empty(d)),
+                        .and_then(|d| self.texts.some(d)),
                     parameters: of(LeafKind::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
                 });
             }
@@ -215,9 +211,9 @@ impl Interpreter<'_> {
     }
 
     /// Whether there is content, for spans whose messages are not read.
-    fn content_only(&self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
-        let seen = |field| match self.value(scanned, field) {
-            FieldValue::Absent if !scanned.leaves(field).is_empty() => Content::Present,
+    fn content_only(&self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let seen = |field| match self.value(scan, field) {
+            Lookup::Absent if !scan.leaves(field).is_empty() => Content::Present,
             seen => seen.content(),
         };
         view.input_content = seen(Field::Input);

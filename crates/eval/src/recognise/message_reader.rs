@@ -236,8 +236,8 @@ impl MessageReader<'_> {
             let id =
                 body.str_at("tool_call_id").or_else(|| body.str_at("call_id")).or_else(|| body.str_at("id"));
             parts.push(Part::Result {
-                id: id.and_then(|s| self.texts.non_empty(s)),
-                name: body.str_at("name").and_then(|s| self.texts.non_empty(s)),
+                id: id.and_then(|s| self.texts.some(s)),
+                name: body.str_at("name").and_then(|s| self.texts.some(s)),
                 content: {
                     let said = content.map(part::plain).unwrap_or_default();
                     self.texts.intern(&said)

@@ -68,8 +68,8 @@ impl Recogniser {
 
     /// What an encoded span is, without reading its content.
     pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
-        let scanned = scan::ScannedSpan::span(&self.table, span);
-        scanned.kind(&self.table, build::scope(envelope)).kind
+        let scan = scan::SpanScan::span(&self.table, span);
+        scan.kind(&self.table, build::scope(envelope)).kind
     }
 
     /// The whole trace. `logs` may come in any order; those of unknown spans are left out.

@@ -16,7 +16,7 @@ const RESULTS: [&str; 6] = ["response", "result", "content", "output", "results"
 /// The block, when it is one. A map that is none of the known blocks is `None`.
 pub(crate) fn read(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     if let Node::Str(s) = node {
-        return texts.non_empty(s).map(Part::Text);
+        return texts.some(s).map(Part::Text);
     }
     match node.str_at("type").or_else(|| node.str_at("part_kind")) {
         Some(kind) => typed(kind, node, texts),
@@ -49,9 +49,9 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
         _ if kind.ends_with("_call") => {
             let name = node.any(&NAMES).and_then(Node::as_str).unwrap_or(kind.trim_end_matches("_call"));
             Some(Part::Call(ToolRequest {
-                id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.non_empty(s)),
+                id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
                 name: texts.intern(name),
-                arguments: node.any(&ARGUMENTS).and_then(|a| texts.non_empty(&a.text())),
+                arguments: node.any(&ARGUMENTS).and_then(|a| texts.some(&a.text())),
             }))
         }
         "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file"
@@ -139,17 +139,17 @@ pub(crate) fn call(node: &Node<'_>, texts: &mut Texts) -> Option<ToolRequest> {
     let name = function.any(&NAMES).or_else(|| node.any(&NAMES)).and_then(Node::as_str)?;
     let arguments = function.any(&ARGUMENTS).or_else(|| node.any(&ARGUMENTS));
     Some(ToolRequest {
-        id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.non_empty(s)),
+        id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
         name: texts.intern(name),
-        arguments: arguments.and_then(|a| texts.non_empty(&a.text())),
+        arguments: arguments.and_then(|a| texts.some(&a.text())),
     })
 }
 
 fn result(node: &Node<'_>, texts: &mut Texts) -> Part {
     let said = node.any(&RESULTS);
     Part::Result {
-        id: node.any(&RESULT_IDS).and_then(Node::as_str).and_then(|s| texts.non_empty(s)),
-        name: node.any(&NAMES).and_then(Node::as_str).and_then(|s| texts.non_empty(s)),
+        id: node.any(&RESULT_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
+        name: node.any(&NAMES).and_then(Node::as_str).and_then(|s| texts.some(s)),
         content: {
             let said = said.or(node.get("error")).map(plain).unwrap_or_default();
             texts.intern(&said)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::message::{Part, Text};
 use super::node::Node;
 use super::overrides::Field;
-use super::scan::ScannedSpan;
+use super::scan::SpanScan;
 use super::span_view::{Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
@@ -60,15 +60,14 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> 
 }
 
 /// Plans in attributes of their own; declared graphs apart.
-pub(crate) fn of_attributes(scanned: &ScannedSpan<'_>, texts: &mut Texts, view: &mut SpanView) {
-    let value =
-        |field| scanned.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
+pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut SpanView) {
+    let value = |field| scan.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
     if let Some(node) = value(Field::Plan) {
         view.plans.extend(plan(&node.text(), false, texts));
     } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
         // The plan may be a member of the agent's JSON output or state.
         for field in [Field::Output, Field::Input] {
-            let Some((_, _, value)) = scanned.candidates(field).first() else { continue };
+            let Some((_, _, value)) = scan.candidates(field).first() else { continue };
             if value.as_str().is_some_and(|s| !s.contains("plan")) {
                 continue;
             }

@@ -45,7 +45,7 @@ pub(crate) struct KindDecision {
 
 /// What one pass has found.
 #[derive(Debug, Default)]
-pub(crate) struct ScannedSpan<'a> {
+pub(crate) struct SpanScan<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: Status,
     pub(crate) status_message: &'a str,
@@ -63,24 +63,24 @@ pub(crate) struct ScannedSpan<'a> {
     has_flat: u64,
 }
 
-impl<'a> ScannedSpan<'a> {
+impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
-    pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> ScannedSpan<'a> {
-        let mut scanned = ScannedSpan::default();
+    pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> SpanScan<'a> {
+        let mut scan = SpanScan::default();
         for field in Fields::new(bytes).map_while(Result::ok) {
             let Payload::Bytes(b) = field.payload else { continue };
             match field.number {
-                5 => scanned.name = text(b),
+                5 => scan.name = text(b),
                 9 => {
                     let (key, value) = pair_of(b);
-                    scanned.attribute(table, key, || Value::read(value), 0);
+                    scan.attribute(table, key, || Value::read(value), 0);
                 }
-                11 => scanned.event(table, b),
-                15 => scanned.read_status(b),
+                11 => scan.event(table, b),
+                15 => scan.read_status(b),
                 _ => {}
             }
         }
-        scanned
+        scan
     }
 
     /// Adds an encoded `LogRecord` that belongs to the span.

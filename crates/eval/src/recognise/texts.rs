@@ -36,7 +36,7 @@ impl Texts {
     }
 
     /// As [`Texts::intern`]; nothing for an empty text, which says nothing.
-    pub(crate) fn non_empty(&mut self, text: &str) -> Option<Text> {
+    pub(crate) fn some(&mut self, text: &str) -> Option<Text> {
         if text.is_empty() { None } else { Some(self.intern(text)) }
     }
 }

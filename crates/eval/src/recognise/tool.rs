@@ -268,7 +268,7 @@ fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
     let schema = schema.map(|s| s.get("json").or_else(|| s.get("jsonSchema")).unwrap_or(s));
     Some(ToolDefinition {
         name: texts.intern(name),
-        description: body.str_at("description").and_then(|d| texts.non_empty(d)),
+        description: body.str_at("description").and_then(|d| texts.some(d)),
         parameters: schema.and_then(parameters),
     })
 }

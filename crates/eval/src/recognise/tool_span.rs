@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::event;
-use super::interpret::{FieldValue, Interpreter};
+use super::interpret::{Interpreter, Lookup};
 use super::message::{Text, ToolDefinition, ToolRequest};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
-use super::scan::ScannedSpan;
+use super::scan::SpanScan;
 use super::span_view::{Content, SpanView};
 use super::{errors, tool};
 use verdict_otlp::Value;
@@ -15,51 +15,51 @@ use verdict_otlp::trace::Kind;
 
 impl Interpreter<'_> {
     /// A TOOL span: which tool, with what, and what came back.
-    pub(super) fn tool(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
-        let name = match self.text(scanned, Field::ToolName) {
+    pub(super) fn tool(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let name = match self.text(scan, Field::ToolName) {
             Some(name) => name,
-            None => self.texts.intern(tool_of_name(scanned.name)),
+            None => self.texts.intern(tool_of_name(scan.name)),
         };
-        let schema = match self.value(scanned, Field::ToolSchema) {
-            FieldValue::Present((_, value)) => tool::parameters(&Node::decoded(value)),
+        let schema = match self.value(scan, Field::ToolSchema) {
+            Lookup::Found((_, value)) => tool::parameters(&Node::decoded(value)),
             _ => None,
         };
-        let description = self.text(scanned, Field::ToolDescription);
-        let (arguments, seen) = self.arguments(scanned, &tool::parameter_names(schema.as_deref()));
+        let description = self.text(scan, Field::ToolDescription);
+        let (arguments, seen) = self.arguments(scan, &tool::parameter_names(schema.as_deref()));
         view.input_content = seen;
         if schema.is_some() || description.is_some() {
             view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
-        let id = self.text(scanned, Field::CallId);
+        let id = self.text(scan, Field::CallId);
         view.call = Some(ToolRequest { id, name, arguments });
-        self.result(scanned, view);
+        self.result(scan, view);
         if let (None, Some(call)) = (view.call.as_ref().and_then(|c| c.id.clone()), view.call.as_mut()) {
-            call.id = scanned.events.iter().find_map(event::id).and_then(|id| self.texts.non_empty(id));
+            call.id = scan.events.iter().find_map(event::id).and_then(|id| self.texts.some(id));
         }
     }
 
-    fn arguments(&mut self, scanned: &ScannedSpan<'_>, names: &[&str]) -> (Option<Text>, Content) {
+    fn arguments(&mut self, scan: &SpanScan<'_>, names: &[&str]) -> (Option<Text>, Content) {
         let mut redacted = false;
         for field in [Field::Arguments, Field::Input] {
-            match self.value(scanned, field) {
-                FieldValue::Present((_, Value::Str(s))) => {
+            match self.value(scan, field) {
+                Lookup::Found((_, Value::Str(s))) => {
                     return (Some(self.texts.intern(&tool::arguments_from_text(s, names))), Content::Present);
                 }
-                FieldValue::Present((_, value)) => {
+                Lookup::Found((_, value)) => {
                     let node = Node::of(value);
                     return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
                 }
-                FieldValue::Redacted => redacted = true,
-                FieldValue::Absent => {}
+                Lookup::Redacted => redacted = true,
+                Lookup::Absent => {}
             }
         }
-        let named: Vec<_> = scanned.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
+        let named: Vec<_> = scan.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
         if !named.is_empty() {
             let map = Node::Map(named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), Node::of(*v))).collect());
             return (Some(self.texts.intern(&map.to_json())), Content::Present);
         }
         // Strands: the call is a tool message on the tool's own span.
-        for event in scanned.events.iter().filter(|e| e.rule == EventRule::Tool) {
+        for event in scan.events.iter().filter(|e| e.rule == EventRule::Tool) {
             if let Some(content) = event::field(event, &["content", "arguments"]) {
                 let node = Node::decoded(content);
                 return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
@@ -68,20 +68,20 @@ impl Interpreter<'_> {
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
-    pub(super) fn result(&mut self, scanned: &ScannedSpan<'_>, view: &mut SpanView) {
+    pub(super) fn result(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut redacted = false;
         for field in [Field::Result, Field::Output] {
-            let value = match self.value(scanned, field) {
-                FieldValue::Present((_, value)) => value,
-                FieldValue::Redacted => {
+            let value = match self.value(scan, field) {
+                Lookup::Found((_, value)) => value,
+                Lookup::Redacted => {
                     redacted = true;
                     continue;
                 }
-                FieldValue::Absent => continue,
+                Lookup::Absent => continue,
             };
             return self.set_result(value, view);
         }
-        let documents: Vec<&str> = scanned
+        let documents: Vec<&str> = scan
             .leaves(Field::Result)
             .iter()
             .filter(|f| f.leaf.kind == LeafKind::Text)
@@ -92,7 +92,7 @@ impl Interpreter<'_> {
             view.output_content = Content::Present;
             return;
         }
-        for event in scanned.events.iter().filter(|e| e.rule == EventRule::Choice) {
+        for event in scan.events.iter().filter(|e| e.rule == EventRule::Choice) {
             if let Some(message) = event::field(event, &["message", "content", "tool.result"]) {
                 return self.set_result(message, view);
             }

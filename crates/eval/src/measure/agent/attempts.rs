@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::measure::Memo;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
-use crate::measure::error_detection::reported;
-use crate::measure::error_kind::{cause, telling};
+use crate::measure::error_detection::signs::reported;
+use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;
 use crate::recognise::{AgentTrace, Call};
 use verdict_otlp::trace::Idx;
@@ -24,11 +24,11 @@ const TRANSIENT_TRIES: usize = 2;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// In an error: its text, and whether waiting may help.
     Failed {
         /// What it said, clipped.
-        said: String,
+        error_text: String,
         /// What caused it.
         cause: Defect,
     },
@@ -44,7 +44,7 @@ pub struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
     pub key: Option<Rc<str>>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call finds out and changes nothing.
     pub is_control: bool,
 }
@@ -52,14 +52,14 @@ pub struct Attempt {
 impl Attempt {
     /// Ended in an error.
     pub fn failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed { .. })
+        matches!(self.outcome, CallOutcome::Failed { .. })
     }
 
     /// Waiting may help.
     pub fn transient(&self) -> bool {
         matches!(
             self.outcome,
-            Outcome::Failed {
+            CallOutcome::Failed {
                 cause: Defect::RateLimited | Defect::ServiceDown | Defect::TimedOut | Defect::RetryAnnounced,
                 ..
             }
@@ -92,10 +92,10 @@ pub struct Attempts {
 impl Attempts {
     /// Those of the trace, worked out once.
     pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
-        memo.trace(|| Attempts::of_scene(trace, memo))
+        memo.trace(|| Attempts::of_trace(trace, memo))
     }
 
-    fn of_scene(trace: &AgentTrace, memo: &Memo) -> Attempts {
+    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Attempts {
         let mut keys: HashMap<String, Rc<str>> = HashMap::new();
         let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call, &mut keys)).collect();
         let mut repeats = Vec::new();
@@ -128,24 +128,26 @@ fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<Stri
     Attempt { key, outcome: outcome(trace, memo, call), is_control: trace.control_tools.is_control(&name) }
 }
 
-fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> Outcome {
-    let said = match (&call.result, call.failed) {
-        (Some(result), true) if !result.trim().is_empty() => Some(telling(result, QUOTE_BYTES).to_owned()),
-        (_, true) => Some(own_word(trace, call)),
+fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
+    let error_text = match (&call.result, call.failed) {
+        (Some(result), true) if !result.trim().is_empty() => {
+            Some(cause_excerpt(result, QUOTE_BYTES).to_owned())
+        }
+        (_, true) => Some(span_error_text(trace, call)),
         (Some(result), false) => reported(memo, result),
-        (None, false) => return Outcome::Unknown,
+        (None, false) => return CallOutcome::Unknown,
     };
-    match said {
-        Some(said) => Outcome::Failed { cause: cause(&said), said },
-        None => Outcome::Succeeded,
+    match error_text {
+        Some(error_text) => CallOutcome::Failed { cause: cause(&error_text), error_text },
+        None => CallOutcome::Succeeded,
     }
 }
 
 /// What the tool span itself says of its error.
-fn own_word(trace: &AgentTrace, call: &Call) -> String {
+fn span_error_text(trace: &AgentTrace, call: &Call) -> String {
     let signs = call.tool.and_then(|at| trace.views.get(at)).map(|r| r.errors.as_slice());
-    let said = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
-    said.map_or_else(String::new, |t| telling(t, QUOTE_BYTES).to_owned())
+    let error_text = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
+    error_text.map_or_else(String::new, |t| cause_excerpt(t, QUOTE_BYTES).to_owned())
 }
 
 /// The arguments in one spelling: keys sorted, space collapsed.
@@ -199,7 +201,7 @@ fn collapse(text: &str, out: &mut String) {
 }
 
 /// What is known of the calls of one key so far.
-struct Row {
+struct FailureRun {
     first: usize,
     last: usize,
     failures: usize,
@@ -208,24 +210,24 @@ struct Row {
 }
 
 fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
-    let mut rows: HashMap<&str, Row> = HashMap::new();
+    let mut rows: HashMap<&str, FailureRun> = HashMap::new();
     let mut successes = 0;
     for &i in calls {
         let (Some(attempt), Some(call)) = (attempts.get(i), trace.calls.get(i)) else { continue };
         let Some(key) = attempt.key.as_deref().filter(|_| !attempt.is_control) else { continue };
         if !attempt.failed() {
-            if attempt.outcome == Outcome::Succeeded {
+            if attempt.outcome == CallOutcome::Succeeded {
                 successes += 1;
                 rows.remove(key);
             }
             continue;
         }
-        let row = rows.entry(key).or_insert(Row { first: i, last: i, failures: 0, successes });
+        let row = rows.entry(key).or_insert(FailureRun { first: i, last: i, failures: 0, successes });
         let together = row.last != i
             && call.llm.is_some()
             && trace.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
         if row.successes != successes {
-            *row = Row { first: i, last: i, failures: 0, successes };
+            *row = FailureRun { first: i, last: i, failures: 0, successes };
         }
         row.last = i;
         if together {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
 use crate::measure::agent::request;
 use crate::measure::agent::request::{Ask, Request};
 use crate::measure::defects::{Defect, Findings, unmeasured};
@@ -40,9 +40,8 @@ pub struct Completeness;
 
 impl Metric for Completeness {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(
-            cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),
-        )
+        let agent = agent_index::indexed_at(context);
+        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
     }
 }
 
@@ -61,7 +60,7 @@ fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if let Some(unsupported) = review.of_answer.get(&i) {
         unsupported.iter().for_each(|f| findings.push(rests_on_nothing(context, agent, f)));
     }
-    let task = cast::task(context.trace, i);
+    let task = agent_index::task(context.trace, i);
     if let Some(task) = task {
         owed_number(task, context.memo, answer, &mut findings);
         owed_fields(task, answer, &mut findings);
@@ -98,17 +97,17 @@ fn absent(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
     let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
     Ok(match &agent.answer {
         Some(_) => {
-            Defect::EmptyAnswer.found("a final answer to this request was expected; it is empty", asked)
+            Defect::EmptyAnswer.finding("a final answer to this request was expected; it is empty", asked)
         }
         None => Defect::MissingAnswer
-            .found("a final answer to this request was expected; the run ended without one", asked),
+            .finding("a final answer to this request was expected; the run ended without one", asked),
     })
 }
 
 /// What reasoning_integrity found about the answer, as a defect of the answer.
 fn rests_on_nothing(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
     let rationale = format!("the final answer rests on nothing that the run found: {}", found.rationale);
-    let mut finding = Defect::AnswerUnsupported.found(rationale, &found.quote);
+    let mut finding = Defect::AnswerUnsupported.finding(rationale, &found.quote);
     let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
     for id in at.into_iter().chain(found.cited.iter().copied()) {
         finding = finding.citing(id);
@@ -128,7 +127,7 @@ fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) 
     if !NUMBER_WORDS.is_match(answer) {
         let rationale =
             format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
-        findings.push(Defect::PartUnanswered.found(rationale, answer));
+        findings.push(Defect::PartUnanswered.finding(rationale, answer));
     }
 }
 
@@ -140,7 +139,7 @@ fn owed_fields(task: &str, answer: &str, findings: &mut Findings) {
             let rationale = format!(
                 "the field \"{name}\" was expected, since the request lists it; the answer does not have it"
             );
-            findings.push(Defect::PartUnanswered.found(rationale, list.as_str()));
+            findings.push(Defect::PartUnanswered.finding(rationale, list.as_str()));
         }
     }
 }
@@ -170,7 +169,7 @@ fn owed_parts(task: &str, answer: &str, findings: &mut Findings) {
                 "an answer to this part of the request was expected; the answer says nothing of {}",
                 head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
             );
-            findings.push(Defect::PartUnanswered.found(rationale, part.trim()));
+            findings.push(Defect::PartUnanswered.finding(rationale, part.trim()));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! cite the spans of the calls that they rest on.
 
 pub mod attempts;
-pub mod cast;
+pub mod agent_index;
 pub mod completeness;
 pub mod plan_efficiency;
 pub mod request;

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, Fate};
 use crate::measure::reasoning::Review;
@@ -31,8 +31,7 @@ pub struct PlanEfficiency;
 
 impl Metric for PlanEfficiency {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let index = cast::index_at(context.trace, context.memo, context.at);
-        let agent = index.and_then(|i| Some((i, context.trace.agents.get(i)?)));
+        let agent = agent_index::indexed_at(context);
         Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
     }
 }
@@ -49,21 +48,23 @@ fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
         );
     }
     let attempts = Attempts::get(context.trace, context.memo);
-    let Some(execution) = followed(context, i, agent, &attempts).filter(|_| !context.trace.incomplete) else {
+    let Some(execution) =
+        execution_of_last_plan(context, i, agent, &attempts).filter(|_| !context.trace.incomplete)
+    else {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     };
     let stands = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
-    let run = Run { context, agent: i, stands, attempts: &attempts, execution: &execution };
+    let run = PlanCheck { context, agent: i, stands, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
-    run.skipped(&mut findings);
-    run.reordered(&mut findings);
+    run.skipped_steps(&mut findings);
+    run.reordered_steps(&mut findings);
     run.repeated(&mut findings);
-    run.broken(&mut findings);
+    run.unrevised_failures(&mut findings);
     findings.scored(context, NAME)
 }
 
 /// The last plan beside the calls that followed it; `None` where no step names a tool.
-fn followed<'a>(
+fn execution_of_last_plan<'a>(
     context: &Context<'a>,
     i: usize,
     agent: &'a Agent,
@@ -71,7 +72,7 @@ fn followed<'a>(
 ) -> Option<Execution<'a>> {
     let (at, plan) = agent.plans.last()?;
     let start = context.trace.tree.spans.get(*at).map_or(0, |s| s.start);
-    let mut calls = cast::calls_beneath(context.trace, context.memo, i);
+    let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
@@ -83,7 +84,7 @@ fn followed<'a>(
 /// nothing can be told.
 pub fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
-    let execution = followed(context, i, agent, &Attempts::get(context.trace, context.memo))?;
+    let execution = execution_of_last_plan(context, i, agent, &Attempts::get(context.trace, context.memo))?;
     Some(execution.evidence(&context.trace.calls))
 }
 
@@ -101,7 +102,7 @@ fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'
     out
 }
 
-struct Run<'a> {
+struct PlanCheck<'a> {
     context: &'a Context<'a>,
     /// Whose plan it is.
     agent: usize,
@@ -111,19 +112,20 @@ struct Run<'a> {
     execution: &'a Execution<'a>,
 }
 
-impl Run<'_> {
-    fn skipped(&self, findings: &mut Findings) {
+impl PlanCheck<'_> {
+    fn skipped_steps(&self, findings: &mut Findings) {
         for (n, step) in self.execution.telling().filter(|(n, _)| self.execution.fate(*n) == Fate::Skipped) {
             let rationale = format!(
                 "a call to {} was expected for step {} of the plan; none followed the plan",
                 step.tools.join(" and "),
                 n + 1
             );
-            findings.push(left_out(Defect::StepSkipped.found(rationale, step.text), self.stands));
+            findings
+                .push(note_unneeded_lookup(Defect::StepSkipped.finding(rationale, step.text), self.stands));
         }
     }
 
-    fn reordered(&self, findings: &mut Findings) {
+    fn reordered_steps(&self, findings: &mut Findings) {
         for ((earlier, later), (call, first)) in self.execution.reordered() {
             let rationale = format!(
                 "the plan's order was expected; step {} was begun before step {}",
@@ -131,7 +133,7 @@ impl Run<'_> {
                 earlier + 1
             );
             let quote = self.execution.steps.get(later).map_or("", |s| s.text);
-            let mut finding = Defect::StepsReordered.found(rationale, quote);
+            let mut finding = Defect::StepsReordered.finding(rationale, quote);
             finding.score = NOTED;
             finding.severity = Severity::Low;
             for at in [first, call].iter().filter_map(|c| self.context.trace.calls.get(*c)).map(|c| c.at) {
@@ -152,7 +154,7 @@ impl Run<'_> {
                 else {
                     continue;
                 };
-                if let (Some(key), Outcome::Succeeded, Some(result)) =
+                if let (Some(key), CallOutcome::Succeeded, Some(result)) =
                     (&attempt.key, &attempt.outcome, &call.result)
                 {
                     *times.entry((key, result.trim())).or_default() += 1;
@@ -164,12 +166,12 @@ impl Run<'_> {
                      same result",
                     n + 1
                 );
-                findings.push(Defect::StepRepeated.found(rationale, step.text));
+                findings.push(Defect::StepRepeated.finding(rationale, step.text));
             }
         }
     }
 
-    fn broken(&self, findings: &mut Findings) {
+    fn unrevised_failures(&self, findings: &mut Findings) {
         for (n, step) in self.execution.telling() {
             // To hand the step to a helper is another way to do it.
             let own = |c: &usize| {
@@ -187,7 +189,7 @@ impl Run<'_> {
             );
             let spans = calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
             let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id).take(8);
-            let finding = Defect::NoReplan.found(rationale, step.text);
+            let finding = Defect::NoReplan.finding(rationale, step.text);
             findings.push(ids.fold(finding, |f, id| f.citing(id)));
         }
     }
@@ -195,7 +197,7 @@ impl Run<'_> {
 
 /// A lookup that an answer which stands did not need is noted, and fails nothing; what the plan
 /// was to do, and did not, is missing all the same.
-pub(super) fn left_out(finding: Finding, stands: bool) -> Finding {
+pub(super) fn note_unneeded_lookup(finding: Finding, stands: bool) -> Finding {
     match stands && looks_up(&finding.quote) {
         true => Finding { score: NOTED, severity: Severity::Low, ..finding },
         false => finding,

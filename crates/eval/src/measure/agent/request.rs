@@ -154,7 +154,7 @@ pub const OPENERS: [&str; 52] = [
     "Find",
 ];
 
-fn said(pattern: &Regex, text: &str) -> Option<String> {
+fn first_match(pattern: &Regex, text: &str) -> Option<String> {
     Some(pattern.find(text)?.as_str().trim().to_owned())
 }
 
@@ -172,7 +172,7 @@ impl Request {
     /// The words that ask for it.
     pub fn words(&self, ask: Ask) -> Option<&str> {
         let cell = self.found.get(ask as usize)?;
-        cell.get_or_init(|| said(ask.pattern(), &self.text)).as_deref()
+        cell.get_or_init(|| first_match(ask.pattern(), &self.text)).as_deref()
     }
 
     /// Whether it asks for it.
@@ -194,7 +194,7 @@ impl Request {
 /// The instructions' words that demand a source of every answer.
 pub fn standing(instructions: &str) -> Option<String> {
     let instructed = read_part(instructions);
-    said(&SOURCE, &instructed).or_else(|| said(&TOOLS, &instructed))
+    first_match(&SOURCE, &instructed).or_else(|| first_match(&TOOLS, &instructed))
 }
 
 fn read_part(text: &str) -> String {
@@ -223,12 +223,12 @@ mod tests {
 
     #[test]
     fn a_question_of_fact_with_a_source_is_told() {
-        let r = Request::new(
+        let request = Request::new(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(r.wants_found_facts() && r.asks(Ask::Number) && !r.asks(Ask::Estimate));
-        assert_eq!(r.words(Ask::Source), Some("according to the Alpine Almanac"));
-        assert_eq!(r.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
+        assert!(request.wants_found_facts() && request.asks(Ask::Number) && !request.asks(Ask::Estimate));
+        assert_eq!(request.words(Ask::Source), Some("according to the Alpine Almanac"));
+        assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome, quoted};
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
@@ -75,7 +75,7 @@ pub struct ToolAbuse;
 
 impl Metric for ToolAbuse {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(cast::agent_at(context).map(|agent| measure(context, agent)).into_iter().collect())
+        Step::Done(agent_index::agent_at(context).map(|agent| measure(context, agent)).into_iter().collect())
     }
 }
 
@@ -91,12 +91,12 @@ fn measure(context: &Context<'_>, agent: &Agent) -> Measurement {
     if steps.is_empty() {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
-    let telling =
-        |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != Outcome::Unknown);
-    if !steps.iter().any(telling) {
+    let is_recorded =
+        |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != CallOutcome::Unknown);
+    if !steps.iter().any(is_recorded) {
         return unmeasured(context.at, NAME, Unmeasured::NoContent);
     }
-    let run = Run { trace: context.trace, attempts: &attempts, steps: &steps };
+    let run = CallSequence { trace: context.trace, attempts: &attempts, steps: &steps };
     let mut findings = Findings::new();
     run.failing_repeats(agent, &mut findings);
     run.same_results(&mut findings);
@@ -106,13 +106,13 @@ fn measure(context: &Context<'_>, agent: &Agent) -> Measurement {
     findings.scored(context, NAME)
 }
 
-struct Run<'a> {
+struct CallSequence<'a> {
     trace: &'a AgentTrace,
     attempts: &'a Attempts,
     steps: &'a [usize],
 }
 
-impl<'a> Run<'a> {
+impl<'a> CallSequence<'a> {
     fn attempt(&self, i: usize) -> Option<&'a Attempt> {
         self.attempts.at(i)
     }
@@ -131,9 +131,9 @@ impl<'a> Run<'a> {
     }
 
     /// The error that the call met.
-    fn said(&self, i: usize) -> &'a str {
+    fn error_text(&self, i: usize) -> &'a str {
         match self.attempt(i).map(|a| &a.outcome) {
-            Some(Outcome::Failed { said, .. }) => said.as_str(),
+            Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
             _ => "",
         }
     }
@@ -152,18 +152,18 @@ impl<'a> Run<'a> {
         }
         for (first, again) in groups {
             let times = again.len() + 1;
-            let Some(Outcome::Failed { said, .. }) = self.attempt(first).map(|a| &a.outcome) else {
+            let Some(CallOutcome::Failed { error_text, .. }) = self.attempt(first).map(|a| &a.outcome) else {
                 continue;
             };
             let defect = if times >= STUBBORN { Defect::RepeatedFailingCall } else { Defect::RepeatedCall };
-            let said = said.lines().next().unwrap_or_default();
+            let error_text = error_text.lines().next().unwrap_or_default();
             let rationale = format!(
-                "after {} failed (\"{said}\") it was called again unchanged: {times} times in all, with no \
+                "after {} failed (\"{error_text}\") it was called again unchanged: {times} times in all, with no \
                  success in between; a changed call, another tool or an admission was expected",
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(again).collect();
-            findings.push(self.cite(defect.found(rationale, self.quoted(first)), &all));
+            findings.push(self.cite(defect.finding(rationale, self.quoted(first)), &all));
         }
     }
 
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
                 let name = name.to_ascii_lowercase();
                 (has_word(&name, &CHANGING), has_word(&name, &MOVING))
             });
-            if attempt.outcome == Outcome::Succeeded
+            if attempt.outcome == CallOutcome::Succeeded
                 && !changing
                 && !moving
                 && let Some(key) = &attempt.key
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::RepeatedCall.found(rationale, self.quoted(first)), &calls));
+            findings.push(self.cite(Defect::RepeatedCall.finding(rationale, self.quoted(first)), &calls));
         }
     }
 
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         let alike = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
             let (Some(k), Some(l)) = (&one.key, &two.key) else { return false };
-            said_alike(one, two) && nearly(k, l)
+            errors_alike(one, two) && nearly_equal(k, l)
         };
         for calls in self.stretches(NEAR_MISSES, alike) {
             let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
@@ -247,9 +247,10 @@ impl<'a> Run<'a> {
                  (\"{}\") on arguments that hardly differ",
                 self.name(first),
                 calls.len(),
-                self.said(first).lines().next().unwrap_or_default()
+                self.error_text(first).lines().next().unwrap_or_default()
             );
-            findings.push(self.cite(Defect::NearIdenticalCalls.found(rationale, self.quoted(first)), &calls));
+            findings
+                .push(self.cite(Defect::NearIdenticalCalls.finding(rationale, self.quoted(first)), &calls));
         }
     }
 
@@ -258,7 +259,7 @@ impl<'a> Run<'a> {
         let about_the_call = |i: usize| {
             matches!(
                 self.attempt(i).map(|a| &a.outcome),
-                Some(Outcome::Failed {
+                Some(CallOutcome::Failed {
                     cause: Defect::ToolMisdefined
                         | Defect::WrongArguments
                         | Defect::Unauthenticated
@@ -269,7 +270,7 @@ impl<'a> Run<'a> {
         };
         let alike = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            about_the_call(a) && about_the_call(b) && said_alike(one, two)
+            about_the_call(a) && about_the_call(b) && errors_alike(one, two)
         };
         for calls in self.stretches(UNADAPTED, alike) {
             let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
@@ -283,7 +284,7 @@ impl<'a> Run<'a> {
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::NoAdaptation.found(rationale, self.said(first)), &calls));
+            findings.push(self.cite(Defect::NoAdaptation.finding(rationale, self.error_text(first)), &calls));
         }
     }
 
@@ -313,7 +314,7 @@ impl<'a> Run<'a> {
                      results: a loop",
                     names.join(", ")
                 );
-                findings.push(self.cite(Defect::CallLoop.found(rationale, self.quoted(first)), round));
+                findings.push(self.cite(Defect::CallLoop.finding(rationale, self.quoted(first)), round));
                 return;
             }
         }
@@ -321,12 +322,12 @@ impl<'a> Run<'a> {
 }
 
 /// Two errors say the same but for digits and case.
-fn said_alike(one: &Attempt, two: &Attempt) -> bool {
-    let plain = |said: &str| -> String {
-        said.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
+fn errors_alike(one: &Attempt, two: &Attempt) -> bool {
+    let plain = |error_text: &str| -> String {
+        error_text.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
     };
     match (&one.outcome, &two.outcome) {
-        (Outcome::Failed { said: a, .. }, Outcome::Failed { said: b, .. }) => {
+        (CallOutcome::Failed { error_text: a, .. }, CallOutcome::Failed { error_text: b, .. }) => {
             let (a, b) = (plain(a), plain(b));
             a == b || strsim::normalized_levenshtein(&a, &b) >= NEARLY
         }
@@ -334,7 +335,7 @@ fn said_alike(one: &Attempt, two: &Attempt) -> bool {
     }
 }
 
-fn nearly(a: &str, b: &str) -> bool {
+fn nearly_equal(a: &str, b: &str) -> bool {
     let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
     a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY

@@ -7,9 +7,9 @@
 
 use aho_corasick::AhoCorasick;
 
-use crate::measure::agent::attempts::{Attempt, Attempts, Outcome};
-use crate::measure::agent::cast;
-use crate::measure::agent::plan_efficiency::left_out;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};
+use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
 use crate::measure::agent::request::{Ask, Request};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
@@ -34,24 +34,23 @@ pub struct ToolCoverage;
 
 impl Metric for ToolCoverage {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(
-            cast::indexed_at(context).map(|(i, agent)| measure(context, i, agent)).into_iter().collect(),
-        )
+        let agent = agent_index::indexed_at(context);
+        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
     }
 }
 
 fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let attempts = Attempts::get(context.trace, context.memo);
-    let mut calls = cast::calls_beneath(context.trace, context.memo, i);
+    let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
-    let helpers = cast::has_helpers(context.trace, context.memo, i);
+    let helpers = agent_index::has_helpers(context.trace, context.memo, i);
     if agent.tools.is_empty() && calls.is_empty() && !helpers {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
-    let Some(task) = cast::task(context.trace, i) else {
+    let Some(task) = agent_index::task(context.trace, i) else {
         return unmeasured(context.at, NAME, Unmeasured::NoContent);
     };
-    let cover = Cover { context, agent, attempts: &attempts, calls: &calls, task };
+    let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, task };
     let request = Request::of(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
@@ -69,20 +68,20 @@ fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
         );
         // A long task is told where it demands so.
         let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
-        let said = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
-        findings.push(Defect::NothingCovered.found(rationale, said));
+        let quote = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
+        findings.push(Defect::NothingCovered.finding(rationale, quote));
         return findings.scored(context, NAME);
     }
     if !context.trace.incomplete {
-        cover.demanded_tools(&mut findings);
-        cover.planned_tools(i, &mut findings);
-        cover.failed_to_the_last(i, &mut findings);
+        check.demanded_tools(&mut findings);
+        check.planned_tools(i, &mut findings);
+        check.failed_until_the_answer(i, &mut findings);
     }
-    cover.untouched(&request, &mut findings);
+    check.unmentioned_names(&request, &mut findings);
     findings.scored(context, NAME)
 }
 
-struct Cover<'a> {
+struct CoverageCheck<'a> {
     context: &'a Context<'a>,
     agent: &'a Agent,
     attempts: &'a Attempts,
@@ -90,11 +89,11 @@ struct Cover<'a> {
     task: &'a str,
 }
 
-impl Cover<'_> {
+impl CoverageCheck<'_> {
     fn called(&self, name: &str) -> bool {
         let calls = self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
         calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
-            || cast::is_another(self.context.trace, self.context.memo, self.agent, name)
+            || agent_index::is_another(self.context.trace, self.context.memo, self.agent, name)
     }
 
     /// Tools that the task itself names.
@@ -113,8 +112,8 @@ impl Cover<'_> {
                 ["not ", "n't ", "without", "avoid", " or ", "if ", "may ", "can ", "available", "tools:"];
             if !open.iter().any(|w| clause.contains(w)) && clause.contains("use") {
                 let rationale = format!("a call to {name} was expected, as the task says; there was none");
-                let said = self.task.get(start..at + name.len()).unwrap_or(name);
-                findings.push(Defect::PartNotCovered.found(rationale, said.trim()));
+                let quote = self.task.get(start..at + name.len()).unwrap_or(name);
+                findings.push(Defect::PartNotCovered.finding(rationale, quote.trim()));
             }
         }
     }
@@ -137,13 +136,14 @@ impl Cover<'_> {
                     "a call to {} was expected in this step of the plan; it was never called",
                     named.next().unwrap_or_default()
                 );
-                findings.push(left_out(Defect::PlannedCallMissing.found(rationale, step), stands));
+                findings
+                    .push(note_unneeded_lookup(Defect::PlannedCallMissing.finding(rationale, step), stands));
             }
         }
     }
 
     /// The last calls all failed, and the answer is found to rest on nothing.
-    fn failed_to_the_last(&self, i: usize, findings: &mut Findings) {
+    fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
         if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
             return;
@@ -151,8 +151,8 @@ impl Cover<'_> {
         let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);
         let tail: Vec<usize> = self.calls.iter().rev().take_while(failed).copied().collect();
         let Some(call) = tail.first().and_then(|c| self.context.trace.calls.get(*c)) else { return };
-        let said = match tail.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
-            Some(Outcome::Failed { said, .. }) => said.as_str(),
+        let quote = match tail.first().and_then(|c| self.attempts.at(*c)).map(|a| &a.outcome) {
+            Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
             _ => "",
         };
         let rationale = format!(
@@ -165,11 +165,11 @@ impl Cover<'_> {
             if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
         let spans = tail.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(MAX_CITED);
         let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id);
-        findings.push(ids.fold(defect.found(rationale, said), |f, id| f.citing(id)));
+        findings.push(ids.fold(defect.finding(rationale, quote), |f, id| f.citing(id)));
     }
 
     /// No argument and no result holds any name that the task is about.
-    fn untouched(&self, request: &Request, findings: &mut Findings) {
+    fn unmentioned_names(&self, request: &Request, findings: &mut Findings) {
         let tokens: Vec<String> = request
             .names()
             .iter()
@@ -194,7 +194,7 @@ impl Cover<'_> {
             self.calls.len(),
             request.names().join(", ")
         );
-        findings.push(Defect::NothingCovered.found(rationale, self.task));
+        findings.push(Defect::NothingCovered.finding(rationale, self.task));
     }
 }
 

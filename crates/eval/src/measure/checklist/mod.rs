@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use super::agent::cast;
+use super::agent::agent_index;
 use super::defects::{Defect, measured, unmeasured};
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
@@ -55,7 +55,7 @@ pub struct Checklist {
 impl Metric for Checklist {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let settings = &context.settings.checklist;
-        let Some((i, agent)) = cast::indexed_at(context) else { return Step::Done(Vec::new()) };
+        let Some((i, agent)) = agent_index::indexed_at(context) else { return Step::Done(Vec::new()) };
         if settings.of == Of::Root && i > 0 {
             return Step::Done(Vec::new());
         }
@@ -66,7 +66,7 @@ impl Metric for Checklist {
             return Step::Done(Vec::new());
         }
         let at = written_at(context.trace, agent, settings.of);
-        let Some((task, asked_at)) = cast::task_at(context.trace, i) else {
+        let Some((task, asked_at)) = agent_index::task_at(context.trace, i) else {
             return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
         };
         let asker = &context.settings.asker;
@@ -137,7 +137,7 @@ fn finding(trace: &AgentTrace, at: Idx, item: &Answered) -> Finding {
     let rationale = format!("{} Yes was expected. No: {}", item.question, item.reason);
     let spans = item.proofs.iter().filter(|proof| proof.at != at);
     let ids = spans.filter_map(|proof| trace.tree.spans.get(proof.at)).map(|span| span.id);
-    ids.fold(Defect::PartUnanswered.found(rationale, quote), Finding::citing)
+    ids.fold(Defect::PartUnanswered.finding(rationale, quote), Finding::citing)
 }
 
 /// The task of the outermost agent is the trace's: its verdict stands on the root.

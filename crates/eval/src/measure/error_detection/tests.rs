@@ -3,7 +3,7 @@
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
 use crate::measure::{Category, Severity, Value};
-use crate::recognise::Role;
+use crate::recognise::{ErrorSource, Role};
 
 fn label(measurements: &[Measurement]) -> Option<(&'static str, bool)> {
     let m = measurements.first()?.outcome.as_ref().ok()?;

@@ -4,7 +4,7 @@
 //! of the same agent shows. Out: a finding on the model span whose code or call read more. Twice
 //! the limit is allowed, since headings and paths come with what is read.
 
-use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Context, Finding};
@@ -29,7 +29,7 @@ pub fn broken(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>>
     if view.requests().next().is_none() && !writes_code(&view.output_text()) {
         return None;
     }
-    let back: Vec<&str> = handed_back(context.trace.views.get(next)?).map(|t| &**t).collect();
+    let back: Vec<&str> = new_in_prompt(context.trace.views.get(next)?).map(|t| &**t).collect();
     let longest = back.iter().max_by_key(|t| t.len())?;
     let count = longest.chars().count();
     if count <= limit * TOLERANCE {
@@ -38,7 +38,7 @@ pub fn broken(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>>
     let rationale = format!(
         "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back"
     );
-    let finding = Defect::ReadTooMuch.found(rationale, longest.trim());
+    let finding = Defect::ReadTooMuch.finding(rationale, longest.trim());
     Some(Some(match context.trace.tree.spans.get(next) {
         Some(span) => finding.citing(span.id),
         None => finding,

@@ -2,7 +2,7 @@
 
 use super::argument::Captured;
 use super::task::{Matching, Prompt, Scope, Task};
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
 use crate::recognise::AgentTrace;
 use verdict_config::{admits, matches};
 use verdict_otlp::stated::stated;
@@ -38,7 +38,7 @@ fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<Capture
         return None;
     }
     let Some(prompt) = &matching.prompt else { return Some(Captured::default()) };
-    let asked = cast::task(trace, i)?;
+    let asked = agent_index::task(trace, i)?;
     match prompt {
         Prompt::Exactly(text) => (text.trim() == asked.trim()).then(Captured::default),
         Prompt::Like(regex) => {

@@ -16,7 +16,7 @@ use super::part::Part;
 use super::schema::{Issue, Plan};
 use super::tools::Toolbox;
 use super::{prose, shape};
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES};
 use crate::measure::excerpt::head;
 use crate::measure::{
@@ -56,7 +56,7 @@ fn at_span(context: &Context<'_>) -> Option<Rc<Read>> {
 
 fn examine(context: &Context<'_>, agent: usize, plan: Plan) -> Read {
     let settings = &context.settings.plan;
-    let query = cast::task(context.trace, agent).map(|t| t.to_string());
+    let query = agent_index::task(context.trace, agent).map(|t| t.to_string());
     let shown = context.trace.agents.get(agent).map_or(&[][..], |a| &a.tools);
     let tools = Toolbox::with_definitions(&settings.tools, shown);
     let reference = query.as_deref().and_then(|q| settings.reference(q));
@@ -101,7 +101,7 @@ impl Metric for PlanJudged {
         if answers.is_empty() {
             let asker = &context.settings.asker;
             let agent = context.trace.agents.get(read.agent);
-            let task_at = cast::task_at(context.trace, read.agent).map(|(_, at)| at);
+            let task_at = agent_index::task_at(context.trace, read.agent).map(|(_, at)| at);
             let held = |at: Option<Idx>| at.is_some_and(|at| asker.withholds(context.trace, at));
             if held(Some(context.at))
                 || held(task_at)

@@ -63,7 +63,7 @@ pub fn claims(prose: &str) -> Vec<Claim<'_>> {
 
 /// Whether the noun of a claim means the tool `name`: the same words, whatever joins them, or the
 /// one a shortened form of the other ("calculator" for `simple_calculator`).
-pub fn means(noun: &str, name: &str) -> bool {
+pub fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (words(noun), words(name));
     let plain = noun.concat();
     plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_noun_means_a_tool_by_its_words() {
-        assert!(means("search_agent", "SearchAgent"));
-        assert!(means("calculator", "simple_calculator"));
-        assert!(!means("search", "research_agent"));
-        assert!(!means("the", "the_tool"));
+        assert!(noun_means_tool("search_agent", "SearchAgent"));
+        assert!(noun_means_tool("calculator", "simple_calculator"));
+        assert!(!noun_means_tool("search", "research_agent"));
+        assert!(!noun_means_tool("the", "the_tool"));
     }
 }

@@ -9,9 +9,9 @@
 use serde_json::{Map, Value};
 
 use super::answer::final_answer;
-use super::review::answered_by;
-use crate::measure::agent::attempts::{Attempts, Outcome};
-use crate::measure::agent::cast;
+use super::answer_span::answered_by;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
@@ -62,12 +62,13 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
         if answer.len() > MAX_ANSWER {
             continue;
         }
-        let Some(task) = cast::task(trace, i) else { continue };
-        let Some(call) = last_result(trace, attempts, agent, at) else { continue };
+        let Some(task) = agent_index::task(trace, i) else { continue };
+        let Some(call) = only_result(trace, attempts, agent, at) else { continue };
         let Some(text) = call.result.as_ref().filter(|r| r.len() <= MAX_RESULT) else { continue };
-        let Some(value) = parsed(memo, text) else { continue };
-        let case = Case { task, answer: &answer, result: text, items: items(&value), value: &value, call };
-        let mut found = case.judge();
+        let Some(value) = parse_result(memo, text) else { continue };
+        let exchange =
+            Exchange { task, answer: &answer, result: text, items: items(&value), value: &value, call };
+        let mut found = exchange.findings();
         found.extend(unknown_identifier(trace, agent, at, task, &answer));
         let id = trace.tree.spans.get(call.at).map(|s| s.id);
         out.extend(found.into_iter().map(|f| (at, id.map_or(f.clone(), |id| f.citing(id)))));
@@ -75,11 +76,11 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
     out
 }
 
-struct Parsed(Option<Value>);
+struct ParsedResult(Option<Value>);
 
-fn parsed(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
+fn parse_result(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
     memo.of(text, |t| {
-        Parsed(
+        ParsedResult(
             Some(t.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok()),
         )
     })
@@ -88,18 +89,18 @@ fn parsed(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
 }
 
 /// The only successful call, or the last of several to one tool: what the answer was made from.
-fn last_result<'a>(
+fn only_result<'a>(
     trace: &'a AgentTrace,
     attempts: &Attempts,
     agent: &'a Agent,
     at: Idx,
 ) -> Option<&'a Call> {
     let end = trace.tree.spans.get(at).map_or(0, |s| s.start);
-    let gave = |c: &&usize| {
-        attempts.at(**c).is_some_and(|a| !a.is_control && a.outcome == Outcome::Succeeded)
+    let succeeded = |c: &&usize| {
+        attempts.at(**c).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
             && trace.calls.get(**c).is_some_and(|call| call.start <= end)
     };
-    let mut good = agent.calls.iter().filter(gave);
+    let mut good = agent.calls.iter().filter(succeeded);
     let only = good.next()?;
     match good.next() {
         None => trace.calls.get(*only),
@@ -123,7 +124,7 @@ fn items(value: &Value) -> Vec<&Map<String, Value>> {
 }
 
 /// A request, what came back, and what was answered.
-struct Case<'a> {
+struct Exchange<'a> {
     task: &'a str,
     answer: &'a str,
     result: &'a str,
@@ -132,18 +133,18 @@ struct Case<'a> {
     call: &'a Call,
 }
 
-impl Case<'_> {
-    fn judge(&self) -> Vec<Finding> {
+impl Exchange<'_> {
+    fn findings(&self) -> Vec<Finding> {
         let found = [self.none(), self.extreme(), self.count(), self.property()];
         found.into_iter().flatten().collect()
     }
 
-    fn found(&self, expected: String) -> Finding {
+    fn finding(&self, expected: String) -> Finding {
         let rationale = format!(
             "an answer that agrees with {} was expected; it returned {expected}",
             self.call.name.trim()
         );
-        Defect::ContradictsResult.found(rationale, self.answer.trim())
+        Defect::ContradictsResult.finding(rationale, self.answer.trim())
     }
 
     /// "None match", though the query that carried the request's conditions brought items.
@@ -154,7 +155,7 @@ impl Case<'_> {
             return None;
         }
         let first = self.items.first().map(|i| Value::Object((*i).clone()).to_string()).unwrap_or_default();
-        Some(self.found(format!(
+        Some(self.finding(format!(
             "{} item(s) for the conditions, the first {}",
             self.items.len(),
             head(&first, 100)
@@ -178,7 +179,7 @@ impl Case<'_> {
         let mut named = eligible.iter().filter(|i| self.names(i));
         let value = number(named.next().filter(|_| named.next().is_none())?)?;
         let off = (value - best).abs() > 1e-9 && best.is_finite();
-        off.then(|| self.found(format!("an item with {field} {best}, where the one named has {value}")))
+        off.then(|| self.finding(format!("an item with {field} {best}, where the one named has {value}")))
     }
 
     /// The number that is compared: a price where the request is about one, else the only one.
@@ -219,12 +220,12 @@ impl Case<'_> {
             None if HOW_MANY.is_match(self.task) => self.answer.trim().trim_end_matches('.').parse().ok()?,
             None => return None,
         };
-        let told = ["count", "total", "total_count", "num_results"]
+        let stated_by_result = ["count", "total", "total_count", "num_results"]
             .iter()
             .find_map(|key| self.value.get(key).and_then(Value::as_u64));
-        let counted = told.or((!self.items.is_empty()).then_some(self.items.len() as u64))?;
+        let counted = stated_by_result.or((!self.items.is_empty()).then_some(self.items.len() as u64))?;
         let elsewhere = self.result.split(|c: char| !c.is_ascii_digit()).any(|n| n.parse() == Ok(stated));
-        (stated != counted && !elsewhere).then(|| self.found(format!("a count of {counted}")))
+        (stated != counted && !elsewhere).then(|| self.finding(format!("a count of {counted}")))
     }
 
     /// "No" to a property that the item has in so many words, or "yes" to one that it has not.
@@ -245,7 +246,7 @@ impl Case<'_> {
             true => asked(k, v),
             false => task.contains(&format!("{k}=").to_lowercase()) && !asked(k, v),
         })?;
-        Some(self.found(format!("an item with {key} \"{value}\"")))
+        Some(self.finding(format!("an item with {key} \"{value}\"")))
     }
 }
 
@@ -265,16 +266,16 @@ fn unknown_identifier(
 ) -> Option<Finding> {
     let results = agent.calls.iter().filter_map(|c| trace.calls.get(*c)).filter_map(|c| c.result.as_deref());
     let prompt = trace.views.get(at).into_iter().flat_map(|r| &r.input).flat_map(|m| &m.parts);
-    let told = prompt.filter_map(|p| match p {
+    let stated_by_result = prompt.filter_map(|p| match p {
         Part::Text(t) => Some(&**t),
         Part::Result { content, .. } => Some(&**content),
         _ => None,
     });
-    let seen: Vec<&str> = results.chain(told).chain([task]).collect();
+    let seen: Vec<&str> = results.chain(stated_by_result).chain([task]).collect();
     let mut named = IDENTIFIER.captures_iter(answer).filter_map(|c| Some(c.get(1)?.as_str()));
     let unknown = named.find(|id| !seen.iter().any(|text| text.contains(id)))?;
     let rationale = format!(
         "an identifier of the request or of a result was expected; the answer names {unknown}, which is in neither"
     );
-    Some(Defect::UnsupportedFact.found(rationale, answer.trim()))
+    Some(Defect::UnsupportedFact.finding(rationale, answer.trim()))
 }

@@ -4,9 +4,9 @@
 //! first model span that wrote it: `available_only: false` where available ones are asked for. A
 //! request that says "including", "even" or "regardless" may well mean it so.
 
-use crate::measure::agent::cast;
+use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::CallsAt;
+use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::around;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content};
@@ -28,12 +28,12 @@ pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
 }
 
 fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
-    let task = cast::task(trace, i).filter(|t| t.len() <= MAX_TASK)?;
+    let task = agent_index::task(trace, i).filter(|t| t.len() <= MAX_TASK)?;
     if WIDER.is_match(task) {
         return None;
     }
     let task = task.to_lowercase();
-    let calls = CallsAt::of(trace, memo);
+    let calls = CallIndex::of(trace, memo);
     for &at in &agent.llms {
         let view = trace.views.get(at).filter(|r| r.output_content == Content::Present)?;
         let said = view.output_text();
@@ -45,7 +45,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
             let rationale = format!(
                 "the request asks for {filter} ones, so that filter was expected; here it is switched off"
             );
-            return Some((at, Defect::FilterDropped.found(rationale, &quote)));
+            return Some((at, Defect::FilterDropped.finding(rationale, &quote)));
         }
     }
     None

@@ -19,7 +19,7 @@ const PAIRS_AMONG: usize = 400;
 /// numbers in play count: those that the model itself used, and results that stand alone.
 const CHANCE: f64 = 2.0;
 /// Numbers that the model itself used, kept at most, the latest.
-const SPOKEN: usize = 400;
+const MAX_MODEL_NUMBERS: usize = 400;
 /// Up to this many numbers, sums and differences of any three are looked for.
 const TRIPLES_AMONG: usize = 40;
 /// Bytes that phrase searches may read per trace, in all: evidence can be large, answers many.
@@ -49,7 +49,7 @@ const FACTORS: [f64; 18] = [
 ];
 
 /// A number shown this finely (three digits) is not met by chance as a ratio of two others.
-const SHARP: f64 = 1e-3;
+const PRECISE: f64 = 1e-3;
 
 /// How many of [`FACTORS`] are decimal prefixes.
 const PREFIXES: usize = 5;
@@ -60,9 +60,9 @@ const CONVERTED_AMONG: usize = 60;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A leaf tool's result, a retrieved document: the world's word.
-    World,
+    Tool,
     /// The user's or caller's word, or a message whose origin is not known better.
-    Told,
+    Conversation,
     /// Instructions: they may name a number, but their examples are no operands.
     Instructions,
 }
@@ -71,7 +71,7 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
     /// It stands there, as digits, rounded, converted or in words.
-    Seen,
+    Present,
     /// Simple arithmetic on what stands there gives it.
     Derived,
     /// The evidence was too large to say.
@@ -83,20 +83,20 @@ pub enum Support {
 /// The evidence of a trace up to some moment.
 #[derive(Default)]
 pub struct Evidence<'a> {
-    seen: HashSet<(usize, usize)>,
+    known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
     /// The first of `texts`, in lower case.
     lowered: Vec<String>,
-    /// Sorted once asked for; what came since waits in `fresh`.
+    /// Sorted once asked for; what came since waits in `new_values`.
     values: Vec<f64>,
     operands: Vec<f64>,
-    fresh: Vec<(f64, bool)>,
+    new_values: Vec<(f64, bool)>,
     /// Numbers that only an unsupported answer brought into the run.
     tainted: Vec<f64>,
     /// Numbers that the model used in what it said and asked for.
-    spoken: Vec<f64>,
+    model_numbers: Vec<f64>,
     /// Results that stand alone ("836"): the outcome of one computation.
-    lone: Vec<(f64, &'a str)>,
+    single_numbers: Vec<(f64, &'a str)>,
     searched: usize,
     full: bool,
 }
@@ -104,39 +104,39 @@ pub struct Evidence<'a> {
 impl<'a> Evidence<'a> {
     /// Adds a text once.
     pub fn add(&mut self, text: &'a Text, source: Source) {
-        if !self.seen.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
+        if !self.known_texts.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
             return;
         }
         self.texts.push(text);
-        if self.values.len() + self.fresh.len() > MAX_VALUES {
+        if self.values.len() + self.new_values.len() > MAX_VALUES {
             self.full = true;
             return;
         }
-        let (fresh, tainted) = (&mut self.fresh, &self.tainted);
+        let (new_values, tainted) = (&mut self.new_values, &self.tainted);
         let mut first = None;
         numbers::scan(text, |n| {
             first.get_or_insert(n);
-            for value in n.views() {
-                let secondhand = source != Source::World && tainted.iter().any(|t| near(*t, value, 1e-9));
+            for value in n.possible_values() {
+                let secondhand = source != Source::Tool && tainted.iter().any(|t| near(*t, value, 1e-9));
                 if !secondhand {
-                    fresh.push((value, source != Source::Instructions));
+                    new_values.push((value, source != Source::Instructions));
                 }
             }
         });
-        if let (Source::World, Some(n)) = (source, first)
-            && is_lone(text, &n)
+        if let (Source::Tool, Some(n)) = (source, first)
+            && is_single_number(text, &n)
         {
-            self.lone.push((n.value, text));
+            self.single_numbers.push((n.value, text));
         }
     }
 
     /// Notes the numbers of what the model itself said or asked for: no evidence, but where they
     /// stand in the evidence too, it was reckoning with them.
-    pub fn speak(&mut self, text: &str) {
-        let spoken = &mut self.spoken;
-        numbers::scan(text, |n| spoken.push(n.value));
-        if spoken.len() > 2 * SPOKEN {
-            spoken.drain(..spoken.len() - SPOKEN);
+    pub fn note_model_text(&mut self, text: &str) {
+        let model_numbers = &mut self.model_numbers;
+        numbers::scan(text, |n| model_numbers.push(n.value));
+        if model_numbers.len() > 2 * MAX_MODEL_NUMBERS {
+            model_numbers.drain(..model_numbers.len() - MAX_MODEL_NUMBERS);
         }
     }
 
@@ -154,15 +154,15 @@ impl<'a> Evidence<'a> {
     }
 
     /// The latest results that are a number and nothing else, newest last.
-    pub fn lone_results(&self) -> &[(f64, &'a str)] {
-        &self.lone
+    pub fn single_number_results(&self) -> &[(f64, &'a str)] {
+        &self.single_numbers
     }
 
-    fn settle(&mut self) {
-        if self.fresh.is_empty() {
+    fn merge_new_values(&mut self) {
+        if self.new_values.is_empty() {
             return;
         }
-        for (value, operand) in self.fresh.drain(..) {
+        for (value, operand) in self.new_values.drain(..) {
             self.values.push(value);
             if operand {
                 self.operands.push(value);
@@ -179,41 +179,41 @@ impl<'a> Evidence<'a> {
     /// that the answer itself shows and that were found supported). `hedged` allows a rounding to
     /// the number's leading digits ("about 800" for 836).
     pub fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
-        self.settle();
-        for value in n.views() {
-            let grain = grain_of(n, value, hedged);
-            if self.stands(value, grain) || in_play.iter().any(|v| near(*v, value, grain)) {
-                return Support::Seen;
+        self.merge_new_values();
+        for value in n.possible_values() {
+            let tolerance = tolerance_of(n, value, hedged);
+            if self.contains(value, tolerance) || in_play.iter().any(|v| near(*v, value, tolerance)) {
+                return Support::Present;
             }
             // A hedge widens what counts as a rounding, not what counts as a conversion.
-            if self.converts(value, grain_of(n, value, false)) {
-                return Support::Seen;
+            if self.converts(value, tolerance_of(n, value, false)) {
+                return Support::Present;
             }
         }
         if let Some(words) = numbers::spelled(n.value)
             && n.value <= 999.0
             && self.mentions(&[words.as_str()]).first() == Some(&true)
         {
-            return Support::Seen;
+            return Support::Present;
         }
         if self.full {
             return Support::Unknown;
         }
-        for value in n.views() {
+        for value in n.possible_values() {
             // A hedge widens what counts as a rounding, not what counts as arithmetic.
-            if self.derives(value, grain_of(n, value, false), in_play) {
+            if self.derives(value, tolerance_of(n, value, false), in_play) {
                 return Support::Derived;
             }
         }
         Support::None
     }
 
-    fn stands(&self, value: f64, grain: f64) -> bool {
-        within(&self.values, value - grain, value + grain)
+    fn contains(&self, value: f64, tolerance: f64) -> bool {
+        within(&self.values, value - tolerance, value + tolerance)
     }
 
-    fn converts(&self, value: f64, grain: f64) -> bool {
-        let rough = grain.max(value * 5e-4);
+    fn converts(&self, value: f64, tolerance: f64) -> bool {
+        let rough = tolerance.max(value * 5e-4);
         // The first factors are decimal prefixes; the others meet something by chance among many.
         let many = self.operands.len() > CONVERTED_AMONG;
         let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
@@ -225,36 +225,41 @@ impl<'a> Evidence<'a> {
                 || within(&self.operands, (value - rough) * 1.8 + 32.0, (value + rough) * 1.8 + 32.0)))
     }
 
-    fn derives(&self, value: f64, grain: f64, in_play: &[f64]) -> bool {
+    fn derives(&self, value: f64, tolerance: f64, in_play: &[f64]) -> bool {
         let n = self.operands.len();
-        let chance = (n * n) as f64 * 2.0 * grain / value.max(1.0);
+        let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);
         let mut pool: Vec<f64> = in_play.to_vec();
         if n <= PAIRS_AMONG && chance <= CHANCE {
             pool.extend_from_slice(&self.operands);
         } else {
-            pool.extend(self.lone.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
-            pool.extend(self.spoken.iter().rev().take(SPOKEN).filter(|v| self.stands(**v, 0.0)));
+            pool.extend(self.single_numbers.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
+            pool.extend(
+                self.model_numbers.iter().rev().take(MAX_MODEL_NUMBERS).filter(|v| self.contains(**v, 0.0)),
+            );
         }
         pool.sort_by(f64::total_cmp);
         pool.dedup();
         let pool = pool.as_slice();
         // Ratios shown coarsely prove something among few numbers only: of n numbers there are n²
         // ratios, and some is near any two-digit number. Between the answer's own numbers always.
-        let sharp = grain / value <= SHARP || (pool.len() * pool.len()) as f64 * grain / value <= 0.5;
-        if pool.iter().any(|a| pair_gives(pool, *a, value, grain, sharp)) {
+        let precise =
+            tolerance / value <= PRECISE || (pool.len() * pool.len()) as f64 * tolerance / value <= 0.5;
+        if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
             return true;
         }
         let mut own = in_play.to_vec();
         own.sort_by(f64::total_cmp);
-        if own.iter().any(|a| pair_gives(&own, *a, value, grain, true)) {
+        if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
             return true;
         }
         let sum: f64 = in_play.iter().sum();
-        if in_play.len() > 2 && (near(sum, value, grain) || near(sum / in_play.len() as f64, value, grain)) {
+        if in_play.len() > 2
+            && (near(sum, value, tolerance) || near(sum / in_play.len() as f64, value, tolerance))
+        {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
-        pool.len() <= TRIPLES_AMONG && triple_gives(&pool, value, grain)
+        pool.len() <= TRIPLES_AMONG && triple_gives(&pool, value, tolerance)
     }
 
     /// For each phrase (lower case) whether any text holds it, whatever its case; all true when
@@ -281,14 +286,17 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn near(a: f64, b: f64, grain: f64) -> bool {
-    (a - b).abs() <= grain * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
+fn near(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() <= tolerance * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
 }
 
 /// Half a unit of the last significant digit; with a hedge, of the leading digits.
-fn grain_of(n: &Number, value: f64, hedged: bool) -> f64 {
-    let shown =
-        if n.bare == Some(value) { n.grain * value / n.value.max(f64::MIN_POSITIVE) } else { n.grain };
+fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
+    let shown = if n.bare == Some(value) {
+        n.tolerance * value / n.value.max(f64::MIN_POSITIVE)
+    } else {
+        n.tolerance
+    };
     if n.fractional || value == 0.0 || value.fract() != 0.0 {
         return shown;
     }
@@ -308,8 +316,8 @@ fn within(sorted: &[f64], low: f64, high: f64) -> bool {
 }
 
 /// Whether `a` and another of `pool` give `value` by one operation.
-fn pair_gives(pool: &[f64], a: f64, value: f64, grain: f64, ratios: bool) -> bool {
-    let (low, high) = (value - grain, value + grain);
+fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratios: bool) -> bool {
+    let (low, high) = (value - tolerance, value + tolerance);
     if within(pool, low - a, high - a) || within(pool, a - high, a - low) || within(pool, a + low, a + high) {
         return true;
     }
@@ -325,23 +333,23 @@ fn pair_gives(pool: &[f64], a: f64, value: f64, grain: f64, ratios: bool) -> boo
             within(pool, a * p / high, a * p / low)
                 || within(pool, a / (1.0 + high / p), a / (1.0 + low / p))
                 || (value < *p && within(pool, a / (1.0 - low / p), a / (1.0 - high / p)))
-                || near(p - a, value, grain)
+                || near(p - a, value, tolerance)
         })
 }
 
 /// Whether three of `pool` give `value` by adding and subtracting.
-fn triple_gives(pool: &[f64], value: f64, grain: f64) -> bool {
+fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
-            let hit = |rest: f64| within(pool, rest - grain, rest + grain);
+            let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
             hit(value - a - b) || hit(a + b - value) || hit(value + a - b) || hit(value - a + b)
         })
     })
 }
 
 /// A text that is one number, with at most a unit, a label or brackets around it.
-fn is_lone(text: &str, n: &Number) -> bool {
-    text.len() <= 48 && numbers::all(text).len() == 1 && !n.bound
+fn is_single_number(text: &str, n: &Number) -> bool {
+    text.len() <= 48 && numbers::all(text).len() == 1 && !n.in_identifier
 }
 
 #[cfg(test)]
@@ -351,7 +359,7 @@ mod tests {
     fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {
         let mut e = Evidence::default();
         for t in texts {
-            e.add(t, Source::World);
+            e.add(t, Source::Tool);
         }
         e
     }
@@ -370,8 +378,8 @@ mod tests {
         let t =
             texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "61.7% of 1,250"]);
         let mut e = evidence(&t);
-        for seen in ["5,642", "4806 m", "5.642 km", "61.7", "0.617 as a share", "1250", "2025"] {
-            assert_eq!(support(&mut e, seen), Support::Seen, "{seen}");
+        for known_texts in ["5,642", "4806 m", "5.642 km", "61.7", "0.617 as a share", "1250", "2025"] {
+            assert_eq!(support(&mut e, known_texts), Support::Present, "{known_texts}");
         }
         for derived in ["836 metres", "10448", "38.3 %", "85.18 %", "1.1739"] {
             assert_ne!(support(&mut e, derived), Support::None, "{derived}");
@@ -392,11 +400,11 @@ mod tests {
     fn rounding_is_support_and_a_hedge_widens_it() {
         let t = texts(&["population 2,102,650; height 836 m; seventeen or fifty-six"]);
         let mut e = evidence(&t);
-        assert_eq!(support(&mut e, "2.1 million"), Support::Seen);
-        assert_eq!(support(&mut e, "2,100,000"), Support::Seen);
-        assert_eq!(support(&mut e, "56"), Support::Seen);
+        assert_eq!(support(&mut e, "2.1 million"), Support::Present);
+        assert_eq!(support(&mut e, "2,100,000"), Support::Present);
+        assert_eq!(support(&mut e, "56"), Support::Present);
         let n = numbers::all("800 m")[0];
-        assert_eq!(e.supports(&n, true, &[]), Support::Seen);
+        assert_eq!(e.supports(&n, true, &[]), Support::Present);
         assert_eq!(e.supports(&n, false, &[]), Support::None);
     }
 
@@ -406,7 +414,7 @@ mod tests {
         let t = texts(&[&page]);
         let mut e = evidence(&t);
         assert_eq!(support(&mut e, "2738"), Support::None, "two of 150 rows lie so far apart by chance");
-        e.speak("the rows 1037.37 and 3775.37 matter");
+        e.note_model_text("the rows 1037.37 and 3775.37 matter");
         assert_eq!(support(&mut e, "2738"), Support::Derived);
     }
 
@@ -415,10 +423,10 @@ mod tests {
         let t = texts(&["the agent reports about 5600 m", "gauge: 5600"]);
         let mut e = Evidence::default();
         e.taint(5600.0);
-        e.add(&t[0], Source::Told);
+        e.add(&t[0], Source::Conversation);
         assert_eq!(support(&mut e, "5600"), Support::None);
-        e.add(&t[1], Source::World);
-        assert_eq!(support(&mut e, "5600"), Support::Seen);
+        e.add(&t[1], Source::Tool);
+        assert_eq!(support(&mut e, "5600"), Support::Present);
     }
 
     #[test]
@@ -426,10 +434,10 @@ mod tests {
         let t = texts(&["836"]);
         let mut e = evidence(&t);
         for _ in 0..3 {
-            e.add(&t[0], Source::World);
+            e.add(&t[0], Source::Tool);
         }
         assert_eq!(e.texts().len(), 1);
-        assert_eq!(e.lone_results().len(), 1);
+        assert_eq!(e.single_number_results().len(), 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use foldhash::HashSet;
 
 use super::evidence::{Evidence, Source};
-use crate::measure::agent::attempts::{Attempts, Outcome};
+use crate::measure::agent::attempts::{Attempts, CallOutcome};
 use crate::recognise::{AgentTrace, Part, Role};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -15,13 +15,13 @@ const MAX_ABOVE: usize = 16;
 
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Made {
+pub struct CallCounts {
     /// Calls into the world (not the model talking to itself, not the final answer).
     pub calls: usize,
     /// Of those, the ones that gave a result.
     pub succeeded: usize,
     /// Of those, the ones of which nothing tells how they ended.
-    pub unseen: usize,
+    pub unknown: usize,
 }
 
 /// Walks a trace forward in time.
@@ -30,10 +30,10 @@ pub struct History<'a> {
     attempts: &'a Attempts,
     /// What the model could have read.
     pub evidence: Evidence<'a>,
-    made: Made,
+    counts: CallCounts,
     next_call: usize,
     /// When results became available: by calls' ends, and the ends of spans that retrieve.
-    results: Vec<(u64, Item)>,
+    results: Vec<(u64, ResultAt)>,
     next_result: usize,
     llms: Vec<Idx>,
     next_llm: usize,
@@ -41,11 +41,11 @@ pub struct History<'a> {
     delegations: HashSet<Idx>,
     /// The first model call of each agent: what an assistant said in its prompt was said before
     /// this trace, and nothing here can vouch for it.
-    openings: HashSet<Idx>,
+    first_llms: HashSet<Idx>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Item {
+enum ResultAt {
     Call(usize),
     Span(Idx),
 }
@@ -55,14 +55,14 @@ impl<'a> History<'a> {
     pub fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
         let end = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
         let calls = trace.calls.iter().enumerate();
-        let mut results: Vec<(u64, Item)> =
-            calls.map(|(i, c)| (c.tool.map_or(c.start, end), Item::Call(i))).collect();
+        let mut results: Vec<(u64, ResultAt)> =
+            calls.map(|(i, c)| (c.tool.map_or(c.start, end), ResultAt::Call(i))).collect();
         let retrieves = |k: Kind| matches!(k, Kind::Retriever | Kind::Memory);
         let spans = trace.views.iter().enumerate();
         results.extend(
             spans
                 .filter(|(_, r)| retrieves(r.kind) && r.result.is_some())
-                .map(|(at, _)| (end(at), Item::Span(at))),
+                .map(|(at, _)| (end(at), ResultAt::Span(at))),
         );
         results.sort_unstable();
         let llms =
@@ -71,28 +71,28 @@ impl<'a> History<'a> {
             trace,
             attempts,
             evidence: Evidence::default(),
-            made: Made::default(),
+            counts: CallCounts::default(),
             next_call: 0,
             results,
             next_result: 0,
             llms,
             next_llm: 0,
             delegations: delegations(trace),
-            openings: trace.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
+            first_llms: trace.agents.iter().filter_map(|a| a.llms.first().copied()).collect(),
         }
     }
 
     /// The calls made until `now`.
-    pub fn made(&mut self, now: u64) -> Made {
+    pub fn call_counts(&mut self, now: u64) -> CallCounts {
         while let Some(call) = self.trace.calls.get(self.next_call).filter(|c| c.start <= now) {
             if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.is_control) {
-                self.made.calls += 1;
-                self.made.succeeded += usize::from(attempt.outcome == Outcome::Succeeded);
-                self.made.unseen += usize::from(call.result.is_none() && !call.failed);
+                self.counts.calls += 1;
+                self.counts.succeeded += usize::from(attempt.outcome == CallOutcome::Succeeded);
+                self.counts.unknown += usize::from(call.result.is_none() && !call.failed);
             }
             self.next_call += 1;
         }
-        self.made
+        self.counts
     }
 
     /// Reads everything that was there when the model call `until` began, its own prompt
@@ -105,10 +105,10 @@ impl<'a> History<'a> {
         while let Some(&(_, item)) = self.results.get(self.next_result).filter(|(end, _)| *end <= now) {
             self.next_result += 1;
             match item {
-                Item::Call(i) => self.read_call(i),
-                Item::Span(at) => {
+                ResultAt::Call(i) => self.read_call(i),
+                ResultAt::Span(at) => {
                     if let Some(result) = self.trace.views.get(at).and_then(|r| r.result.as_ref()) {
-                        self.evidence.add(result, Source::World);
+                        self.evidence.add(result, Source::Tool);
                     }
                 }
             }
@@ -117,7 +117,7 @@ impl<'a> History<'a> {
             self.next_llm += 1;
             self.read_prompt(at);
             if at < until {
-                self.hear(at);
+                self.note_output(at);
             }
         }
     }
@@ -134,16 +134,16 @@ impl<'a> History<'a> {
             return;
         }
         let secondhand = call.tool.is_some_and(|t| self.delegations.contains(&t));
-        self.evidence.add(result, if secondhand { Source::Told } else { Source::World });
+        self.evidence.add(result, if secondhand { Source::Conversation } else { Source::Tool });
     }
 
     /// Notes what the model said and asked for.
-    fn hear(&mut self, at: Idx) {
+    fn note_output(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
         for part in view.output.iter().flat_map(|m| &m.parts) {
             match part {
-                Part::Text(text) | Part::Reasoning(text) => self.evidence.speak(text),
-                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.speak(a)),
+                Part::Text(text) | Part::Reasoning(text) => self.evidence.note_model_text(text),
+                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.note_model_text(a)),
                 _ => {}
             }
         }
@@ -151,12 +151,12 @@ impl<'a> History<'a> {
 
     fn read_prompt(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
-        let opening = self.openings.contains(&at);
+        let is_first = self.first_llms.contains(&at);
         for message in &view.input {
             let source = match message.role {
                 Role::System => Source::Instructions,
-                Role::User | Role::Tool => Source::Told,
-                Role::Assistant if opening => Source::Told,
+                Role::User | Role::Tool => Source::Conversation,
+                Role::Assistant if is_first => Source::Conversation,
                 Role::Assistant => continue,
             };
             for part in &message.parts {

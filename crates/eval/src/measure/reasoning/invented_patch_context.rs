@@ -32,10 +32,10 @@ const MAX_SEARCHED: usize = 64 << 20;
 /// Findings by agent, with the model span that each is written on.
 pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
-    agents.filter_map(|(i, agent)| made_up(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
+    agents.filter_map(|(i, agent)| invented_lines(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
 }
 
-fn made_up(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref().filter(|answer| is_patch(answer))?;
     let old = old_lines(answer);
     if old.len() < LEAST_LINES {
@@ -46,22 +46,23 @@ fn made_up(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Findi
     if !turns.iter().all(|(_, r)| all_shown(r)) {
         return None;
     }
-    let mut walk = Walk { memo, read: HashSet::new(), shown: Vec::new() };
+    let mut history = PromptHistory { memo, read: HashSet::new(), shown: Vec::new() };
     let mut searched = 0;
     let mut open = old;
     let mut known = 0;
     let mut invented: Vec<(Idx, &str)> = Vec::new();
     let tools = &trace.control_tools;
     for (at, view) in turns {
-        let fresh = walk.shown_now(view);
-        let said = squeeze(&said(tools, view));
-        let handed = squeeze(&arguments(tools, view, false));
-        searched += open.len() * (said.len() + handed.len() + fresh.iter().map(|t| t.len()).sum::<usize>());
+        let new_texts = history.new_texts(view);
+        let said = letters_only(&model_text(tools, view));
+        let handed = letters_only(&arguments(tools, view, false));
+        searched +=
+            open.len() * (said.len() + handed.len() + new_texts.iter().map(|t| t.len()).sum::<usize>());
         if searched > MAX_SEARCHED {
             return None;
         }
         open.retain(|(line, letters)| {
-            if fresh.iter().any(|t| t.contains(letters.as_str())) {
+            if new_texts.iter().any(|t| t.contains(letters.as_str())) {
                 known += 1;
                 return false;
             }
@@ -86,7 +87,7 @@ fn made_up(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Findi
         invented.len(),
         invented.len() + known
     );
-    Some((at, Defect::InventedContext.found(rationale, line)))
+    Some((at, Defect::InventedContext.finding(rationale, line)))
 }
 
 /// Nothing is missing of what went in and came out.
@@ -105,7 +106,7 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
         } else if line.starts_with("--- ") || line.starts_with("diff ") {
             in_hunk = false;
         } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
-            let letters = squeeze(old);
+            let letters = letters_only(old);
             let tells = letters.len() >= LEAST_LETTERS && !out.iter().any(|(_, known)| *known == letters);
             if tells && out.len() < MAX_LINES {
                 out.push((old, letters));
@@ -115,23 +116,23 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
     out
 }
 
-struct Squeezed(String);
+struct LettersOnly(String);
 
 /// What the prompts have shown so far.
-struct Walk<'m> {
+struct PromptHistory<'m> {
     memo: &'m Memo,
     /// Texts that were there before, by address: prompts repeat their history.
     read: HashSet<(usize, usize)>,
-    shown: Vec<Rc<Squeezed>>,
+    shown: Vec<Rc<LettersOnly>>,
 }
 
-impl Walk<'_> {
+impl PromptHistory<'_> {
     /// The texts that are new in this prompt, squeezed.
-    fn shown_now(&mut self, view: &SpanView) -> Vec<&str> {
+    fn new_texts(&mut self, view: &SpanView) -> Vec<&str> {
         let from = self.shown.len();
         for text in view.input.iter().flat_map(|m| &m.parts).filter_map(text_of) {
             if self.read.insert((text.as_ptr() as usize, text.len())) {
-                self.shown.push(self.memo.of(text, |t| Squeezed(squeeze(t))));
+                self.shown.push(self.memo.of(text, |t| LettersOnly(letters_only(t))));
             }
         }
         self.shown.iter().skip(from).map(|s| s.0.as_str()).collect()
@@ -147,7 +148,7 @@ fn text_of(part: &Part) -> Option<&Text> {
 }
 
 /// What a model call said, and handed over as its answer.
-fn said(tools: &ControlTools, view: &SpanView) -> String {
+fn model_text(tools: &ControlTools, view: &SpanView) -> String {
     view.output_text().into_owned() + "\n" + &arguments(tools, view, true)
 }
 
@@ -157,7 +158,7 @@ fn arguments(tools: &ControlTools, view: &SpanView, of_answer: bool) -> String {
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
 }
 
-fn squeeze(text: &str) -> String {
+fn letters_only(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 

@@ -6,7 +6,7 @@
 //! count (they hold code) or that end the run; a plan may well speak of what comes later.
 
 use super::answer::{masked, sentences};
-use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Part, Role, SpanView};
@@ -32,10 +32,10 @@ pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
         let mut before = 0;
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(view) = trace.views.get(at) else { continue };
-            if let Some((name, sentence)) = broken_promise(trace, &turns, i, agent, at, view) {
+            if let Some((name, sentence)) = uncalled_announcement(trace, &turns, i, agent, at, view) {
                 let next = turns.after(at).and_then(|next| trace.views.get(next));
-                let told = findings(view, next, &name, &sentence, before);
-                out.extend(told.into_iter().map(|finding| (at, finding)));
+                let found = findings(view, next, &name, &sentence, before);
+                out.extend(found.into_iter().map(|finding| (at, finding)));
                 before += 1;
             }
         }
@@ -48,7 +48,7 @@ pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     out
 }
 
-fn broken_promise(
+fn uncalled_announcement(
     trace: &AgentTrace,
     turns: &Turns,
     i: usize,
@@ -66,23 +66,23 @@ fn broken_promise(
         return None;
     }
     let prose = masked(&text);
-    let mut promised = None;
+    let mut announced = None;
     for (start, end) in sentences(&prose) {
         let sentence = prose.get(start..end)?;
         if !INTENT.is_match(sentence) {
             continue;
         }
-        let meant = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(trace, view, agent, n));
-        if let Some(meant) = meant {
-            promised = Some((meant.to_owned(), text.get(start..end)?.trim().to_owned()));
+        let name = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(trace, view, agent, n));
+        if let Some(name) = name {
+            announced = Some((name.to_owned(), text.get(start..end)?.trim().to_owned()));
             break;
         }
     }
-    let (meant, sentence) = promised?;
+    let (name, sentence) = announced?;
     let called_in_code = text
-        .match_indices(&meant)
+        .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
-    (!called_in_code && !was_called(trace, i, at, next)).then_some((meant, sentence))
+    (!called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
 }
 
 /// A tool or helper that the agent was shown, or that its prompt speaks of.
@@ -90,11 +90,11 @@ fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> b
     !trace.control_tools.is_final_answer(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
             || trace.agents.iter().any(|a| a.name.as_deref() == Some(name))
-            || instructed(view).any(|t| t.contains(name)))
+            || instructions(view).any(|t| t.contains(name)))
 }
 
 /// The instructions in a model call's prompt.
-pub(super) fn instructed(view: &SpanView) -> impl Iterator<Item = &str> {
+pub(super) fn instructions(view: &SpanView) -> impl Iterator<Item = &str> {
     let system = view.input.iter().filter(|m| m.role == Role::System);
     system.flat_map(|m| &m.parts).filter_map(|p| match p {
         Part::Text(text) => Some(&**text),
@@ -125,15 +125,15 @@ fn findings(
     let rationale = format!(
         "a call to {name} was expected, since it is announced here; none was made before the next turn{again}"
     );
-    let mut out = vec![Defect::AnnouncedCallMissing.found(rationale, sentence)];
+    let mut out = vec![Defect::AnnouncedCallMissing.finding(rationale, sentence)];
     // The first time, what was done in its place is a choice of its own.
-    let shown = next.and_then(|r| handed_back(r).next()).filter(|_| before == 0);
+    let shown = next.and_then(|r| new_in_prompt(r).next()).filter(|_| before == 0);
     if let Some(shown) = shown.filter(|_| writes_code(&view.output_text())) {
         let rationale = format!(
             "the request to {name} was written into code that only shows it; {name} itself was expected to be \
              called"
         );
-        out.push(Defect::ToolLeftUnused.found(rationale, shown.trim()));
+        out.push(Defect::ToolLeftUnused.finding(rationale, shown.trim()));
     }
     out
 }

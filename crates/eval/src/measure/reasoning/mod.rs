@@ -10,6 +10,7 @@
 pub mod no_progress;
 pub mod missing_announced_call;
 pub mod answer;
+mod answer_span;
 pub mod claims;
 pub mod contradicted;
 pub mod dropped_filter;
@@ -47,13 +48,13 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
         return None;
     }
     let review = Review::get(context.trace, context.memo);
-    let judged = review.of_llm.get(&context.at);
+    let entry = review.of_llm.get(&context.at);
     // What later prompts and tool spans tell of an output may convict it; only the output itself
     // can clear it.
     let seen = view.output_content == Content::Present;
-    if let Some(judged) = judged.filter(|j| j.examined && seen || !j.findings.is_empty()) {
+    if let Some(entry) = entry.filter(|j| j.examined && seen || !j.findings.is_empty()) {
         let mut findings = Findings::new();
-        judged.findings.iter().cloned().for_each(|f| findings.push(f));
+        entry.findings.iter().cloned().for_each(|f| findings.push(f));
         return Some(findings.scored(context, NAME));
     }
     let unseen = view.output_content != Content::Present || view.input_content != Content::Present;

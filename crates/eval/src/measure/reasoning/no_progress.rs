@@ -6,8 +6,8 @@
 //! contains; and a patch handed over that nobody applied or tested.
 
 use super::answer::masked;
-use super::prefilter::Signs;
-use super::review::answered_by;
+use super::answer_span::answered_by;
+use super::prefilter::{ANOTHER_WAY_WORDS, Prefilter};
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::{around, head};
@@ -15,8 +15,6 @@ use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Part, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// An approach that is given up for another.
-pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
 regex!(ANOTHER_WAY, ANOTHER_WAY_WORDS);
 regex!(
     PATH,
@@ -28,7 +26,7 @@ regex!(
     r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b"
 );
 /// The first change of approach may be insight; from so many on the run goes in circles.
-const CIRCLES: usize = 3;
+const MIN_RESTARTS: usize = 3;
 /// Bytes of prompts that one agent's paths are looked for in.
 const MAX_SEARCHED: usize = 32 << 20;
 /// Outputs of one agent that are looked at.
@@ -45,18 +43,18 @@ pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
             .filter_map(|&at| Some((at, trace.views.get(at)?)))
             .filter(|(_, r)| r.output_content == Content::Present && r.plans.is_empty())
             .collect();
-        out.extend(circles(trace, memo, &turns));
-        out.extend(guessed(&turns));
-        let spoken = |(at, _): &(Idx, Finding)| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
-        out.extend(untried(trace, memo, agent).filter(spoken));
+        out.extend(repeated_restarts(trace, memo, &turns));
+        out.extend(guessed_path(&turns));
+        let by_llm = |(at, _): &(Idx, Finding)| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
+        out.extend(untested_patch(trace, memo, agent).filter(by_llm));
     }
     out
 }
 
-fn circles(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
-    let signs = Signs::of(trace, memo);
-    let mut said = turns.iter().skip(1).filter_map(|(at, view)| {
-        if !signs.any(trace, *at) {
+fn repeated_restarts(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
+    let prefilter = Prefilter::of(trace, memo);
+    let mut restarts = turns.iter().skip(1).filter_map(|(at, view)| {
+        if !prefilter.may_match(trace, *at) {
             return None;
         }
         let text = view.output_text();
@@ -68,9 +66,9 @@ fn circles(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]) -> Optio
         let found = ANOTHER_WAY.find(&prose)?;
         Some((*at, around(&text, found.start(), found.end(), 80).to_owned()))
     });
-    let (at, quote) = said.next()?;
-    let others: Vec<Idx> = said.map(|(at, _)| at).collect();
-    if others.len() + 1 < CIRCLES {
+    let (at, quote) = restarts.next()?;
+    let others: Vec<Idx> = restarts.map(|(at, _)| at).collect();
+    if others.len() + 1 < MIN_RESTARTS {
         return None;
     }
     let rationale = format!(
@@ -79,11 +77,11 @@ fn circles(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]) -> Optio
         others.len() + 1
     );
     let ids = others.iter().filter_map(|&at| trace.tree.spans.get(at)).map(|s| s.id);
-    Some((at, ids.take(8).fold(Defect::ApproachGivenUp.found(rationale, &quote), Finding::citing)))
+    Some((at, ids.take(8).fold(Defect::ApproachGivenUp.finding(rationale, &quote), Finding::citing)))
 }
 
 /// The first path of the agent's code that nothing it was shown contains.
-fn guessed(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
+fn guessed_path(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
     let mut searched = 0;
     turns.iter().find_map(|(at, view)| {
         let text = view.output_text();
@@ -97,14 +95,14 @@ fn guessed(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
         if searched > MAX_SEARCHED {
             return None;
         }
-        let (place, unknown) = named.iter().find(|(_, path)| !was_shown(view, path))?;
+        let (place, unknown) = named.iter().find(|(_, path)| !is_in_prompt(view, path))?;
         let rationale = format!(
             "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
              expected first",
             head(unknown, 120)
         );
         let quote = around(&text, place.start, place.end, 60).to_owned();
-        Some((*at, Defect::GuessedPath.found(rationale, &quote)))
+        Some((*at, Defect::GuessedPath.finding(rationale, &quote)))
     })
 }
 
@@ -121,12 +119,12 @@ fn bytes(view: &SpanView) -> usize {
 
 /// The path as it is written stands somewhere in the prompt. Its end alone does not do: what
 /// comes before it is then the guess.
-fn was_shown(view: &SpanView, path: &str) -> bool {
-    let holds = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
+fn is_in_prompt(view: &SpanView, path: &str) -> bool {
+    let contains = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
     view.input.iter().flat_map(|m| &m.parts).any(|p| match p {
-        Part::Text(t) => holds(t),
-        Part::Result { content, .. } => holds(content),
-        Part::Call(call) => call.arguments.as_deref().is_some_and(holds),
+        Part::Text(t) => contains(t),
+        Part::Result { content, .. } => contains(content),
+        Part::Call(call) => call.arguments.as_deref().is_some_and(contains),
         _ => false,
     })
 }
@@ -138,9 +136,9 @@ pub fn is_patch(text: &str) -> bool {
 
 /// A patch handed over as the answer that nothing in the run applied or tested; on the span that
 /// gave the answer, be it a model's or that of the tool which took it.
-pub fn untried(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+pub fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref()?;
-    let hunk = PATCH.find(answer)?;
+    let patch = PATCH.find(answer)?;
     let at = agent.answer_at.or_else(|| answered_by(trace, memo, agent))?;
     let wrote = agent.llms.iter().filter_map(|at| trace.views.get(*at)).map(SpanView::output_text);
     let asked = agent.calls.iter().filter_map(|c| trace.calls.get(*c));
@@ -152,7 +150,7 @@ pub fn untried(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, F
     }
     let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
                      expected first";
-    let finding = Defect::UntriedDelivery.found(rationale, around(answer, hunk.start(), hunk.end(), 100));
+    let finding = Defect::UntriedDelivery.finding(rationale, around(answer, patch.start(), patch.end(), 100));
     Some((at, finding))
 }
 

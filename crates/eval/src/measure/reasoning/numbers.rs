@@ -17,20 +17,20 @@ pub struct Number {
     /// The number without its magnitude word, where it has one.
     pub bare: Option<f64>,
     /// Half a unit of the last digit shown: how far a source may lie from it.
-    pub grain: f64,
+    pub tolerance: f64,
     /// Byte range in the text, separators included, units not.
     pub start: usize,
     /// See `start`.
     pub end: usize,
     /// Part of an identifier, version, ordinal or label, not a quantity.
-    pub bound: bool,
+    pub in_identifier: bool,
     /// Shown with a fraction.
     pub fractional: bool,
 }
 
 impl Number {
     /// Every value that the digits may mean.
-    pub fn views(&self) -> impl Iterator<Item = f64> + use<> {
+    pub fn possible_values(&self) -> impl Iterator<Item = f64> + use<> {
         [Some(self.value), self.other, self.bare].into_iter().flatten()
     }
 }
@@ -117,17 +117,17 @@ fn read(bytes: &[u8], start: usize) -> (Number, usize) {
         value: whole,
         other: None,
         bare: None,
-        grain: 0.5,
+        tolerance: 0.5,
         start,
         end,
-        bound: false,
+        in_identifier: false,
         fractional: places > 0,
     };
     if places > 0 {
         let unit = 10f64.powi(-(places as i32));
         end += 1 + digits(end + 1);
         number.value = whole + fraction * unit;
-        number.grain = 0.5 * unit;
+        number.tolerance = 0.5 * unit;
         // "1.234" may be 1234; "3,5" may be two numbers, of which the first is then seen here.
         if places == 3 && groups == 0 && lead <= 3 {
             number.other = Some(whole * 1000.0 + fraction);
@@ -136,7 +136,7 @@ fn read(bytes: &[u8], start: usize) -> (Number, usize) {
         }
     }
     number.end = end;
-    number.bound = is_bound(bytes, start, end);
+    number.in_identifier = is_in_identifier(bytes, start, end);
     scale(bytes, &mut number);
     (number, resume(bytes, number.end))
 }
@@ -159,9 +159,9 @@ fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-fn is_bound(bytes: &[u8], start: usize, end: usize) -> bool {
+fn is_in_identifier(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = |back: usize| start.checked_sub(back).and_then(|i| bytes.get(i)).copied();
-    let tied = match before(1) {
+    let joined = match before(1) {
         Some(b'-' | b'.' | b'/' | b':' | b'+') => before(2).is_some_and(|b| b.is_ascii_alphabetic()),
         Some(b'#' | b'@' | b'=' | b'%' | b'&' | b'\\') => true,
         _ => false,
@@ -179,7 +179,7 @@ fn is_bound(bytes: &[u8], start: usize, end: usize) -> bool {
     let ordinal = matches!(tail, b"st" | b"nd" | b"rd" | b"th");
     // "192.168.0.1", "1.2.3": a further dotted part.
     let versioned = bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
-    tied || digits > 0 || ordinal || versioned
+    joined || digits > 0 || ordinal || versioned
 }
 
 fn scale(bytes: &[u8], number: &mut Number) {
@@ -200,7 +200,7 @@ fn scale(bytes: &[u8], number: &mut Number) {
     };
     number.bare = Some(number.value);
     number.value *= factor;
-    number.grain *= factor;
+    number.tolerance *= factor;
     number.other = number.other.map(|o| o * factor);
 }
 
@@ -286,18 +286,18 @@ mod tests {
     fn identifiers_are_no_quantities() {
         assert!(values("GPT4 x86 call_12 utf8").is_empty());
         for text in ["GPT-4", "v.2", "3rd", "7f3a9", "192.168.0.1", "#42", "1.2.3"] {
-            assert!(all(text)[0].bound, "{text}");
+            assert!(all(text)[0].in_identifier, "{text}");
         }
         for text in ["5642m", "836 metres", "$40", "-40", "(836)"] {
-            assert!(!all(text)[0].bound, "{text}");
+            assert!(!all(text)[0].in_identifier, "{text}");
         }
     }
 
     #[test]
     fn precision_follows_the_digits_shown() {
-        assert_eq!(all("836")[0].grain, 0.5);
-        assert!((all("2.10")[0].grain - 0.005).abs() < 1e-12);
-        assert_eq!(all("2 million")[0].grain, 500_000.0);
+        assert_eq!(all("836")[0].tolerance, 0.5);
+        assert!((all("2.10")[0].tolerance - 0.005).abs() < 1e-12);
+        assert_eq!(all("2 million")[0].tolerance, 500_000.0);
     }
 
     #[test]

@@ -5,30 +5,32 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::answer::{MAX_ANSWER, masked};
-use super::{claims, no_progress};
+use super::claims;
 use crate::measure::Memo;
 use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
+/// An approach that is given up for another.
+pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
 regex!(
     ANY,
-    &[claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, no_progress::ANOTHER_WAY_WORDS]
+    &[claims::BY_TOOL_WORDS, claims::BY_SELF_WORDS, ANOTHER_WAY_WORDS]
         .map(|words| format!("(?:{words})"))
         .join("|")
 );
 
 /// What is known of the outputs of a trace, by span.
-pub struct Signs(Vec<Cell<Option<bool>>>);
+pub struct Prefilter(Vec<Cell<Option<bool>>>);
 
-impl Signs {
+impl Prefilter {
     /// Of this trace.
-    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Signs> {
-        memo.trace(|| Signs(vec![Cell::new(None); trace.views.len()]))
+    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Prefilter> {
+        memo.trace(|| Prefilter(vec![Cell::new(None); trace.views.len()]))
     }
 
     /// False where the output of the span at `at` claims no work and speaks of no other way to go about
     /// it.
-    pub fn any(&self, trace: &AgentTrace, at: Idx) -> bool {
+    pub fn may_match(&self, trace: &AgentTrace, at: Idx) -> bool {
         let (Some(known), Some(view)) = (self.0.get(at), trace.views.get(at)) else { return true };
         if let Some(any) = known.get() {
             return any;

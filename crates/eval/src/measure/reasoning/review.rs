@@ -9,35 +9,36 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
-use super::claims::{Claim, claims, is_calculator, means};
-use super::history::{History, Made};
-use super::prefilter::Signs;
-use super::unsupported_facts::{Situation, check};
+use super::answer_span::final_span;
+use super::claims::{Claim, claims, is_calculator, noun_means_tool};
+use super::history::{CallCounts, History};
+use super::prefilter::Prefilter;
+use super::unsupported_facts::{CallsBefore, check_facts};
 use super::{
     contradicted, dropped_filter, invented_patch_context, missing_announced_call, no_progress,
     skipped_lookups,
 };
+use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempts, author, quoted};
-use crate::measure::agent::cast;
 use crate::measure::agent::request;
 use crate::measure::agent::request::{Ask, Request};
+use crate::measure::conversation::{has_pasted_text, results_in_prompt};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::error_detection::CallsAt;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, Message, Part, Role, SpanView};
+use crate::recognise::{AgentTrace, Content, Part, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
 /// Most answers whose facts are judged in one trace: each may have to search all evidence.
 const MAX_ANSWERS: usize = 512;
-/// From so many bytes on, what a user said may be the very page that the model says it read.
-const PASTED: usize = 2000;
+/// Calls whose names a claim's noun is compared with.
+const MAX_CALLS: usize = 2000;
 /// Calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
 
 /// What was found on one LLM span.
 #[derive(Debug, Default)]
-pub struct Judged {
+pub struct SpanReview {
     /// Defects, in the order found.
     pub findings: Vec<Finding>,
     /// Something was there to be held against something.
@@ -48,7 +49,7 @@ pub struct Judged {
 #[derive(Debug, Default)]
 pub struct Review {
     /// By LLM span.
-    pub of_llm: HashMap<Idx, Judged>,
+    pub of_llm: HashMap<Idx, SpanReview>,
     /// By agent: why its final answer rests on nothing. Only agents whose answer was examined.
     pub of_answer: BTreeMap<usize, Vec<Finding>>,
 }
@@ -107,28 +108,28 @@ impl<'a> Reviewer<'a> {
     fn walk(&mut self) {
         self.repeats();
         let mut finals: HashMap<Idx, usize> = HashMap::new();
-        let mut unspoken = Vec::new();
+        let mut unseen_answers = Vec::new();
         for (i, agent) in self.trace.agents.iter().enumerate() {
             match final_span(self.trace, agent) {
                 Some(at) => {
                     finals.insert(at, i);
                 }
-                None => unspoken.push(i),
+                None => unseen_answers.push(i),
             }
         }
         for (at, view) in self.trace.views.iter().enumerate() {
             if view.kind == Kind::Llm && !view.wrapper && view.output_content == Content::Present {
-                self.span(at, view, finals.get(&at).copied());
+                self.review_span(at, view, finals.get(&at).copied());
             }
         }
-        for i in unspoken {
-            self.unspoken(i);
+        for i in unseen_answers {
+            self.unseen_answers(i);
         }
-        self.silences();
+        self.silent_endings();
     }
 
     /// Runs that ended without an answer because the last model call gave neither text nor a call.
-    fn silences(&mut self) {
+    fn silent_endings(&mut self) {
         if self.trace.incomplete {
             return;
         }
@@ -151,8 +152,8 @@ impl<'a> Reviewer<'a> {
                 let asked = asked.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
                 let rationale = "an answer to the request, or a call towards it, was expected; this output has \
                                  neither text nor a call, and the run ended with it";
-                let judged = self.review.of_llm.entry(last).or_default();
-                judged.findings.push(Defect::EmptyAnswer.found(rationale, asked));
+                let entry = self.review.of_llm.entry(last).or_default();
+                entry.findings.push(Defect::EmptyAnswer.finding(rationale, asked));
             }
         }
     }
@@ -181,7 +182,7 @@ impl<'a> Reviewer<'a> {
             let ids =
                 spans.into_iter().flatten().filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
             let mut finding =
-                ids.fold(Defect::RepeatedFailingCall.found(rationale, quoted(call)), Finding::citing);
+                ids.fold(Defect::RepeatedFailingCall.finding(rationale, quoted(call)), Finding::citing);
             // The waste is one, and complete at its end; each repetition before is part of it. Where
             // the call has a span, the end stands there.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
@@ -193,27 +194,29 @@ impl<'a> Reviewer<'a> {
 
     fn request(&mut self, agent: usize) -> Rc<Request> {
         let (trace, memo) = (self.trace, self.memo);
-        let made = self.requests.entry(agent).or_insert_with(|| match cast::task(trace, agent) {
+        let request = self.requests.entry(agent).or_insert_with(|| match agent_index::task(trace, agent) {
             Some(task) => Request::of(task, memo),
             None => Rc::new(Request::new("")),
         });
-        made.clone()
+        request.clone()
     }
 
     /// Whether an agent's task, or its instructions, demand a source.
     fn wants_source(&mut self, agent: usize) -> bool {
         self.request(agent).asks(Ask::Source)
             || *self.standing.entry(agent).or_insert_with(|| {
-                cast::instructions(self.trace, agent).and_then(|text| request::standing(text)).is_some()
+                agent_index::instructions(self.trace, agent)
+                    .and_then(|text| request::standing(text))
+                    .is_some()
             })
     }
 
-    fn span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
+    fn review_span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
-        let made = self.history.made(end);
+        let counts = self.history.call_counts(end);
         let answer = finishes.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
         let mut said = view.output_text();
-        let mut may_claim = Signs::of(self.trace, self.memo).any(self.trace, at);
+        let mut may_claim = Prefilter::of(self.trace, self.memo).may_match(self.trace, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
             said += "\n";
             said += answer.as_str();
@@ -221,9 +224,9 @@ impl<'a> Reviewer<'a> {
         }
         let said = clip(&said, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = may_claim && self.claims(at, view, said, made, &mut findings);
+        let mut examined = may_claim && self.check_claims(at, view, said, counts, &mut findings);
         if let Some((agent, answer)) = &answer {
-            examined |= self.facts(*agent, at, answer, Some(view), made, &mut findings);
+            examined |= self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
         }
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
             // What the answer says stands in this span's words.
@@ -232,14 +235,14 @@ impl<'a> Reviewer<'a> {
             self.review.of_answer.insert(agent, placed.collect());
         }
         if examined || !findings.is_empty() {
-            let judged = self.review.of_llm.entry(at).or_default();
-            judged.examined |= examined;
-            judged.findings.extend(findings);
+            let entry = self.review.of_llm.entry(at).or_default();
+            entry.examined |= examined;
+            entry.findings.extend(findings);
         }
     }
 
     /// An agent whose answer is known though no model span shows it.
-    fn unspoken(&mut self, i: usize) {
+    fn unseen_answers(&mut self, i: usize) {
         let Some(agent) = self.trace.agents.get(i) else { return };
         let Some(answer) = agent.answer.as_ref() else { return };
         let shown = |at: &Idx| {
@@ -254,39 +257,39 @@ impl<'a> Reviewer<'a> {
             return;
         }
         let end = self.trace.tree.spans.get(agent.at).map_or(0, |s| s.end.max(s.start));
-        let made = self.history.made(end);
+        let counts = self.history.call_counts(end);
         let mut findings = Vec::new();
-        if self.facts(i, agent.at, clip(answer, MAX_ANSWER), None, made, &mut findings) {
+        if self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings) {
             self.review.of_answer.insert(i, findings);
         }
     }
 
     /// Holds an answer's facts against the evidence; true when there was something to hold.
-    fn facts(
+    fn check_answer(
         &mut self,
         agent: usize,
         at: Idx,
         answer: &str,
         view: Option<&'a SpanView>,
-        made: Made,
+        counts: CallCounts,
         findings: &mut Vec<Finding>,
     ) -> bool {
         let request = self.request(agent);
-        let offered = self.offered(agent, view);
-        let grounded = made.calls > 0 || (offered && self.wants_source(agent));
+        let has_tools = self.has_tools(agent, view);
+        let grounded = counts.calls > 0 || (has_tools && self.wants_source(agent));
         if !grounded || !request.wants_found_facts() || self.answers >= MAX_ANSWERS {
             return false;
         }
-        if !self.all_seen(agent, view, made) {
+        if !self.sees_everything(agent, view, counts) {
             return false;
         }
         self.answers += 1;
         self.history.read_until(at);
-        if let Some(task) = cast::task(self.trace, agent) {
-            self.history.evidence.add(task, super::evidence::Source::Told);
+        if let Some(task) = agent_index::task(self.trace, agent) {
+            self.history.evidence.add(task, super::evidence::Source::Conversation);
         }
-        let situation = Situation { attempted: made.calls > 0, succeeded: made.succeeded > 0 };
-        let checked = check(answer, &request, &mut self.history.evidence, situation);
+        let situation = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
+        let checked = check_facts(answer, &request, &mut self.history.evidence, situation);
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
@@ -306,39 +309,39 @@ impl<'a> Reviewer<'a> {
         ids.take(MAX_CITED).collect()
     }
 
-    fn offered(&self, agent: usize, view: Option<&SpanView>) -> bool {
+    fn has_tools(&self, agent: usize, view: Option<&SpanView>) -> bool {
         let shown = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
         shown || view.is_some_and(|r| !r.tools.is_empty()) || self.history_shows_tools(agent)
     }
 
     /// Instructions that speak of tools, where the instrumentation does not list them.
     fn history_shows_tools(&self, agent: usize) -> bool {
-        cast::instructions(self.trace, agent)
+        agent_index::instructions(self.trace, agent)
             .is_some_and(|t| t.contains("tools") || t.contains("Tools") || t.contains(" tool "))
     }
 
     /// Whether everything that the model could have seen is there to be read: no result missing,
     /// no picture or file among the messages.
-    fn all_seen(&self, agent: usize, view: Option<&SpanView>, made: Made) -> bool {
+    fn sees_everything(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
         let Some(view) = view else {
-            return made.unseen == 0 && cast::task(self.trace, agent).is_some();
+            return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
         };
         if view.input_content != Content::Present {
-            return made.unseen == 0 && cast::task(self.trace, agent).is_some();
+            return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
         }
         let parts = || view.input.iter().flat_map(|m| &m.parts);
         let media = parts().any(|p| matches!(p, Part::Media));
         let results = parts().filter(|p| matches!(p, Part::Result { .. })).count();
-        !media && (made.unseen == 0 || results >= made.calls)
+        !media && (counts.unknown == 0 || results >= counts.calls)
     }
 
     /// Claims of work in what was said; true when there was one to judge.
-    fn claims(
+    fn check_claims(
         &mut self,
         at: Idx,
         view: &SpanView,
         said: &str,
-        made: Made,
+        counts: CallCounts,
         findings: &mut Vec<Finding>,
     ) -> bool {
         let prose = masked(said);
@@ -348,24 +351,24 @@ impl<'a> Reviewer<'a> {
         }
         let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return false };
         let in_play =
-            !self.trace.calls.is_empty() || self.offered(agent, Some(view)) || self.wants_source(agent);
+            !self.trace.calls.is_empty() || self.has_tools(agent, Some(view)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
         let mut examined = false;
         for claim in found {
             let unfounded = match claim.tool.and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
                     examined = true;
-                    let used = self.used(&tool, view, at) || (coded && is_calculator(&tool));
+                    let used = self.was_called(&tool, view, at) || (coded && is_calculator(&tool));
                     (!used).then(|| format!("but {tool} was never called"))
                 }
                 // "found using Bayes": no tool, no claim.
-                None if claim.tool.is_some() || !in_play || coded || pasted(&view.input) => None,
+                None if claim.tool.is_some() || !in_play || coded || has_pasted_text(&view.input) => None,
                 None => {
                     examined = true;
-                    let told = results_told(&view.input);
-                    if told == 0 && made.calls == 0 {
+                    let told = results_in_prompt(&view.input);
+                    if told == 0 && counts.calls == 0 {
                         Some("but no tool had been called at all".to_owned())
-                    } else if made.succeeded == 0 && made.unseen == 0 && told <= made.calls {
+                    } else if counts.succeeded == 0 && counts.unknown == 0 && told <= counts.calls {
                         Some("but every call before it had failed".to_owned())
                     } else {
                         None
@@ -384,16 +387,16 @@ impl<'a> Reviewer<'a> {
     fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
         let shown = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
         let names =
-            shown.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(PASTED).map(|c| &*c.name));
-        let known = names.into_iter().find(|name| means(noun, name)).map(str::to_owned);
+            shown.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(MAX_CALLS).map(|c| &*c.name));
+        let known = names.into_iter().find(|name| noun_means_tool(noun, name)).map(str::to_owned);
         known.or_else(|| is_calculator(noun).then(|| "calculator".to_owned()))
     }
 
     /// Whether `tool`, or one whose name says the same, was called before the span `at` ended.
-    fn used(&self, tool: &str, view: &SpanView, at: Idx) -> bool {
+    fn was_called(&self, tool: &str, view: &SpanView, at: Idx) -> bool {
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
-        let same = |name: &str| means(tool, name) || means(name, tool);
-        let reckons = |name: &str| {
+        let same = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
+        let calculates = |name: &str| {
             let name = name.to_ascii_lowercase();
             is_calculator(tool)
                 && [
@@ -417,7 +420,7 @@ impl<'a> Reviewer<'a> {
             Part::Result { name: Some(name), .. } => Some(&**name),
             _ => None,
         });
-        before.map(|c| &*c.name).chain(told).any(|n| same(n) || reckons(n))
+        before.map(|c| &*c.name).chain(told).any(|n| same(n) || calculates(n))
     }
 
     /// The agent acts by code that it writes: what that code did is not to be seen as calls.
@@ -437,44 +440,5 @@ fn claim_finding(claim: &Claim<'_>, why: &str) -> Finding {
         "a claim of work that was done was expected; this claims \"{}\", {why}",
         head(claim.words, 100)
     );
-    Defect::FalseClaim.found(rationale, claim.sentence)
-}
-
-/// Results that stand in the prompt: more than this trace's calls were brought in from before it.
-pub(super) fn results_told(input: &[Message]) -> usize {
-    input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
-}
-
-/// A user gave the model something to read.
-pub(super) fn pasted(input: &[Message]) -> bool {
-    let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
-    let bytes: usize = users
-        .map(|p| match p {
-            Part::Text(t) => t.len(),
-            Part::Media => PASTED,
-            _ => 0,
-        })
-        .sum();
-    bytes >= PASTED
-}
-
-/// The model span that answered for the agent: whose output the answer is, or that handed it to a
-/// tool which ends the run.
-pub(super) fn answered_by(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<Idx> {
-    let known = CallsAt::of(trace, memo);
-    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
-    handed.or_else(|| final_span(trace, agent))
-}
-
-/// The model span that gave the agent's final answer.
-fn final_span(trace: &AgentTrace, agent: &Agent) -> Option<Idx> {
-    let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
-    if let Some(at) = agent.answer_at.filter(is_llm) {
-        return Some(at);
-    }
-    let last = *agent.llms.last()?;
-    let view = trace.views.get(last)?;
-    let answers =
-        view.output_content == Content::Present && final_answer(&trace.control_tools, view).is_some();
-    answers.then_some(last)
+    Defect::FalseClaim.finding(rationale, claim.sentence)
 }

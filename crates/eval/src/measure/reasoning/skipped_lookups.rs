@@ -8,11 +8,11 @@
 //! An honest "I could not find it" is neither, nor is a riddle that needs no lookup.
 
 use super::answer::{final_answer, masked, sentences};
-use super::missing_announced_call::instructed;
-use super::review::{answered_by, pasted, results_told};
-use crate::measure::agent::attempts::{Attempts, Outcome};
-use crate::measure::agent::cast;
-use crate::measure::conversation::{handed_back, writes_code};
+use super::answer_span::answered_by;
+use super::missing_announced_call::instructions;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo, avoidance};
@@ -40,7 +40,7 @@ const ECHO: f64 = 0.9;
 /// Agents of a trace that are looked at, outermost first: each looks among the others for helpers.
 const MAX_AGENTS: usize = 512;
 /// Names of unused tools that are told.
-const MAX_TOLD: usize = 6;
+const MAX_NAMED: usize = 6;
 
 /// Whether a step of a plan must find something out.
 pub fn looks_up(step: &str) -> bool {
@@ -62,8 +62,8 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
         if !all_visible(trace, agent) || avoidance::avoids(&answer) {
             continue;
         }
-        let seat = Seat { trace, memo, attempts, i, agent, at, view, answer: &answer };
-        out.extend(seat.judge().into_iter().map(|finding| (at, finding)));
+        let context = AnswerContext { trace, memo, attempts, i, agent, at, view, answer: &answer };
+        out.extend(context.findings().into_iter().map(|finding| (at, finding)));
     }
     out
 }
@@ -77,7 +77,7 @@ fn all_visible(trace: &AgentTrace, agent: &Agent) -> bool {
 }
 
 /// One agent at the moment of its answer.
-struct Seat<'a> {
+struct AnswerContext<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a Attempts,
@@ -88,46 +88,46 @@ struct Seat<'a> {
     answer: &'a str,
 }
 
-impl Seat<'_> {
-    fn judge(&self) -> Vec<Finding> {
-        let calls: Vec<usize> = cast::calls_beneath(self.trace, self.memo, self.i)
+impl AnswerContext<'_> {
+    fn findings(&self) -> Vec<Finding> {
+        let calls: Vec<usize> = agent_index::calls_beneath(self.trace, self.memo, self.i)
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
             .collect();
-        let helpers = cast::has_helpers(self.trace, self.memo, self.i);
+        let helpers = agent_index::has_helpers(self.trace, self.memo, self.i);
         match calls.is_empty() && !helpers {
             true => self.without_work(),
-            false => self.against_all(),
+            false => self.against_all_results(),
         }
     }
 
     /// Nothing was called, and the plan has things looked up.
     fn without_work(&self) -> Vec<Finding> {
-        let idle = !brought_in(self.trace, self.agent) && !self.code_reaches() && !self.code_worked();
-        let Some(plan) = self.plan().filter(|_| idle && self.equipped()) else { return Vec::new() };
+        let idle = !has_earlier_input(self.trace, self.agent) && !self.code_reaches() && !self.code_worked();
+        let Some(plan) = self.plan().filter(|_| idle && self.has_tools()) else { return Vec::new() };
         let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| LOOKUP.is_match(s)).collect();
         let Some(step) = steps.first() else { return Vec::new() };
         let planned = match steps.len() {
             1 => "a step that must look something up, this one".to_owned(),
             n => format!("{n} steps that must look something up, this the first"),
         };
-        let said = self.said();
+        let said = self.quote();
         let mut out = vec![
-            Defect::PlanUnworked.found(
+            Defect::PlanUnworked.finding(
                 format!(
                     "the plan has {planned}: a call to a tool or helper was expected; the answer was given with none \
                      before it"
                 ),
                 step,
             ),
-            Defect::AnswerUnsupported.found(
+            Defect::AnswerUnsupported.finding(
                 "facts that some call had found were expected; the answer states what nothing in the run had found \
                  out: no tool had been called, and no result was there to rest on",
                 &said,
             ),
         ];
         if let Some((words, sentence)) = self.attributed() {
-            out.push(Defect::FalseClaim.found(
+            out.push(Defect::FalseClaim.finding(
                 format!("a source that was opened was expected behind \"{words}\"; no call in the run had opened any"),
                 &sentence,
             ));
@@ -136,13 +136,13 @@ impl Seat<'_> {
         let named: Vec<&str> = tools
             .into_iter()
             .filter(|t| !self.trace.control_tools.is_final_answer(t))
-            .take(MAX_TOLD)
+            .take(MAX_NAMED)
             .collect();
         let offered = match named.is_empty() {
             true => "the tools of its instructions".to_owned(),
             false => named.join(", "),
         };
-        out.push(Defect::ToolLeftUnused.found(
+        out.push(Defect::ToolLeftUnused.finding(
             format!("a call to a tool was expected for this step of the plan; the model had {offered} and used none"),
             step,
         ));
@@ -150,7 +150,7 @@ impl Seat<'_> {
     }
 
     /// Everything that came back says that nothing was found, and the answer asserts all the same.
-    fn against_all(&self) -> Vec<Finding> {
+    fn against_all_results(&self) -> Vec<Finding> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let helpers = self.trace.agents.iter().filter(|a| a.parent == Some(self.i));
         let mut nothing = None;
@@ -167,10 +167,10 @@ impl Seat<'_> {
                 continue;
             }
             match (&attempt.outcome, call.result.as_deref().and_then(avoidance::admits)) {
-                (Outcome::Failed { said, .. }, _) if nothing.is_none() => {
-                    nothing = Some((said.clone(), call.at));
+                (CallOutcome::Failed { error_text, .. }, _) if nothing.is_none() => {
+                    nothing = Some((error_text.clone(), call.at));
                 }
-                (Outcome::Failed { .. }, _) => {}
+                (CallOutcome::Failed { .. }, _) => {}
                 (_, Some(words)) => nothing = Some((words.to_owned(), call.at)),
                 _ => return Vec::new(),
             }
@@ -184,16 +184,16 @@ impl Seat<'_> {
             Some(span) => finding.citing(span.id),
             None => finding,
         };
-        let said = self.said();
+        let said = self.quote();
         vec![
-            cite(Defect::AnswerUnsupported.found(
+            cite(Defect::AnswerUnsupported.finding(
                 format!(
                     "all that came back was \"{back}\", so an admission was expected; the answer states a result all \
                      the same"
                 ),
                 &said,
             )),
-            cite(Defect::PlanUnworked.found(
+            cite(Defect::PlanUnworked.finding(
                 format!(
                     "after \"{back}\" another way to find it, or an admission, was expected; the run was \
                          ended with an answer that nothing bears out"
@@ -209,9 +209,9 @@ impl Seat<'_> {
     }
 
     /// It had something to work with.
-    fn equipped(&self) -> bool {
+    fn has_tools(&self) -> bool {
         self.agent.tools.iter().any(|t| !self.trace.control_tools.is_final_answer(&t.name))
-            || instructed(self.view).any(|t| t.contains("tools"))
+            || instructions(self.view).any(|t| t.contains("tools"))
     }
 
     /// The agent's model calls up to the answer.
@@ -231,7 +231,7 @@ impl Seat<'_> {
         let turns: Vec<&SpanView> = self.turns().collect();
         turns.windows(2).any(|pair| match pair {
             [one, next] => Some(one.output_text()).filter(|text| writes_code(text)).is_some_and(|code| {
-                let seen: Vec<&str> = handed_back(next).map(|t| &**t).collect();
+                let seen: Vec<&str> = new_in_prompt(next).map(|t| &**t).collect();
                 !is_echo(&code, &seen.join("\n"))
             }),
             _ => false,
@@ -249,7 +249,7 @@ impl Seat<'_> {
     }
 
     /// What the model said when it answered: its words, or the bare answer.
-    fn said(&self) -> String {
+    fn quote(&self) -> String {
         let text = self.view.output_text();
         let prose = masked(&text);
         let long = |&(a, b): &(usize, usize)| prose.get(a..b).is_some_and(|s| s.trim().len() >= 40);
@@ -260,12 +260,12 @@ impl Seat<'_> {
 }
 
 /// The first model call had results of an earlier run, or a document, before it.
-fn brought_in(trace: &AgentTrace, agent: &Agent) -> bool {
+fn has_earlier_input(trace: &AgentTrace, agent: &Agent) -> bool {
     /// A task this long holds what is to be read.
     const LONG_TASK: usize = 4000;
     let first = agent.llms.first().and_then(|at| trace.views.get(*at));
     let long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
-    first.is_some_and(|r| results_told(&r.input) > 0 || long && pasted(&r.input))
+    first.is_some_and(|r| results_in_prompt(&r.input) > 0 || long && has_pasted_text(&r.input))
 }
 
 /// Nearly every word of `seen` is in `written`: a print of what the model itself had put there.

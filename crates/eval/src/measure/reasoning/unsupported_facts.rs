@@ -52,7 +52,7 @@ regex!(
 
 /// What is known of the situation in which an answer was given.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Situation {
+pub struct CallsBefore {
     /// A tool had been called before.
     pub attempted: bool,
     /// One of those calls had succeeded.
@@ -61,7 +61,7 @@ pub struct Situation {
 
 /// What the check of an answer brought.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct FactCheck {
     /// Key facts without support.
     pub findings: Vec<Finding>,
     /// Numbers that are not to count as evidence later.
@@ -72,13 +72,18 @@ pub struct Checked {
 
 /// Holds the facts of `answer` against `evidence`. The caller has made sure that the evidence is
 /// all there and that the request wants facts that must be found.
-pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: Situation) -> Checked {
+pub fn check_facts(
+    answer: &str,
+    request: &Request,
+    evidence: &mut Evidence<'_>,
+    at: CallsBefore,
+) -> FactCheck {
     let prose = masked(answer);
-    let mut out = Checked::default();
+    let mut out = FactCheck::default();
     let memory = MEMORY.find(&prose).map(|m| m.as_str().to_owned());
-    numbers_of(answer, &prose, request, evidence, memory.as_deref(), at, &mut out);
+    check_numbers(answer, &prose, request, evidence, memory.as_deref(), at, &mut out);
     if at.attempted {
-        phrases_of(answer, &prose, request, evidence, &mut out);
+        check_phrases(answer, &prose, request, evidence, &mut out);
     }
     if let Some(words) = memory
         .filter(|_| out.findings.is_empty() && at.attempted && !at.succeeded && !request.asks(Ask::Estimate))
@@ -89,7 +94,7 @@ pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: S
             "the answer admits to come \"{words}\" after every call had failed; a sourced answer or a plain \
              admission was expected"
         );
-        out.findings.push(Defect::UnsupportedFact.found(rationale, sentence_at(answer, &prose, place)));
+        out.findings.push(Defect::UnsupportedFact.finding(rationale, sentence_at(answer, &prose, place)));
     }
     out
 }
@@ -121,7 +126,7 @@ fn facts(prose: &str) -> Vec<Fact> {
             let small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional;
             let common = COMMON.contains(&n.value);
             let label = LABEL.is_match(before) && is_label(sentence, &n, before);
-            if n.bound || small || common || label || out.len() >= MAX_FACTS {
+            if n.in_identifier || small || common || label || out.len() >= MAX_FACTS {
                 return;
             }
             let hedged = HEDGE.is_match(before);
@@ -139,20 +144,20 @@ fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
     n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')', ':']))
 }
 
-fn numbers_of(
+fn check_numbers(
     answer: &str,
     prose: &str,
     request: &Request,
     evidence: &mut Evidence<'_>,
     memory: Option<&str>,
-    at: Situation,
-    out: &mut Checked,
+    at: CallsBefore,
+    out: &mut FactCheck,
 ) {
     let mut facts = facts(prose);
     if facts.is_empty() || request.asks(Ask::Estimate) {
         return;
     }
-    settle(&mut facts, evidence);
+    find_support(&mut facts, evidence);
     out.examined += facts.len();
     let bad: Vec<&Fact> = facts.iter().filter(|f| f.support == Support::None).collect();
     let headline = facts.first().map(|f| f.sentence);
@@ -160,7 +165,7 @@ fn numbers_of(
     let key = |f: &&&Fact| mostly || (request.asks(Ask::Number) && Some(f.sentence) == headline);
     let list = sentences(prose);
     for fact in bad.iter().filter(key) {
-        out.unsupported.extend(fact.number.views());
+        out.unsupported.extend(fact.number.possible_values());
         if out.findings.len() >= MAX_NAMED {
             continue;
         }
@@ -173,7 +178,7 @@ fn numbers_of(
 
 /// Support may rest on other numbers of the answer that are supported themselves ("5642 - 4806,
 /// so 836, which is 15 %"): rounds until nothing changes.
-fn settle(facts: &mut [Fact], evidence: &mut Evidence<'_>) {
+fn find_support(facts: &mut [Fact], evidence: &mut Evidence<'_>) {
     let mut in_play: Vec<f64> = Vec::new();
     for _ in 0..3 {
         let mut changed = false;
@@ -197,17 +202,22 @@ fn number_finding(
     facts: &[Fact],
     evidence: &Evidence<'_>,
     memory: Option<&str>,
-    at: Situation,
+    at: CallsBefore,
 ) -> Finding {
-    let taken = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.grain);
-    let misread =
-        evidence.lone_results().iter().rev().find(|(v, _)| !taken(*v) && alike(*v, fact.number.value));
+    let taken = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.tolerance);
+    let misread = evidence
+        .single_number_results()
+        .iter()
+        .rev()
+        .find(|(v, _)| !taken(*v) && similar_digits(*v, fact.number.value));
     if let Some((_, said)) = misread {
         let rationale = format!(
             "the answer says {shown}, where the tool returned \"{}\"; the tool's number was expected",
             head(said.trim(), 60)
         );
-        return Defect::UnsupportedFact.found(rationale, quote).under(Category::ToolOutputMisinterpretation);
+        return Defect::UnsupportedFact
+            .finding(rationale, quote)
+            .under(Category::ToolOutputMisinterpretation);
     }
     let whence = match (memory, at.attempted, at.succeeded) {
         (Some(words), ..) => format!("; by its own words it is \"{words}\""),
@@ -219,11 +229,11 @@ fn number_finding(
         "a figure that something before the answer bears out was expected; it states {shown}, which no message or \
          tool result contains and no simple arithmetic on them gives{whence}"
     );
-    Defect::UnsupportedFact.found(rationale, quote)
+    Defect::UnsupportedFact.finding(rationale, quote)
 }
 
 /// Same number of digits, most of them in place, or the same digits in another order.
-fn alike(a: f64, b: f64) -> bool {
+fn similar_digits(a: f64, b: f64) -> bool {
     let digits = |v: f64| format!("{v}").replace('.', "");
     let (a, b) = (digits(a), digits(b));
     if a == b || a.len() != b.len() || a.len() < 3 {
@@ -239,7 +249,7 @@ fn alike(a: f64, b: f64) -> bool {
 }
 
 /// One thing to look for: the phrases of which one suffices, and what to say when none is there.
-struct Wanted {
+struct PhraseFact {
     phrases: Vec<String>,
     defect: Defect,
     what: &'static str,
@@ -247,26 +257,32 @@ struct Wanted {
     quote: String,
 }
 
-fn phrases_of(answer: &str, prose: &str, request: &Request, evidence: &mut Evidence<'_>, out: &mut Checked) {
-    let mut wanted = Vec::new();
-    links(answer, &mut wanted);
-    quotes(answer, &mut wanted);
+fn check_phrases(
+    answer: &str,
+    prose: &str,
+    request: &Request,
+    evidence: &mut Evidence<'_>,
+    out: &mut FactCheck,
+) {
+    let mut facts = Vec::new();
+    links(answer, &mut facts);
+    quotes(answer, &mut facts);
     if !request.asks(Ask::Calendar) {
-        dates(answer, prose, &mut wanted);
+        dates(answer, prose, &mut facts);
     }
     if answer.len() <= NAMES_WITHIN && request.asks(Ask::Name) {
-        names(answer, prose, &mut wanted);
+        names(answer, prose, &mut facts);
     }
-    wanted.retain(|w| !w.phrases.is_empty());
-    wanted.truncate(MAX_FACTS);
-    if wanted.is_empty() {
+    facts.retain(|w| !w.phrases.is_empty());
+    facts.truncate(MAX_FACTS);
+    if facts.is_empty() {
         return;
     }
-    let phrases: Vec<&str> = wanted.iter().flat_map(|w| w.phrases.iter().map(String::as_str)).collect();
+    let phrases: Vec<&str> = facts.iter().flat_map(|w| w.phrases.iter().map(String::as_str)).collect();
     let found = evidence.mentions(&phrases);
-    out.examined += wanted.len();
+    out.examined += facts.len();
     let mut at = 0;
-    let supported: Vec<bool> = wanted
+    let supported: Vec<bool> = facts
         .iter()
         .map(|w| {
             let mine = found.get(at..at + w.phrases.len()).unwrap_or_default();
@@ -275,8 +291,8 @@ fn phrases_of(answer: &str, prose: &str, request: &Request, evidence: &mut Evide
         })
         .collect();
     for kind in [Defect::UnsupportedUrl, Defect::UnsupportedQuote, Defect::UnsupportedFact] {
-        let of_kind: Vec<(&Wanted, bool)> =
-            wanted.iter().zip(&supported).filter(|(w, _)| w.defect == kind).map(|(w, s)| (w, *s)).collect();
+        let of_kind: Vec<(&PhraseFact, bool)> =
+            facts.iter().zip(&supported).filter(|(w, _)| w.defect == kind).map(|(w, s)| (w, *s)).collect();
         let bad = of_kind.iter().filter(|(_, s)| !s).count();
         if bad * 2 < of_kind.len() || bad == 0 {
             continue;
@@ -288,12 +304,12 @@ fn phrases_of(answer: &str, prose: &str, request: &Request, evidence: &mut Evide
                 w.what,
                 head(&w.shown, 120)
             );
-            out.findings.push(w.defect.found(rationale, &w.quote));
+            out.findings.push(w.defect.finding(rationale, &w.quote));
         }
     }
 }
 
-fn links(answer: &str, wanted: &mut Vec<Wanted>) {
+fn links(answer: &str, facts: &mut Vec<PhraseFact>) {
     for found in LINK.find_iter(answer).take(MAX_FACTS) {
         let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
         let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -301,7 +317,7 @@ fn links(answer: &str, wanted: &mut Vec<Wanted>) {
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
         // A bare host is common knowledge; escaped or foreign paths may be spelt differently.
         if bare.contains('/') && bare.is_ascii() && !bare.contains('%') {
-            wanted.push(Wanted {
+            facts.push(PhraseFact {
                 phrases: vec![bare.to_ascii_lowercase()],
                 defect: Defect::UnsupportedUrl,
                 what: "address",
@@ -312,8 +328,8 @@ fn links(answer: &str, wanted: &mut Vec<Wanted>) {
     }
 }
 
-fn quotes(answer: &str, wanted: &mut Vec<Wanted>) {
-    for (start, end) in quoted(answer).into_iter().take(MAX_FACTS) {
+fn quotes(answer: &str, facts: &mut Vec<PhraseFact>) {
+    for (start, end) in quoted_ranges(answer).into_iter().take(MAX_FACTS) {
         let Some(inner) = answer.get(start..end) else { continue };
         let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
         let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
@@ -327,7 +343,7 @@ fn quotes(answer: &str, wanted: &mut Vec<Wanted>) {
             .map(|w| w.join(" ").to_ascii_lowercase())
             .map(|p| p.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
             .filter(|p| p.is_ascii() && !p.is_empty());
-        wanted.push(Wanted {
+        facts.push(PhraseFact {
             phrases: phrases.take(MAX_FACTS).collect(),
             defect: Defect::UnsupportedQuote,
             what: "quotation",
@@ -339,7 +355,7 @@ fn quotes(answer: &str, wanted: &mut Vec<Wanted>) {
 
 /// What stands between quotation marks, by byte range: straight ones pair up within a line, and a
 /// line with an odd number of them says nothing.
-fn quoted(answer: &str) -> Vec<(usize, usize)> {
+fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut from = 0;
     for line in answer.split_inclusive('\n') {
@@ -378,7 +394,7 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-fn dates(answer: &str, prose: &str, wanted: &mut Vec<Wanted>) {
+fn dates(answer: &str, prose: &str, facts: &mut Vec<PhraseFact>) {
     for found in DATE.captures_iter(prose).take(MAX_FACTS) {
         let group = |names: [&str; 3]| names.iter().find_map(|n| found.name(n)).map(|m| m.as_str());
         let (Some(month), Some(day)) = (group(["m1", "m2", "m3"]), group(["d1", "d2", "d3"])) else {
@@ -417,7 +433,7 @@ fn dates(answer: &str, prose: &str, wanted: &mut Vec<Wanted>) {
             phrases.extend(["st", "nd", "rd", "th"].map(|s| format!("{d}{s} of {name}")));
         }
         let whole = found.get(0).map_or(0..0, |f| f.range());
-        wanted.push(Wanted {
+        facts.push(PhraseFact {
             phrases,
             defect: Defect::UnsupportedFact,
             what: "date",
@@ -427,7 +443,7 @@ fn dates(answer: &str, prose: &str, wanted: &mut Vec<Wanted>) {
     }
 }
 
-fn names(answer: &str, prose: &str, wanted: &mut Vec<Wanted>) {
+fn names(answer: &str, prose: &str, facts: &mut Vec<PhraseFact>) {
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };
         let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase)).count();
@@ -444,7 +460,7 @@ fn names(answer: &str, prose: &str, wanted: &mut Vec<Wanted>) {
                 .collect();
             // Other alphabets and accents are spelt in more ways than one.
             if tokens.iter().all(|t| t.is_ascii()) {
-                wanted.push(Wanted {
+                facts.push(PhraseFact {
                     phrases: tokens,
                     defect: Defect::UnsupportedFact,
                     what: "name",
@@ -466,14 +482,14 @@ mod tests {
         "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
     const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
 
-    fn checked(task: &str, read: &[&str], answer: &str) -> Checked {
+    fn checked(task: &str, read: &[&str], answer: &str) -> FactCheck {
         let texts: Vec<Text> = std::iter::once(task).chain(read.iter().copied()).map(Text::from).collect();
         let mut evidence = Evidence::default();
         for text in &texts {
-            evidence.add(text, Source::World);
+            evidence.add(text, Source::Tool);
         }
-        let at = Situation { attempted: true, succeeded: !read.is_empty() };
-        check(answer, &Request::new(task), &mut evidence, at)
+        let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
+        check_facts(answer, &Request::new(task), &mut evidence, at)
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
-use crate::measure::error_detection::of_call;
+use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
 use crate::measure::schema;
 use crate::measure::{Context, Finding};
@@ -18,14 +18,14 @@ pub fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
         return Vec::new();
     }
     let error = of_call(context.trace, context.memo, call);
-    let done = call.result.is_some() && error.is_none();
-    if let Some(finding) = malformed(call, done) {
+    let succeeded = call.result.is_some() && error.is_none();
+    if let Some(finding) = malformed(call, succeeded) {
         return vec![finding];
     }
-    if let Some(finding) = unknown_tool(context, call, done) {
+    if let Some(finding) = unknown_tool(context, call, succeeded) {
         return vec![finding];
     }
-    let mut findings = ill_fitting(context, call, done);
+    let mut findings = schema_findings(context, call, succeeded);
     if findings.is_empty()
         && let Some(error) = error.filter(|e| e.cause == Defect::WrongArguments)
     {
@@ -33,13 +33,13 @@ pub fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
             "arguments that {} takes were expected; it refused those that the model wrote",
             call.name.trim()
         );
-        findings.push(refused(&error.quote).found(rationale, &error.quote));
+        findings.push(refusal_defect(&error.quote).finding(rationale, &error.quote));
     }
     findings
 }
 
 /// Arguments held against the schema that the model was shown.
-fn ill_fitting(context: &Context<'_>, call: &Call, done: bool) -> Vec<Finding> {
+fn schema_findings(context: &Context<'_>, call: &Call, succeeded: bool) -> Vec<Finding> {
     let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
         return Vec::new();
     };
@@ -47,18 +47,18 @@ fn ill_fitting(context: &Context<'_>, call: &Call, done: bool) -> Vec<Finding> {
     let name = call.name.trim();
     let mut findings = Vec::new();
     for problem in schema::problems(context.memo, schema, arguments) {
-        if !(done && problem.coercible) {
+        if !(succeeded && problem.coercible) {
             let rationale = format!("in the call to {name}, {}", problem.rationale);
-            findings.push(problem.defect.found(rationale, place_of(call, &problem.name)));
+            findings.push(problem.defect.finding(rationale, place_of(call, &problem.name)));
         }
     }
     // A schema that is silent about further names does not forbid them: only a failure does.
-    if !done && call.failed && findings.is_empty() {
+    if !succeeded && call.failed && findings.is_empty() {
         for unlisted in schema::unlisted(schema, arguments).into_iter().take(4) {
             let rationale = format!(
                 "in the call to {name}, parameters of the tool's schema were expected; it has no '{unlisted}'"
             );
-            findings.push(Defect::UnknownParameter.found(rationale, place_of(call, unlisted)));
+            findings.push(Defect::UnknownParameter.finding(rationale, place_of(call, unlisted)));
         }
     }
     findings
@@ -75,7 +75,7 @@ fn place_of<'c>(call: &'c Call, parameter: &str) -> &'c str {
 }
 
 /// Which defect a tool's refusal speaks of.
-fn refused(words: &str) -> Defect {
+fn refusal_defect(words: &str) -> Defect {
     let lower = words.to_ascii_lowercase();
     match () {
         () if lower.contains("unexpected") || lower.contains("unrecognized") => Defect::UnknownParameter,
@@ -85,38 +85,39 @@ fn refused(words: &str) -> Defect {
 }
 
 /// Arguments that open as JSON and are none.
-fn malformed(call: &Call, done: bool) -> Option<Finding> {
+fn malformed(call: &Call, succeeded: bool) -> Option<Finding> {
     let text = call.arguments.as_deref()?.trim();
-    if done || call.parsed.is_some() || !text.starts_with(['{', '[']) || python_like(text) {
+    if succeeded || call.parsed.is_some() || !text.starts_with(['{', '[']) || is_python(text) {
         return None;
     }
     let error = serde_json::from_str::<serde_json::Value>(text).err()?;
     let what = if error.is_eof() { "break off in the middle" } else { "are not valid JSON" };
-    Some(
-        Defect::MalformedArguments.found(
-            format!("JSON was expected; the arguments of the call to {} {what}", call.name.trim()),
-            text,
-        ),
-    )
+    Some(Defect::MalformedArguments.finding(
+        format!("JSON was expected; the arguments of the call to {} {what}", call.name.trim()),
+        text,
+    ))
 }
 
 /// Some instrumentations print arguments as Python does: that is their shape, not the model's.
-fn python_like(text: &str) -> bool {
+fn is_python(text: &str) -> bool {
     let body = text.trim_start_matches(['{', '[', ' ']);
     body.starts_with('\'') || text.contains(": None") || text.contains(": True") || text.contains(": False")
 }
 
 /// A tool that was not offered, where the run shows that nothing could carry out the call.
-fn unknown_tool(context: &Context<'_>, call: &Call, done: bool) -> Option<Finding> {
+fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<Finding> {
     let llm = call.llm?;
     let offered = offered(context.trace, call, llm);
     let name = call.name.trim();
-    if done || name.is_empty() || offered.is_empty() || offered.iter().any(|tool| same_tool(&tool.name, name))
+    if succeeded
+        || name.is_empty()
+        || offered.is_empty()
+        || offered.iter().any(|tool| same_tool(&tool.name, name))
     {
         return None;
     }
     let refused = of_call(context.trace, context.memo, call).is_some();
-    if !refused && !left_hanging(context.trace, call, llm) {
+    if !refused && !is_unanswered(context.trace, call, llm) {
         return None;
     }
     let list: Vec<&str> = offered.iter().take(12).map(|tool| &*tool.name).collect();
@@ -124,7 +125,7 @@ fn unknown_tool(context: &Context<'_>, call: &Call, done: bool) -> Option<Findin
         "a call to one of the tools offered ({}) was expected; the model called {name}, which was not offered",
         list.join(", ")
     );
-    Some(Defect::UnknownTool.found(rationale, name))
+    Some(Defect::UnknownTool.finding(rationale, name))
 }
 
 /// The tools shown to the model, else to its agent.
@@ -148,7 +149,7 @@ fn same_tool(offered: &Text, called: &str) -> bool {
 
 /// The call never got an answer, and the run is over without one of its own: a call that was the
 /// run's way to give its answer (an output tool, a handoff) leaves an answer or a further step.
-fn left_hanging(trace: &AgentTrace, call: &Call, llm: usize) -> bool {
+fn is_unanswered(trace: &AgentTrace, call: &Call, llm: usize) -> bool {
     let Some(agent) = call.agent.and_then(|agent| trace.agents.get(agent)) else { return false };
     let last = agent.llms.last() == Some(&llm);
     let answered = agent.answer.as_deref().is_some_and(|answer| !answer.trim().is_empty());

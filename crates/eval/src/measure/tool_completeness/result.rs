@@ -11,7 +11,7 @@ use crate::recognise::{Call, Text};
 
 /// What a result amounts to.
 #[derive(Debug, PartialEq)]
-pub enum Verdict {
+pub enum ResultCheck {
     /// Something came back, and nothing speaks against it.
     Complete,
     /// Nothing came back from a tool that may well return nothing.
@@ -34,7 +34,7 @@ const STEM_BYTES: usize = 5;
 const SEARCH_BYTES: usize = 64 * 1024;
 
 /// Judges a result that is no error.
-pub fn judge(context: &Context<'_>, call: &Call, text: &Text) -> Verdict {
+pub fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
     let plain = text.trim();
     // On the tool's own span its name is plain.
     let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
@@ -44,7 +44,7 @@ pub fn judge(context: &Context<'_>, call: &Call, text: &Text) -> Verdict {
         let rationale = format!("a result{of} was expected; nothing came back");
         return match purpose(context, call) {
             Purpose::Query => defect(Defect::EmptyResult, &rationale, quote),
-            Purpose::Action | Purpose::Unknown => Verdict::Unclear,
+            Purpose::Action | Purpose::Unknown => ResultCheck::Unclear,
         };
     }
     if plain.len() <= SHORT_BYTES && says_nothing_found(plain) && purpose(context, call) != Purpose::Action {
@@ -55,17 +55,17 @@ pub fn judge(context: &Context<'_>, call: &Call, text: &Text) -> Verdict {
         let rationale = format!("the whole result{of} was expected; it is cut off");
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
-    if let Some(terms) = beside_the_point(call, plain) {
+    if let Some(terms) = missing_query_terms(call, plain) {
         let rationale = format!(
             "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
         );
         return defect(Defect::IrrelevantResult, &rationale, plain);
     }
-    Verdict::Complete
+    ResultCheck::Complete
 }
 
-fn defect(defect: Defect, rationale: &str, quote: &str) -> Verdict {
-    Verdict::Defective(Box::new(defect.found(rationale, quote)))
+fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
+    ResultCheck::Defective(Box::new(defect.finding(rationale, quote)))
 }
 
 /// `""`, `[]`, `null` and the like, also inside the objects that frameworks wrap results in.
@@ -75,13 +75,13 @@ fn is_void(text: &str) -> bool {
     match text {
         "" | "[]" | "{}" | "null" | "None" | "\"\"" | "()" | "undefined" | "[{}]" => true,
         _ if text.len() <= VOID_BYTES && text.starts_with(['{', '[', '"']) => {
-            serde_json::from_str(text).is_ok_and(|value| hollow(&value, 0))
+            serde_json::from_str(text).is_ok_and(|value| is_hollow(&value, 0))
         }
         _ => false,
     }
 }
 
-fn hollow(value: &Value, depth: usize) -> bool {
+fn is_hollow(value: &Value, depth: usize) -> bool {
     const WRAPPERS: [&str; 8] =
         ["result", "results", "output", "content", "data", "items", "text", "documents"];
     const BESIDE: [&str; 9] =
@@ -89,7 +89,7 @@ fn hollow(value: &Value, depth: usize) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => matches!(text.trim(), "" | "[]" | "{}" | "null" | "None"),
-        Value::Array(items) => depth < 4 && items.iter().all(|item| hollow(item, depth + 1)),
+        Value::Array(items) => depth < 4 && items.iter().all(|item| is_hollow(item, depth + 1)),
         Value::Object(map) => {
             let mut wrapped = false;
             map.is_empty()
@@ -97,7 +97,7 @@ fn hollow(value: &Value, depth: usize) -> bool {
                     && map.iter().all(|(key, value)| {
                         let wraps = WRAPPERS.contains(&key.as_str());
                         wrapped |= wraps;
-                        wraps && hollow(value, depth + 1) || BESIDE.contains(&key.as_str())
+                        wraps && is_hollow(value, depth + 1) || BESIDE.contains(&key.as_str())
                     })
                     && wrapped
         }
@@ -121,11 +121,11 @@ fn says_nothing_found(text: &str) -> bool {
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
     // A list of findings that opens with "No data ..." goes on; the news that there is none does not.
     text.lines().filter(|line| !line.trim().is_empty()).count() <= 3
-        && (NOTHING.is_match(text) || NOTHING.is_match(inner(body)))
+        && (NOTHING.is_match(text) || NOTHING.is_match(after_key(body)))
 }
 
 /// Skips one JSON key (`result": "`), as wrappers put it before the message.
-fn inner(text: &str) -> &str {
+fn after_key(text: &str) -> &str {
     const KEYS: [&str; 7] = ["result", "output", "message", "content", "text", "response", "answer"];
     for key in KEYS {
         if let Some(rest) = text.strip_prefix(key) {
@@ -162,7 +162,7 @@ fn cut_off(text: &str) -> Option<&str> {
 }
 
 /// The query's terms, where it has enough of them and a substantial result holds none.
-fn beside_the_point(call: &Call, text: &str) -> Option<String> {
+fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
     if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
         return None;
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::measure::testing::{captured, golden, scenes_of};
+use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without what the rules found: their words change without ours.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
@@ -78,7 +78,7 @@ fn benchmark() -> Vec<(u64, PathBuf)> {
 fn scenes_in(path: &Path) -> Vec<AgentTrace> {
     let json = fs::read(path).unwrap();
     match verdict_otlp::json::decode(verdict_otlp::Signal::Traces, &json) {
-        Ok(body) => scenes_of(&body),
+        Ok(body) => traces_of(&body),
         Err(_) => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::{of_call, own_signs};
+use crate::measure::error_detection::signs::{of_call, own_signs};
 use crate::measure::excerpt::head;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{Call, SpanView, ToolRequest};
@@ -20,10 +20,10 @@ pub fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
 /// The model stopped in order to call a tool, the framework found no call it could parse, and the
 /// run ended there.
 fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
-    let stopped =
+    let is_tool_stop =
         |f: &str| ["tool_calls", "tool_call", "tool_use", "function_call", "tool-calls"].contains(&f);
     if context.trace.incomplete
-        || !view.finish.iter().any(|f| stopped(f))
+        || !view.finish.iter().any(|f| is_tool_stop(f))
         || !view.output_text().trim().is_empty()
     {
         return None;
@@ -31,9 +31,9 @@ fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
     let start = context.trace.tree.spans.get(context.at)?.start;
     // An instrumentation that leaves calls out would show them carried out next.
-    let went_on =
+    let continued =
         agent.calls.iter().filter_map(|&i| context.trace.calls.get(i)).any(|call| call.start > start);
-    if agent.llms.last() != Some(&context.at) || went_on {
+    if agent.llms.last() != Some(&context.at) || continued {
         return None;
     }
     // The agent's own record of the conversation may still hold what was written.
@@ -41,7 +41,7 @@ fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let rationale = "a call was expected, since the model stopped to call a tool; it wrote none that could be \
                      parsed, and the run ended there";
     let quote = seen.and_then(|r| r.arguments.as_deref()).or(view.finish.first().map(|f| &**f));
-    Some(Defect::MalformedArguments.found(rationale, quote.unwrap_or_default()))
+    Some(Defect::MalformedArguments.finding(rationale, quote.unwrap_or_default()))
 }
 
 fn is_json(request: &ToolRequest) -> bool {
@@ -54,7 +54,7 @@ fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     let (error, cause) = own_signs(context.trace.views.get(step)?)?;
     category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
     let mut finding = Defect::MalformedArguments
-        .found("code that runs was expected; what the model wrote could not be run", &error.quote);
+        .finding("code that runs was expected; what the model wrote could not be run", &error.quote);
     finding.category = category_of_code(cause);
     let id = context.trace.tree.spans.get(step)?.id;
     Some(finding.citing(id))
@@ -87,7 +87,7 @@ pub fn category_of_code(cause: Defect) -> Option<Category> {
 }
 
 /// A query that the model wrote and that found nothing: the words of the query are the model's.
-pub fn vain_query(context: &Context<'_>, call: &Call) -> Option<Finding> {
+pub fn query_without_result(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let error = of_call(context.trace, context.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;
     let rationale = format!(
@@ -95,7 +95,7 @@ pub fn vain_query(context: &Context<'_>, call: &Call) -> Option<Finding> {
         call.name.trim(),
         head(&error.quote, 80)
     );
-    Some(Defect::VainQuery.found(rationale, query))
+    Some(Defect::VainQuery.finding(rationale, query))
 }
 
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {

@@ -6,9 +6,9 @@
 //! and cites the call that wrote the code.
 
 use crate::measure::agent::attempts::{Attempts, quoted};
-use crate::measure::conversation::{Turns, handed_back, writes_code};
+use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::CallsAt;
+use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
@@ -18,16 +18,16 @@ const COLUMN: usize = 8;
 const MAX_LINES: usize = 400;
 
 /// The last of a call's vain repetitions, on the span that carried it out.
-pub fn wasted(context: &Context<'_>, call: &Call) -> Option<Finding> {
+pub fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let attempts = Attempts::get(context.trace, context.memo);
-    let repeat = attempts.ending(*CallsAt::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
+    let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
     let rationale = format!(
         "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
          was expected",
         call.name.trim(),
         repeat.nth
     );
-    Some(Defect::RepeatedFailingCall.found(rationale, quoted(call)))
+    Some(Defect::RepeatedFailingCall.finding(rationale, quoted(call)))
 }
 
 /// A column of single characters in what was handed back.
@@ -37,10 +37,10 @@ pub fn characters(context: &Context<'_>) -> Option<Finding> {
     if !writes_code(&context.trace.views.get(before)?.output_text()) {
         return None;
     }
-    let column = handed_back(view).find_map(|text| column(text))?;
+    let column = new_in_prompt(view).find_map(|text| column(text))?;
     let rationale = "lines or items were expected; what came back is one character a line: the code walked \
                      over the characters of a string";
-    let finding = Defect::CharactersForItems.found(rationale, column);
+    let finding = Defect::CharactersForItems.finding(rationale, column);
     Some(match context.trace.tree.spans.get(before) {
         Some(span) => finding.citing(span.id),
         None => finding,

@@ -11,18 +11,18 @@ use crate::measure::{Context, Memo};
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
 use verdict_otlp::trace::Idx;
 
-struct Cast(HashMap<Idx, usize>);
+struct AgentIndex(HashMap<Idx, usize>);
 
 /// The index of the agent whose span is `at`.
 pub fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
-    let cast: Rc<Cast> = memo.trace(|| {
+    let index: Rc<AgentIndex> = memo.trace(|| {
         let mut map = HashMap::with_capacity(trace.agents.len());
         for (i, agent) in trace.agents.iter().enumerate() {
             map.entry(agent.at).or_insert(i);
         }
-        Cast(map)
+        AgentIndex(map)
     });
-    cast.0.get(&at).copied()
+    index.0.get(&at).copied()
 }
 
 /// The agent whose span is looked at, with its index.
@@ -36,46 +36,47 @@ pub fn agent_at<'a>(context: &Context<'a>) -> Option<&'a Agent> {
     indexed_at(context).map(|(_, agent)| agent)
 }
 
-struct Others {
+struct Relations {
     /// Whether an agent has agents beneath it.
-    helped: Vec<bool>,
+    calls_agents: Vec<bool>,
     /// How many agents have a name.
-    named: HashMap<Text, usize>,
+    with_name: HashMap<Text, usize>,
 }
 
-fn others(trace: &AgentTrace, memo: &Memo) -> Rc<Others> {
+fn relations(trace: &AgentTrace, memo: &Memo) -> Rc<Relations> {
     memo.trace(|| {
-        let mut others = Others { helped: vec![false; trace.agents.len()], named: HashMap::new() };
+        let mut relations =
+            Relations { calls_agents: vec![false; trace.agents.len()], with_name: HashMap::new() };
         for agent in &trace.agents {
-            if let Some(helped) = agent.parent.and_then(|p| others.helped.get_mut(p)) {
-                *helped = true;
+            if let Some(calls_agents) = agent.parent.and_then(|p| relations.calls_agents.get_mut(p)) {
+                *calls_agents = true;
             }
             if let Some(name) = &agent.name {
-                *others.named.entry(name.clone()).or_default() += 1;
+                *relations.with_name.entry(name.clone()).or_default() += 1;
             }
         }
-        others
+        relations
     })
 }
 
 /// Whether agent `i` called other agents.
 pub fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
-    others(trace, memo).helped.get(i).copied().unwrap_or(false)
+    relations(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
 }
 
 /// Whether an agent other than `agent` goes by `name`.
 pub fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
-    others(trace, memo).named.get(&Text::from(name)).is_some_and(|&all| all > own)
+    relations(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
 }
 
-struct Reach(Vec<Vec<usize>>);
+struct CallsBeneath(Vec<Vec<usize>>);
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// Agents deeper than `MAX_DEPTH` are not counted for those far above them.
 pub fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    let reach: Rc<Reach> = memo.trace(|| {
+    let beneath: Rc<CallsBeneath> = memo.trace(|| {
         let mut all: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
         for agent in &trace.agents {
             let mut up = agent.parent;
@@ -91,9 +92,9 @@ pub fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
             calls.sort_unstable();
             calls.dedup();
         }
-        Reach(all)
+        CallsBeneath(all)
     });
-    reach.0.get(i).cloned().unwrap_or_default()
+    beneath.0.get(i).cloned().unwrap_or_default()
 }
 
 /// Agents that call agents that call agents: deeper nesting is a sender's fancy.
@@ -113,17 +114,17 @@ pub fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     }
     let at = *agent.llms.first()?;
     let users = trace.views.get(at)?.input.iter().rev().filter(|m| m.role == Role::User);
-    Some((users.into_iter().find_map(said)?, at))
+    Some((users.into_iter().find_map(first_text)?, at))
 }
 
 /// The system prompt of agent `i`, where it is recorded.
 pub fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
     let agent = trace.agents.get(i)?;
     let first = trace.views.get(*agent.llms.first()?)?;
-    first.input.iter().find(|m| m.role == Role::System).and_then(said)
+    first.input.iter().find(|m| m.role == Role::System).and_then(first_text)
 }
 
-fn said(message: &Message) -> Option<&Text> {
+fn first_text(message: &Message) -> Option<&Text> {
     message.parts.iter().find_map(|p| match p {
         Part::Text(t) if !t.trim().is_empty() => Some(t),
         _ => None,

@@ -5,15 +5,16 @@
 //! span of its own, and a call that is refused, show up nowhere else in the conversation.
 //! Outages and empty results are left out: they are nothing that the model wrote.
 
-use super::{CallsAt, of_call, own_signs};
+use super::call_index::CallIndex;
+use super::signs::{of_call, own_signs};
 use crate::measure::conversation::{Turns, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::tool_completeness::written;
+use crate::measure::tool_completeness::unexecuted;
 use crate::measure::{Category, Context, Finding};
 use verdict_otlp::trace::Idx;
 
 /// The error of the step before, as this model call met it.
-pub fn met(context: &Context<'_>) -> Option<Finding> {
+pub fn find(context: &Context<'_>) -> Option<Finding> {
     let before = Turns::of(context.trace, context.memo).before(context.at)?;
     let (what, cause, quote, place) =
         failed_call(context, before).or_else(|| failed_code(context, before))?;
@@ -21,7 +22,7 @@ pub fn met(context: &Context<'_>) -> Option<Finding> {
         "a result of the step before was expected here; {what}, and this call was shown the error. What \
          failed was written by the model call before it"
     );
-    let mut finding = Defect::ErrorMet.found(rationale, &quote);
+    let mut finding = Defect::ErrorMet.finding(rationale, &quote);
     finding.category = cause;
     // The error itself stands here, or where it happened.
     let ids = [before, place].into_iter().filter_map(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
@@ -29,10 +30,10 @@ pub fn met(context: &Context<'_>) -> Option<Finding> {
 }
 
 /// What failed, as which category, its words, and where.
-type Failed = (String, Option<Category>, String, Idx);
+type FailedStep = (String, Option<Category>, String, Idx);
 
-fn failed_call(context: &Context<'_>, before: Idx) -> Option<Failed> {
-    let known = CallsAt::of(context.trace, context.memo);
+fn failed_call(context: &Context<'_>, before: Idx) -> Option<FailedStep> {
+    let known = CallIndex::of(context.trace, context.memo);
     // A call that stands in the model's code fails as that code does.
     let coded = || context.trace.views.get(before).is_some_and(|r| writes_code(&r.output_text()));
     let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| context.trace.calls.get(i));
@@ -41,15 +42,15 @@ fn failed_call(context: &Context<'_>, before: Idx) -> Option<Failed> {
             let own = !matches!(error.cause, Defect::EmptyResult | Defect::Errored)
                 && error.cause.category().is_some_and(|c| !c.is_environment());
             let category =
-                if coded() { written::category_of_code(error.cause) } else { error.cause.category() };
+                if coded() { unexecuted::category_of_code(error.cause) } else { error.cause.category() };
             own.then(|| (format!("{} failed", call.name.trim()), category, error.quote, call.at))
         },
     )
 }
 
-fn failed_code(context: &Context<'_>, before: Idx) -> Option<Failed> {
-    let step = written::step_of_code(context, before)?;
+fn failed_code(context: &Context<'_>, before: Idx) -> Option<FailedStep> {
+    let step = unexecuted::step_of_code(context, before)?;
     let (error, cause) = own_signs(context.trace.views.get(step)?)?;
-    let category = written::category_of_code(cause);
+    let category = unexecuted::category_of_code(cause);
     Some(("the code did not run".to_owned(), category, error.quote, step))
 }

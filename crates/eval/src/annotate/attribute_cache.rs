@@ -48,7 +48,7 @@ impl Fixed {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct CachedAttribute {
     metric: &'static str,
     field: &'static str,
     value: Fixed,
@@ -57,14 +57,14 @@ struct Slot {
 }
 
 /// The attributes of one trace.
-pub(super) struct Encoded {
-    slots: [Option<Slot>; SLOTS],
+pub(super) struct AttributeCache {
+    slots: [Option<CachedAttribute>; SLOTS],
     bytes: Vec<u8>,
 }
 
-impl Encoded {
-    pub fn new() -> Encoded {
-        Encoded { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
+impl AttributeCache {
+    pub fn new() -> AttributeCache {
+        AttributeCache { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
     }
 
     /// Appends the attribute; `key` makes its key when it is said for the first time.
@@ -105,7 +105,7 @@ impl Encoded {
         }
         let start = self.bytes.len();
         write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, key(), value.plain());
-        self.slots[free] = Some(Slot { metric, field, value, start, end: self.bytes.len() });
+        self.slots[free] = Some(CachedAttribute { metric, field, value, start, end: self.bytes.len() });
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }
 }

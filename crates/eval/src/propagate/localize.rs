@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::{Beneath, Own, Policies, Policy, TraceVerdict, Verdict, bit, children_fail, policy_of};
+use super::policy::{Policies, Policy};
+use super::verdict::{FailuresBeneath, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
 use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -19,12 +20,12 @@ struct Filter {
 }
 
 /// Fills in who failed and how the failure came to the root.
-pub(super) fn explain(
+pub(super) fn failures(
     trace: &AgentTrace,
     policies: &Policies,
-    own: &[Own],
+    own: &[OwnResult],
     of: &[Option<Verdict>],
-    beneath: &[Beneath],
+    beneath: &[FailuresBeneath],
     verdict: &mut TraceVerdict,
 ) {
     let tree = &trace.tree;
@@ -40,7 +41,7 @@ pub(super) fn explain(
             continue;
         }
         let counts = own[i].fails()
-            && filter.kinds & bit(trace.views[i].kind) != 0
+            && filter.kinds & kind_bit(trace.views[i].kind) != 0
             && (own[i].relevant || !filter.relevant);
         if counts {
             failed.push(i);
@@ -76,7 +77,7 @@ pub(super) fn explain(
 fn narrow(filter: Filter, policy: &Policy) -> Filter {
     match policy {
         Policy::TypeFiltered { kinds } => {
-            Filter { kinds: filter.kinds & kinds.iter().fold(0, |bits, &k| bits | bit(k)), ..filter }
+            Filter { kinds: filter.kinds & kinds.iter().fold(0, |bits, &k| bits | kind_bit(k)), ..filter }
         }
         Policy::SeverityWeighted(_) => Filter { through: true, ..filter },
         Policy::OutcomeRelevant => Filter { relevant: true, through: true, ..filter },
@@ -85,8 +86,8 @@ fn narrow(filter: Filter, policy: &Policy) -> Filter {
 }
 
 /// What lies beneath a span, summed from what its children passed up.
-fn whole(trace: &AgentTrace, beneath: &[Beneath], i: Idx) -> Beneath {
-    let mut sum = Beneath::default();
+fn whole(trace: &AgentTrace, beneath: &[FailuresBeneath], i: Idx) -> FailuresBeneath {
+    let mut sum = FailuresBeneath::default();
     trace.tree.children(i).iter().for_each(|&c| sum.add(&beneath[c]));
     sum
 }

@@ -1,0 +1,164 @@
+//! The error of a span or call, from its own signs or from what it returned, with its cause.
+
+use crate::measure::Finding;
+use crate::measure::defects::{Defect, QUOTE_BYTES};
+use crate::measure::error_kind::{cause, cause_excerpt};
+use crate::measure::error_text;
+use crate::measure::excerpt::head;
+use crate::measure::memo::Memo;
+use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text};
+use verdict_otlp::trace::Kind;
+
+/// Bytes of an exception's type that are shown: names of classes are short.
+const SHOWN_KIND: usize = 80;
+
+/// Rate limits and outages are not the agent's (000, section 1): the rationale says whose it was.
+pub(super) fn blame(cause: Defect) -> &'static str {
+    match cause.category() {
+        // A limit is reached by what the agent does as often as by what it is given.
+        _ if cause == Defect::Exhausted => ", at a limit",
+        Some(category) if category.is_environment() => ", caused by the environment",
+        _ => "",
+    }
+}
+
+/// Status, exceptions and flags of the span itself, with their cause.
+pub fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
+    if view.errors.is_empty() {
+        return None;
+    }
+    let (retries, signs): (Vec<&ErrorSign>, Vec<&ErrorSign>) =
+        view.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
+    let announced = !retries.is_empty();
+    // A retry sign stands beside the status and the exception that it explains.
+    let signs = if signs.is_empty() { retries } else { signs };
+    let cause = match cause(&words_of(&signs)) {
+        Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause),
+        known => known,
+    };
+    let words = best_message(&signs).or(view.result.as_deref());
+    let quote = words.map_or(BARE, |words| cause_excerpt(words, QUOTE_BYTES));
+    let rationale = format!("{} was expected; {}", expected_output(view.kind), ending(&signs, announced));
+    let finding = match announced {
+        false => cause.finding(rationale + blame(cause), quote),
+        true => {
+            let mut finding = Defect::RetryAnnounced.finding(rationale, quote);
+            finding.category = cause.category();
+            finding
+        }
+    };
+    Some((finding, cause))
+}
+
+/// All that there is to quote of an error without words.
+const BARE: &str = "status ERROR";
+
+/// What a span of this kind is for.
+fn expected_output(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Llm => "a completion",
+        Kind::Agent => "an answer",
+        Kind::Tool | Kind::Retriever | Kind::Memory => "a result",
+        Kind::Embedding | Kind::Reranker => "a reply",
+        _ => "an end without an error",
+    }
+}
+
+/// How the span ended, by its first sign; an exception's type where it is named.
+fn ending(signs: &[&ErrorSign], announced: bool) -> String {
+    let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
+    let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
+    let what = match signs.first().map(|sign| sign.source) {
+        _ if announced => "an error that is announced as to be retried",
+        Some(ErrorSource::Status) => "status ERROR",
+        Some(ErrorSource::Exception | ErrorSource::Retry) => "an exception",
+        Some(ErrorSource::ErrorType) => "error.type",
+        Some(ErrorSource::Flag) => "an error flag",
+        None => "an error",
+    };
+    format!("the span ended with {what}{named}")
+}
+
+/// The most telling words among the signs, as they stand in one of them.
+fn best_message<'s>(signs: &[&'s ErrorSign]) -> Option<&'s str> {
+    let mut sorted: Vec<&'s ErrorSign> = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
+    let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
+    let rest = sorted.iter().filter_map(|s| s.message.as_deref());
+    messages.chain(kinds).chain(rest).map(str::trim).find(|text| !text.is_empty())
+}
+
+/// Exceptions tell most; a flag's or type's name least.
+fn rank(sign: &ErrorSign) -> u8 {
+    match sign.source {
+        ErrorSource::Exception | ErrorSource::Retry => 0,
+        ErrorSource::Status => 1,
+        ErrorSource::ErrorType | ErrorSource::Flag => 2,
+    }
+}
+
+/// Type and message of the signs, the most telling first, each said once.
+fn words_of(signs: &[&ErrorSign]) -> String {
+    let mut sorted: Vec<&ErrorSign> = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    let mut out = String::new();
+    // A flag's or type's name says least: it is only told where nothing else is.
+    let is_message = |sign: &&&ErrorSign| rank(sign) < 2;
+    if sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some()) {
+        sorted = sorted.iter().filter(is_message).copied().collect();
+    }
+    for text in sorted.iter().flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
+        let text = text.trim();
+        if !text.is_empty() && !out.contains(text) {
+            if !out.is_empty() {
+                out.push_str(": ");
+            }
+            out.push_str(text);
+        }
+    }
+    out
+}
+
+/// What went wrong with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallError {
+    /// Its cause.
+    pub cause: Defect,
+    /// Its words, verbatim.
+    pub quote: String,
+}
+
+impl CallError {
+    /// The model's own words brought it about: arguments that the tool refuses, a query that finds
+    /// nothing, code that does not run.
+    pub fn is_the_models(&self) -> bool {
+        matches!(
+            self.cause,
+            Defect::WrongArguments | Defect::MalformedArguments | Defect::CodeBroken | Defect::EmptyResult
+        )
+    }
+}
+
+/// The error of a call, by a structural sign (status, exception, flag) or by what it returned.
+pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
+    let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
+    if !call.failed {
+        let quote = from_text?;
+        return Some(CallError { cause: cause(&quote), quote });
+    }
+    let signs: Vec<&ErrorSign> =
+        call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
+    let words = words_of(&signs);
+    let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
+    let quote = best_message(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
+    let cause = cause(if words.is_empty() { quote } else { &words });
+    Some(CallError { cause, quote: cause_excerpt(quote, QUOTE_BYTES).to_owned() })
+}
+
+struct Reported(Option<String>);
+
+/// [`error_text::reported`], worked out once for each text.
+pub fn reported(memo: &Memo, text: &Text) -> Option<String> {
+    memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
+}
