@@ -124,13 +124,8 @@ impl Script {
             parent: above,
             task: Some(task.clone()),
             task_at: Some(at),
-            answer: None,
-            answer_at: None,
             answer_content: Content::Present,
-            llms: Vec::new(),
-            calls: Vec::new(),
-            plans: Vec::new(),
-            tools: Vec::new(),
+            ..Agent::default()
         });
         self.running.push((agent, vec![message(Role::User, vec![Part::Text(task)])]));
     }

@@ -39,7 +39,7 @@ pub struct Call {
 
 /// One run of an agent: an AGENT span, or, in a trace without one, the topmost span above the
 /// LLM and tool spans.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Agent {
     /// Its span. Agent-level metrics are written here.
     pub at: Idx,

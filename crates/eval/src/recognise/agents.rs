@@ -38,20 +38,7 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<u
 }
 
 fn agent(at: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
-    Agent {
-        at,
-        name: view.agent.clone().or_else(|| named_by_span(view)),
-        parent,
-        task: None,
-        task_at: None,
-        answer: None,
-        answer_at: None,
-        answer_content: Content::Absent,
-        llms: Vec::new(),
-        calls: Vec::new(),
-        plans: Vec::new(),
-        tools: Vec::new(),
-    }
+    Agent { at, name: view.agent.clone().or_else(|| named_by_span(view)), parent, ..Agent::default() }
 }
 
 fn named_by_span(view: &SpanView) -> Option<Text> {

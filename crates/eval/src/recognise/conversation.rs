@@ -58,7 +58,7 @@ impl Interpreter<'_> {
         if let Some(known) = value.as_str().and_then(|text| self.system_parts.get(text)) {
             return known.clone();
         }
-        let mut reader = MessageReader { texts: &mut self.texts, finish: Vec::new(), withheld: false };
+        let mut reader = MessageReader::new(&mut self.texts);
         let mut parts = Vec::new();
         reader.parts(&Node::decoded(value), &mut parts);
         if let Some(text) = value.as_str() {
@@ -99,7 +99,7 @@ impl Interpreter<'_> {
     }
 
     fn read_messages(&mut self, value: Value<'_>, role: Role, view: &mut SpanView) -> Vec<Message> {
-        let mut reader = MessageReader { texts: &mut self.texts, finish: Vec::new(), withheld: false };
+        let mut reader = MessageReader::new(&mut self.texts);
         // An output is new, and its finish reasons count; a prompt is mostly what was there before.
         let known = match value {
             Value::Str(list) if role == Role::User => {
@@ -135,8 +135,7 @@ impl Interpreter<'_> {
                 match Node::of(whole) {
                     Node::Str(s) if self.table.is_redacted(&s) => hidden = true,
                     Node::Str(s) if role == Role::Tool => content = s.into_owned(),
-                    node => MessageReader { texts: &mut self.texts, finish: Vec::new(), withheld: false }
-                        .parts(&node, &mut parts),
+                    node => MessageReader::new(&mut self.texts).parts(&node, &mut parts),
                 }
             } else {
                 for text in texts().filter_map(|f| f.value.as_str()) {
@@ -234,8 +233,7 @@ impl Interpreter<'_> {
             let Node::List(events) = Node::decoded(value) else { return };
             for event in &events {
                 let named = event.str_at("event.name").and_then(|n| self.table.events.get(n));
-                let mut reader =
-                    MessageReader { texts: &mut self.texts, finish: Vec::new(), withheld: false };
+                let mut reader = MessageReader::new(&mut self.texts);
                 match named {
                     Some(EventRule::Choice) => output.extend(reader.messages(event, Role::Assistant)),
                     Some(EventRule::System) => messages.extend(reader.messages(event, Role::System)),
@@ -282,7 +280,7 @@ impl Interpreter<'_> {
                 continue;
             }
             let node = event::node(event);
-            let mut reader = MessageReader { texts: &mut self.texts, finish: Vec::new(), withheld: false };
+            let mut reader = MessageReader::new(&mut self.texts);
             let messages = match node.get("message").filter(|_| choice) {
                 Some(message) => {
                     let message = message.clone().unfold();

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 
 use super::errors;
 use super::message::{Part, Text, ToolDefinition};
+use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
-use super::{message_cache, plans, tool};
+use super::{plans, tool};
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
@@ -21,7 +22,7 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
     /// Messages of the prompts so far.
-    pub(crate) message_cache: message_cache::MessageCache,
+    pub(crate) message_cache: MessageCache,
     /// Instructions that stood in an attribute of their own, by its text.
     pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
     /// In the span that is being read, a block of a message came without its content.
@@ -48,13 +49,8 @@ impl<T> Lookup<T> {
 impl<'t> Interpreter<'t> {
     /// For one trace.
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
-        Interpreter {
-            table,
-            texts: Texts::new(),
-            message_cache: message_cache::MessageCache::default(),
-            system_parts: HashMap::default(),
-            withheld: false,
-        }
+        let (message_cache, system_parts) = (MessageCache::default(), HashMap::default());
+        Interpreter { table, texts: Texts::new(), message_cache, system_parts, withheld: false }
     }
 }
 

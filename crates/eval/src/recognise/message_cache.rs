@@ -78,7 +78,7 @@ pub(crate) fn messages(
     loop {
         rest = rest.trim_start_matches(BLANK);
         let (element, after) = cache.element(out.len(), rest, |element| {
-            let mut alone = MessageReader { texts: reader.texts, finish: Vec::new(), withheld: false };
+            let mut alone = MessageReader::new(reader.texts);
             Some((alone.single(&Node::json(element)?)?, alone.withheld))
         })?;
         reader.withheld |= element.withheld;
@@ -141,7 +141,7 @@ mod tests {
 
     /// By way of what was seen, and as a whole.
     fn both(list: &str, cache: &mut MessageCache, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
-        let mut reader = MessageReader { texts, finish: Vec::new(), withheld: false };
+        let mut reader = MessageReader::new(texts);
         let fast = messages(list, cache, &mut reader);
         let withheld = std::mem::take(&mut reader.withheld);
         let whole = reader.messages(&Node::Str(list.into()), Role::User);

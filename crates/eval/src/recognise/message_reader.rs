@@ -83,6 +83,12 @@ pub(crate) struct MessageReader<'t> {
     pub(crate) withheld: bool,
 }
 
+impl<'t> MessageReader<'t> {
+    pub(crate) fn new(texts: &'t mut Texts) -> MessageReader<'t> {
+        MessageReader { texts, finish: Vec::new(), withheld: false }
+    }
+}
+
 impl MessageReader<'_> {
     /// The messages in `node`; what names no role is said by `role`.
     pub(crate) fn messages(&mut self, node: &Node<'_>, role: Role) -> Vec<Message> {

@@ -32,11 +32,12 @@ pub fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     let announced = !retries.is_empty();
     // A retry sign stands beside the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
-    let cause = match cause(&words_of(&signs)) {
+    let sorted = by_rank(&signs);
+    let cause = match cause(&words_of(&sorted)) {
         Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause),
         known => known,
     };
-    let words = best_message(&signs).or(view.result.as_deref());
+    let words = best_message(&sorted).or(view.result.as_deref());
     let quote = words.map_or(BARE, |words| cause_excerpt(words, QUOTE_BYTES));
     let rationale = format!("{} was expected; {}", expected_output(view.kind), ending(&signs, announced));
     let finding = match announced {
@@ -80,13 +81,17 @@ fn ending(signs: &[&ErrorSign], announced: bool) -> String {
 }
 
 /// The most telling words among the signs, as they stand in one of them.
-fn best_message<'s>(signs: &[&'s ErrorSign]) -> Option<&'s str> {
-    let mut sorted: Vec<&'s ErrorSign> = signs.to_vec();
-    sorted.sort_by_key(|sign| rank(sign));
+fn best_message<'s>(sorted: &[&'s ErrorSign]) -> Option<&'s str> {
     let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
     let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
     let rest = sorted.iter().filter_map(|s| s.message.as_deref());
     messages.chain(kinds).chain(rest).map(str::trim).find(|text| !text.is_empty())
+}
+
+fn by_rank<'s>(signs: &[&'s ErrorSign]) -> Vec<&'s ErrorSign> {
+    let mut sorted = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    sorted
 }
 
 /// Exceptions tell most; a flag's or type's name least.
@@ -98,17 +103,13 @@ fn rank(sign: &ErrorSign) -> u8 {
     }
 }
 
-/// Type and message of the signs, the most telling first, each said once.
-fn words_of(signs: &[&ErrorSign]) -> String {
-    let mut sorted: Vec<&ErrorSign> = signs.to_vec();
-    sorted.sort_by_key(|sign| rank(sign));
+/// Type and message of the signs, the most telling first, each once.
+fn words_of(sorted: &[&ErrorSign]) -> String {
     let mut out = String::new();
-    // A flag's or type's name says least: it is only told where nothing else is.
-    let is_message = |sign: &&&ErrorSign| rank(sign) < 2;
-    if sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some()) {
-        sorted = sorted.iter().filter(is_message).copied().collect();
-    }
-    for text in sorted.iter().flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
+    // The name of a flag or type says least: it is used only where there is no message.
+    let has_message = sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some());
+    let used = sorted.iter().filter(|sign| !has_message || rank(sign) < 2);
+    for text in used.flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
         let text = text.trim();
         if !text.is_empty() && !out.contains(text) {
             if !out.is_empty() {
@@ -149,9 +150,10 @@ pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError
     }
     let signs: Vec<&ErrorSign> =
         call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
-    let words = words_of(&signs);
+    let sorted = by_rank(&signs);
+    let words = words_of(&sorted);
     let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
-    let quote = best_message(&signs).or(from_text.as_deref()).or(result).unwrap_or(BARE);
+    let quote = best_message(&sorted).or(from_text.as_deref()).or(result).unwrap_or(BARE);
     let cause = cause(if words.is_empty() { quote } else { &words });
     Some(CallError { cause, quote: cause_excerpt(quote, QUOTE_BYTES).to_owned() })
 }

@@ -154,7 +154,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The latest results that are a number and nothing else, newest last.
-    pub fn single_number_results(&self) -> &[(f64, &'a str)] {
+    pub fn lone_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
     }
 
@@ -437,7 +437,7 @@ mod tests {
             e.add(&t[0], Source::Tool);
         }
         assert_eq!(e.texts().len(), 1);
-        assert_eq!(e.single_number_results().len(), 1);
+        assert_eq!(e.lone_numbers().len(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::answer_span::final_span;
 use super::claims::{Claim, claims, is_calculator, noun_means_tool};
 use super::history::{CallCounts, History};
 use super::prefilter::Prefilter;
-use super::unsupported_facts::{CallsBefore, check_facts};
+use super::unsupported_facts::{CallsBefore, check};
 use super::{
     contradicted, dropped_filter, invented_patch_context, missing_announced_call, no_progress,
     skipped_lookups,
@@ -289,7 +289,7 @@ impl<'a> Reviewer<'a> {
             self.history.evidence.add(task, super::evidence::Source::Conversation);
         }
         let situation = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
-        let checked = check_facts(answer, &request, &mut self.history.evidence, situation);
+        let checked = check(answer, &request, &mut self.history.evidence, situation);
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));

@@ -72,18 +72,13 @@ pub struct FactCheck {
 
 /// Holds the facts of `answer` against `evidence`. The caller has made sure that the evidence is
 /// all there and that the request wants facts that must be found.
-pub fn check_facts(
-    answer: &str,
-    request: &Request,
-    evidence: &mut Evidence<'_>,
-    at: CallsBefore,
-) -> FactCheck {
+pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: CallsBefore) -> FactCheck {
     let prose = masked(answer);
     let mut out = FactCheck::default();
     let memory = MEMORY.find(&prose).map(|m| m.as_str().to_owned());
     check_numbers(answer, &prose, request, evidence, memory.as_deref(), at, &mut out);
     if at.attempted {
-        check_phrases(answer, &prose, request, evidence, &mut out);
+        phrases_of(answer, &prose, request, evidence, &mut out);
     }
     if let Some(words) = memory
         .filter(|_| out.findings.is_empty() && at.attempted && !at.succeeded && !request.asks(Ask::Estimate))
@@ -206,7 +201,7 @@ fn number_finding(
 ) -> Finding {
     let taken = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.tolerance);
     let misread = evidence
-        .single_number_results()
+        .lone_numbers()
         .iter()
         .rev()
         .find(|(v, _)| !taken(*v) && similar_digits(*v, fact.number.value));
@@ -257,7 +252,7 @@ struct PhraseFact {
     quote: String,
 }
 
-fn check_phrases(
+fn phrases_of(
     answer: &str,
     prose: &str,
     request: &Request,
@@ -489,7 +484,7 @@ mod tests {
             evidence.add(text, Source::Tool);
         }
         let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
-        check_facts(answer, &Request::new(task), &mut evidence, at)
+        check(answer, &Request::new(task), &mut evidence, at)
     }
 
     #[test]

@@ -357,7 +357,7 @@ impl<'d> Compiler<'d> {
                 Value::String(name) => Some(vec![name.clone()]),
                 value => texts(value),
             }
-            .filter(|names| names.iter().all(|name| is_type_name(name)))
+            .filter(|names| names.iter().all(|name| type_test(name).is_some()))
             .map(Rule::Type),
             "enum" => value.as_array().cloned().map(Rule::Choice),
             "const" => Some(Rule::Choice(vec![value.clone()])),
@@ -469,27 +469,26 @@ fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
 }
 
-fn is_type_name(name: &str) -> bool {
-    ["string", "object", "array", "boolean", "null", "number", "integer", "any"]
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one))
-}
+type IsOfType = fn(&Value) -> bool;
 
 /// Google writes types in capitals; Python tools say `any`.
+const TYPES: [(&str, IsOfType); 8] = [
+    ("any", |_| true),
+    ("null", Value::is_null),
+    ("boolean", Value::is_boolean),
+    ("string", Value::is_string),
+    ("array", Value::is_array),
+    ("object", Value::is_object),
+    ("number", Value::is_number),
+    ("integer", |value| value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0)),
+];
+
+fn type_test(name: &str) -> Option<IsOfType> {
+    TYPES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, is_of_type)| *is_of_type)
+}
+
 pub(super) fn is_type(name: &str, value: &Value) -> bool {
-    let is = |one: &str| name.eq_ignore_ascii_case(one);
-    match value {
-        _ if is("any") => true,
-        Value::Null => is("null"),
-        Value::Bool(_) => is("boolean"),
-        Value::String(_) => is("string"),
-        Value::Array(_) => is("array"),
-        Value::Object(_) => is("object"),
-        Value::Number(number) => {
-            is("number")
-                || is("integer") && (!number.is_f64() || number.as_f64().is_some_and(|f| f.fract() == 0.0))
-        }
-    }
+    type_test(name).is_some_and(|is_of_type| is_of_type(value))
 }
 
 /// The pointer of a reference, where characters may be percent-encoded.
