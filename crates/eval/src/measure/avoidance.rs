@@ -16,7 +16,6 @@ use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// As in its attribute key.
 pub const NAME: &str = "avoidance";
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
@@ -30,7 +29,6 @@ const ADMITTED_WITHIN: usize = 5;
 /// Nor do so many sentences.
 const MAX_SENTENCES: usize = 14;
 
-/// See the module.
 pub struct Avoidance;
 
 impl Metric for Avoidance {

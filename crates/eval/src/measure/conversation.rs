@@ -20,7 +20,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Those of the trace, worked out once.
+    /// Those of the trace, computed once.
     pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
         memo.trace(|| {
             let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
@@ -68,7 +68,7 @@ pub fn writes_code(text: &str) -> bool {
     memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(is_mark)
 }
 
-/// From so many bytes on, what a user said may be the very page that the model says it read.
+/// From this many bytes on, what a user said may be the very page that the model says it read.
 const PASTED: usize = 2000;
 
 /// Results that stand in the prompt: more than this trace's calls were brought in from before it.

@@ -318,7 +318,6 @@ impl Finding {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// None yet.
     pub fn new() -> Findings {
         Findings::default()
     }

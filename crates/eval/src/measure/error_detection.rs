@@ -18,14 +18,12 @@ pub mod call_index;
 mod shown_error;
 pub mod signs;
 
-/// As in its attribute key.
 pub const NAME: &str = "error_detection";
 const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
 const API: &str = "api_error";
 
-/// See the module.
 pub struct ErrorDetection;
 
 impl Metric for ErrorDetection {

@@ -20,10 +20,8 @@ mod reading_limit;
 
 use prompt::{Instruction, Rule, Scope};
 
-/// As in its attribute key.
 pub const NAME: &str = "instruction_following";
 
-/// See the module.
 pub struct InstructionFollowing;
 
 impl Metric for InstructionFollowing {

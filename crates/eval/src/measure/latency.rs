@@ -5,10 +5,8 @@
 use super::defects::{Defect, measured, unmeasured};
 use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 
-/// See the module.
 pub struct Latency;
 
-/// As in its attribute key.
 pub const NAME: &str = "latency";
 
 impl Metric for Latency {

@@ -1,7 +1,7 @@
-//! What was worked out of a text or a trace, kept while that trace is measured.
+//! What was computed of a text or a trace, kept while that trace is measured.
 //!
-//! The same system prompt stands in every call of a run, and the same history in every later
-//! one. Texts are interned, so a text's address tells that it was seen before.
+//! Every call of a run repeats the system prompt, and every later one the history. Texts are
+//! interned, so that an address identifies a text.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -11,11 +11,11 @@ use foldhash::HashMap;
 
 use crate::recognise::Text;
 
-/// What was worked out, by its type and the address and length of its text. The text is kept, so
+/// What was computed, by its type and the address and length of its text. The text is kept, so
 /// that no other can get its address.
 type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
-/// Keyed by the type that was worked out and the text's address.
+/// Keyed by the type that was computed and the text's address.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
@@ -23,12 +23,11 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// A new one, for one trace.
     pub fn new() -> Memo {
         Memo::default()
     }
 
-    /// `T` for this very text: worked out once. Each use has a type of its own.
+    /// `T` for this very text: computed once. Each use has a type of its own.
     pub fn of<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
         let known = self.of_text.borrow().get(&key).map(|(_, known)| known.clone());
@@ -40,7 +39,7 @@ impl Memo {
         made
     }
 
-    /// `T` for the whole trace: worked out once. Each use has a type of its own.
+    /// `T` for the whole trace: computed once. Each use has a type of its own.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         let known = self.of_trace.borrow().get(&key).cloned();

@@ -313,7 +313,6 @@ impl Script {
         self
     }
 
-    /// The trace.
     pub fn build(self) -> AgentTrace {
         let tree = Tree::new(TraceId([1; 16]), self.spans);
         assert_eq!(tree.len(), self.views.len());

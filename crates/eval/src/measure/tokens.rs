@@ -7,10 +7,8 @@ use super::defects::{Defect, measured, unmeasured};
 use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 use verdict_otlp::trace::Kind;
 
-/// See the module.
 pub struct Tokens;
 
-/// As in its attribute key.
 pub const NAME: &str = "tokens";
 
 impl Metric for Tokens {

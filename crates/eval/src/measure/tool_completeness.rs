@@ -19,10 +19,8 @@ pub mod result;
 mod observed;
 pub mod unexecuted;
 
-/// As in its attribute key.
 pub const NAME: &str = "tool_completeness";
 
-/// See the module.
 pub struct ToolCompleteness;
 
 impl Metric for ToolCompleteness {

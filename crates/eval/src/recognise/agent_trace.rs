@@ -18,7 +18,6 @@ pub struct Call {
     pub agent: Option<usize>,
     /// The tool's name.
     pub name: Text,
-    /// Call id.
     pub id: Option<Text>,
     /// Arguments as written.
     pub arguments: Option<Text>,
@@ -68,12 +67,12 @@ pub struct Agent {
     pub tools: Vec<ToolDefinition>,
 }
 
-/// A whole trace in the one vocabulary. Pure data; `readings[i]` belongs to `tree.spans[i]`.
+/// A whole trace in the one vocabulary. Pure data; `views[i]` belongs to `tree.spans[i]`.
 #[derive(Debug, Default)]
 pub struct AgentTrace {
     /// The spans and their links.
     pub tree: Tree,
-    /// One reading a span.
+    /// One view a span.
     pub views: Vec<SpanView>,
     /// Agents, outermost first.
     pub agents: Vec<Agent>,

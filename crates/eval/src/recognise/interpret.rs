@@ -29,7 +29,7 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) withheld: bool,
 }
 
-/// A field as it was found: content, nothing, or a stand-in.
+/// The result of a lookup of a field: a value, nothing, or a marker of redaction.
 pub(super) enum Lookup<T> {
     Found(T),
     Redacted,
@@ -55,7 +55,7 @@ impl<'t> Interpreter<'t> {
 }
 
 impl Interpreter<'_> {
-    /// The reading of one span. `content` is false for spans whose messages nobody will ask for.
+    /// The view of one span. `content` is false for spans whose messages no metric reads.
     pub(crate) fn view(
         &mut self,
         scan: &mut SpanScan<'_>,

@@ -96,7 +96,6 @@ pub struct Message {
 /// A tool offered to a model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToolDefinition {
-    /// Its name.
     pub name: Text,
     /// What it says of itself.
     pub description: Option<Text>,

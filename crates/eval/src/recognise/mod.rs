@@ -5,10 +5,10 @@
 //! conventions is data (`convention/*.yaml`), versioned, overridable from the configuration
 //! ([`Overrides`]).
 //!
-//! The path of one span: [`read`](self) dispatches every attribute once through the compiled
-//! tables, `interpret` chooses each field on its own, `shape`, `part` and `tool` undo the wrappings
-//! of providers. The path of a trace: `wrappers` finds what stands twice, `errors` what is only
-//! repeated, `agents` who did it, `calls` with which tools.
+//! The path of one span: `scan` dispatches every attribute once through the compiled
+//! tables, `interpret` chooses each field on its own, `message_reader`, `part` and `tool` undo the wrappings
+//! of providers. The path of a trace: `wrappers` finds spans that record one call twice, `errors`
+//! signs that only repeat another span's, `agents` the agents, `calls` their tool calls.
 
 mod agents;
 mod build;

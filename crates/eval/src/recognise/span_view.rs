@@ -72,13 +72,9 @@ pub struct Plan {
 /// An evaluation that somebody else wrote (conventions, section 3).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
-    /// Metric name.
     pub name: Text,
-    /// Numeric score.
     pub score: Option<f64>,
-    /// Label.
     pub label: Option<Text>,
-    /// Rationale.
     pub explanation: Option<Text>,
 }
 

@@ -35,23 +35,16 @@ pub enum TableError {
     /// A name in `precedence` is no built-in convention.
     #[error("no convention is called '{name}'; there are: {known}")]
     UnknownConvention {
-        /// As configured.
         name: String,
         /// The built-in names.
         known: String,
     },
     /// A flattened list without its leaves.
     #[error("field {field:?} reads '{key}', but 'flattened' does not say what its leaves hold")]
-    UnknownList {
-        /// The field.
-        field: Field,
-        /// The list.
-        key: String,
-    },
+    UnknownList { field: Field, key: String },
     /// A built-in table does not parse.
     #[error("built-in convention '{name}': {why}")]
     BuiltIn {
-        /// The convention.
         name: &'static str,
         /// The parser's message.
         why: String,

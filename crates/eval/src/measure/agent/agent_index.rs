@@ -1,4 +1,4 @@
-//! Who stands where: the agent of a span, and what was asked of it.
+//! Agents by span: the agent of a span, its calls, and its task.
 //!
 //! In: the agents of a trace. Out: the one whose verdicts are written on a given span, its calls
 //! together with those of the agents beneath it, and its task.

@@ -2,8 +2,8 @@
 //!
 //! In: the calls of a trace. Out: one [`Attempt`] a call, and the failing calls that were made
 //! again unchanged (001, table 2, tool abuse).
-//! A retry is no fault by itself: a passing outage deserves one, a success between two calls may
-//! have changed what the second one meets, and whoever succeeds at last was right to go on.
+//! A retry is no fault by itself: a transient outage deserves one, a success between two calls may
+//! have changed the state that the second one meets, and a retry that succeeds was right.
 
 use std::rc::Rc;
 
@@ -43,7 +43,6 @@ pub enum CallOutcome {
 pub struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
     pub key: Option<Rc<str>>,
-    /// How it ended.
     pub outcome: CallOutcome,
     /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call finds out and changes nothing.
     pub is_control: bool,
@@ -90,7 +89,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Those of the trace, worked out once.
+    /// Those of the trace, computed once.
     pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
         memo.trace(|| Attempts::of_trace(trace, memo))
     }

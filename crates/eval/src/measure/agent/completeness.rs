@@ -16,7 +16,6 @@ use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Step, 
 use crate::recognise::{Agent, Content, Text};
 use verdict_otlp::trace::Status;
 
-/// As in its attribute key.
 pub const NAME: &str = "completeness";
 
 /// A longer task holds more than one question; which of them the answer owes is not plain.
@@ -35,7 +34,6 @@ regex!(
     r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#
 );
 
-/// See the module.
 pub struct Completeness;
 
 impl Metric for Completeness {

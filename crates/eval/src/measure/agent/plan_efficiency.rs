@@ -16,7 +16,6 @@ use crate::measure::reasoning::skipped_lookups::looks_up;
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
-/// As in its attribute key.
 pub const NAME: &str = "plan_efficiency";
 
 /// Tools by which steps are recognised.
@@ -26,7 +25,6 @@ const REPEATED: usize = 3;
 /// A planned tool that failed so often, and never succeeded, has broken the plan.
 const BROKEN: usize = 2;
 
-/// See the module.
 pub struct PlanEfficiency;
 
 impl Metric for PlanEfficiency {

@@ -13,7 +13,7 @@ use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
 use crate::recognise::Text;
 
-/// Of a long task the start and end are read: the request stands there, pasted matter between.
+/// Of a long task the start and end are read: the request is there, pasted matter between.
 const READ_BYTES: usize = 6 * 1024;
 /// Most names kept.
 const MAX_NAMES: usize = 16;
@@ -159,7 +159,6 @@ fn first_match(pattern: &Regex, text: &str) -> Option<String> {
 }
 
 impl Request {
-    /// Of a task.
     pub fn new(task: &str) -> Request {
         Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }

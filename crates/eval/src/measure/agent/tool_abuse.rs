@@ -16,7 +16,6 @@ use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeas
 use crate::recognise::{Agent, AgentTrace};
 use verdict_otlp::trace::SpanId;
 
-/// As in its attribute key.
 pub const NAME: &str = "tool_abuse";
 
 /// The same call with the same result so often is waste. A second look at a page is common and
@@ -70,7 +69,6 @@ const CHANGING: [&str; 26] = [
     "save", "add", "replace",
 ];
 
-/// See the module.
 pub struct ToolAbuse;
 
 impl Metric for ToolAbuse {
@@ -158,8 +156,8 @@ impl<'a> CallSequence<'a> {
             let defect = if times >= STUBBORN { Defect::RepeatedFailingCall } else { Defect::RepeatedCall };
             let error_text = error_text.lines().next().unwrap_or_default();
             let rationale = format!(
-                "after {} failed (\"{error_text}\") it was called again unchanged: {times} times in all, with no \
-                 success in between; a changed call, another tool or an admission was expected",
+                "a changed call, another tool or an admission was expected after {} failed (\"{error_text}\"); it was called \
+                 again unchanged, {times} times in all with no success in between",
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(again).collect();

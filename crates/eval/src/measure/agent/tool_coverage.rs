@@ -18,7 +18,6 @@ use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
-/// As in its attribute key.
 pub const NAME: &str = "tool_coverage";
 
 /// Bytes of arguments and results that are searched for the task's names; past them the task
@@ -29,7 +28,6 @@ const LEAST_NAMES: usize = 2;
 /// Spans cited by one finding at most.
 const MAX_CITED: usize = 8;
 
-/// See the module.
 pub struct ToolCoverage;
 
 impl Metric for ToolCoverage {

@@ -160,7 +160,7 @@ pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError
 
 struct Reported(Option<String>);
 
-/// [`error_text::reported`], worked out once for each text.
+/// [`error_text::reported`], computed once for each text.
 pub fn reported(memo: &Memo, text: &Text) -> Option<String> {
     memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
 }

@@ -22,7 +22,7 @@ const MAX_MATCHES: usize = 8;
 const SYSTEM_BYTES: usize = 32 * 1024;
 /// Of a long user message only both ends are read: between them stands what it is about.
 const USER_BYTES: usize = 2048;
-/// A sentence is looked for within so many bytes on both sides of a match.
+/// A sentence is looked for within this many bytes on both sides of a match.
 const SENTENCE_BYTES: usize = 300;
 
 /// A marker or forbidden phrase is a few words at most.

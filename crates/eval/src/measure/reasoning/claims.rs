@@ -122,7 +122,6 @@ mod tests {
             "You should have it checked with the vendor.",
             "I tried to read the page but it failed.",
             "Have you verified it with the calculator?",
-            "The theory was confirmed in 1919 by Eddington.",
             "I checked your sums and they add up.",
             "If I had searched the web, I would know.",
             "According to the Alpine Almanac, it is 5642 m.",
@@ -130,9 +129,16 @@ mod tests {
             "Visit the retrieved article page with the visit_page tool.",
             "Compile the verified quote and provide it using final_answer.",
         ] {
-            let found: Vec<_> = claims(text).into_iter().filter(|c| c.tool != Some("Eddington")).collect();
+            let found = claims(text);
             assert!(found.is_empty(), "{text}: {found:?}");
         }
+    }
+
+    /// A known false positive. Nothing follows from it: `review` leaves claims alone whose tool it does not know.
+    #[test]
+    fn a_person_after_by_is_taken_for_a_tool() {
+        let found = claims("The theory was confirmed in 1919 by Eddington.");
+        assert_eq!(found.iter().map(|c| c.tool).collect::<Vec<_>>(), [Some("Eddington")]);
     }
 
     #[test]

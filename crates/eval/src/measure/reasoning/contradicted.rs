@@ -200,7 +200,7 @@ impl Exchange<'_> {
         item.iter().all(|(key, value)| value != &Value::Bool(false) || !task.contains(&key.to_lowercase()))
     }
 
-    /// The answer speaks of this item and of no other: an identifier of it stands there.
+    /// The answer speaks of this item and of no other: an identifier of it is there.
     fn names(&self, item: &Map<String, Value>) -> bool {
         item.iter().any(|(key, value)| match value {
             Value::String(s) => {

@@ -43,7 +43,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
         if let Some((filter, quote)) = found {
             let rationale = format!(
-                "the request asks for {filter} ones, so that filter was expected; here it is switched off"
+                "the filter \"{filter}\" was expected, since the request asks for it; here it is switched off"
             );
             return Some((at, Defect::FilterDropped.finding(rationale, &quote)));
         }

@@ -70,9 +70,9 @@ pub enum Source {
 /// How an answer's number follows from the evidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// It stands there, as digits, rounded, converted or in words.
+    /// It is there, as digits, rounded, converted or in words.
     Present,
-    /// Simple arithmetic on what stands there gives it.
+    /// Simple arithmetic on what is there gives it.
     Derived,
     /// The evidence was too large to say.
     Unknown,

@@ -30,10 +30,8 @@ use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::Content;
 use verdict_otlp::trace::Kind;
 
-/// As in its attribute key.
 pub const NAME: &str = "reasoning_integrity";
 
-/// See the module.
 pub struct ReasoningIntegrity;
 
 impl Metric for ReasoningIntegrity {

@@ -72,8 +72,8 @@ fn repeated_restarts(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]
         return None;
     }
     let rationale = format!(
-        "{} times in this run, here first, an approach is given up for another; progress, or a plan that was \
-         thought through again, was expected",
+        "progress or a revised plan was expected; {} times in this run, here first, one approach is given up for \
+         another",
         others.len() + 1
     );
     let ids = others.iter().filter_map(|&at| trace.tree.spans.get(at)).map(|s| s.id);
@@ -97,8 +97,8 @@ fn guessed_path(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
         }
         let (place, unknown) = named.iter().find(|(_, path)| !is_in_prompt(view, path))?;
         let rationale = format!(
-            "the code assumes the path {}, which nothing that was read before contains; finding out where it is was \
-             expected first",
+            "a lookup of the path was expected first; the code assumes {}, which no earlier message or result \
+             contains",
             head(unknown, 120)
         );
         let quote = around(&text, place.start, place.end, 60).to_owned();
@@ -148,8 +148,8 @@ pub fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<
     if trace.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
         return None;
     }
-    let rationale = "a patch is handed over that nothing in the run applied, ran or tested; a check of it was \
-                     expected first";
+    let rationale = "a test of the patch was expected before it was handed over; nothing in the run applied, ran or \
+                     tested it";
     let finding = Defect::UntriedDelivery.finding(rationale, around(answer, patch.start(), patch.end(), 100));
     Some((at, finding))
 }

@@ -20,7 +20,6 @@ pub struct Number {
     pub tolerance: f64,
     /// Byte range in the text, separators included, units not.
     pub start: usize,
-    /// See `start`.
     pub end: usize,
     /// Part of an identifier, version, ordinal or label, not a quantity.
     pub in_identifier: bool,

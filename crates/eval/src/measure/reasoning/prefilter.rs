@@ -23,7 +23,6 @@ regex!(
 pub struct Prefilter(Vec<Cell<Option<bool>>>);
 
 impl Prefilter {
-    /// Of this trace.
     pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Prefilter> {
         memo.trace(|| Prefilter(vec![Cell::new(None); trace.views.len()]))
     }

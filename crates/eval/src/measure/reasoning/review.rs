@@ -55,7 +55,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// That of the trace, worked out once.
+    /// That of the trace, computed once.
     pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
         memo.trace(|| {
             let attempts = Attempts::get(trace, memo);
@@ -173,8 +173,8 @@ impl<'a> Reviewer<'a> {
                 continue;
             };
             let rationale = format!(
-                "asks for {} again with the same arguments after that very call had failed, {} times by now; a \
-                 changed call or another way was expected",
+                "a changed call or another approach was expected; {} was called again with the same arguments after that \
+                 call had failed, {} times so far",
                 call.name.trim(),
                 repeat.nth
             );
@@ -184,7 +184,7 @@ impl<'a> Reviewer<'a> {
             let mut finding =
                 ids.fold(Defect::RepeatedFailingCall.finding(rationale, quoted(call)), Finding::citing);
             // The waste is one, and complete at its end; each repetition before is part of it. Where
-            // the call has a span, the end stands there.
+            // the call has a span, the end is there.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
                 finding.category = None;
             }

@@ -86,8 +86,8 @@ pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: C
         out.examined += 1;
         let place = prose.find(&words).unwrap_or(0);
         let rationale = format!(
-            "the answer admits to come \"{words}\" after every call had failed; a sourced answer or a plain \
-             admission was expected"
+            "a sourced answer, or an admission that there is none, was expected; the answer says that it comes \
+             \"{words}\", after every call had failed"
         );
         out.findings.push(Defect::UnsupportedFact.finding(rationale, sentence_at(answer, &prose, place)));
     }
@@ -207,7 +207,7 @@ fn number_finding(
         .find(|(v, _)| !taken(*v) && similar_digits(*v, fact.number.value));
     if let Some((_, said)) = misread {
         let rationale = format!(
-            "the answer says {shown}, where the tool returned \"{}\"; the tool's number was expected",
+            "the tool's number was expected; the answer says {shown}, where the tool returned \"{}\"",
             head(said.trim(), 60)
         );
         return Defect::UnsupportedFact
@@ -221,8 +221,8 @@ fn number_finding(
         _ => String::new(),
     };
     let rationale = format!(
-        "a figure that something before the answer bears out was expected; it states {shown}, which no message or \
-         tool result contains and no simple arithmetic on them gives{whence}"
+        "a figure from an earlier message or tool result was expected; the answer states {shown}, which none of them \
+         contains and which does not follow from their values by simple arithmetic{whence}"
     );
     Defect::UnsupportedFact.finding(rationale, quote)
 }
@@ -348,7 +348,7 @@ fn quotes(answer: &str, facts: &mut Vec<PhraseFact>) {
     }
 }
 
-/// What stands between quotation marks, by byte range: straight ones pair up within a line, and a
+/// Text between quotation marks, by byte range: straight ones pair up within a line, and a
 /// line with an odd number of them says nothing.
 fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();

@@ -78,7 +78,7 @@ pub fn author_of_step(context: &Context<'_>) -> Option<Idx> {
 
 /// What it is when code that a model wrote fails for this cause: code that does not fit the world
 /// it runs in (a type, a name, a path that is not there) is malformed like code that does not
-/// parse; only what the environment did is told apart.
+/// parse; only what the environment did is distinguished.
 pub fn category_of_code(cause: Defect) -> Option<Category> {
     match cause.category() {
         Some(category) if category.is_environment() => Some(category),

@@ -43,7 +43,7 @@ proptest! {
     }
 }
 
-/// JSON made of the words that shapes are told apart by.
+/// JSON made of the words that shapes are distinguished by.
 fn shape() -> impl Strategy<Value = serde_json::Value> {
     let words = [
         "user",
