@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use super::excerpt::head;
 pub use super::excerpt::{clip, clip_end};
 use super::{Category, Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
+use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, SpanId};
 
 /// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
@@ -296,6 +297,15 @@ impl Finding {
             self.cited.push(span);
         }
         self
+    }
+
+    /// The same, resting on the span at `at` too.
+    #[must_use]
+    pub fn citing_at(self, trace: &AgentTrace, at: Idx) -> Finding {
+        match trace.tree.spans.get(at) {
+            Some(span) => self.citing(span.id),
+            None => self,
+        }
     }
 
     /// The same, under another category than the table's.

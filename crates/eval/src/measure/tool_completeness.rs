@@ -10,9 +10,9 @@ use super::defects::{Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::of_call;
 use super::reasoning::no_progress;
-use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
+use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
-use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::trace::Kind;
 
 pub mod arguments;
 pub mod result;
@@ -55,7 +55,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
         }
         if let Some(llm) = call.llm {
             for finding in arguments::defects(context, call) {
-                findings.push(cite(context, finding, llm).from_origin(llm));
+                findings.push(finding.citing_at(context.trace, llm).from_origin(llm));
             }
         }
     }
@@ -87,7 +87,7 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
             .chain(unexecuted::query_without_result(context, call))
         {
             findings.push(match call.tool {
-                Some(tool) => cite(context, finding, tool),
+                Some(tool) => finding.citing_at(context.trace, tool),
                 None => finding,
             });
         }
@@ -96,13 +96,6 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
         findings.push(finding);
     }
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
-}
-
-fn cite(context: &Context<'_>, finding: Finding, span: Idx) -> Finding {
-    match context.trace.tree.spans.get(span) {
-        Some(span) => finding.citing(span.id),
-        None => finding,
-    }
 }
 
 /// Judges what came back; false where there is nothing to go by.

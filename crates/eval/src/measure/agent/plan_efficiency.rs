@@ -134,10 +134,8 @@ impl PlanCheck<'_> {
             let mut finding = Defect::StepsReordered.finding(rationale, quote);
             finding.score = NOTED;
             finding.severity = Severity::Low;
-            for at in [first, call].iter().filter_map(|c| self.context.trace.calls.get(*c)).map(|c| c.at) {
-                if let Some(span) = self.context.trace.tree.spans.get(at) {
-                    finding = finding.citing(span.id);
-                }
+            for call in [first, call].iter().filter_map(|c| self.context.trace.calls.get(*c)) {
+                finding = finding.citing_at(self.context.trace, call.at);
             }
             findings.push(finding);
         }
@@ -185,10 +183,9 @@ impl PlanCheck<'_> {
                 n + 1,
                 calls.len()
             );
-            let spans = calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
-            let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id).take(8);
+            let calls = calls.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(8);
             let finding = Defect::NoReplan.finding(rationale, step.text);
-            findings.push(ids.fold(finding, |f, id| f.citing(id)));
+            findings.push(calls.fold(finding, |f, call| f.citing_at(self.context.trace, call.at)));
         }
     }
 }

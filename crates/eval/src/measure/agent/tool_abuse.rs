@@ -14,7 +14,6 @@ use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
-use verdict_otlp::trace::SpanId;
 
 pub const NAME: &str = "tool_abuse";
 
@@ -120,12 +119,8 @@ impl<'a> CallSequence<'a> {
     }
 
     fn cite(&self, finding: Finding, calls: &[usize]) -> Finding {
-        calls.iter().filter_map(|i| self.span_of(*i)).fold(finding, Finding::citing)
-    }
-
-    fn span_of(&self, i: usize) -> Option<SpanId> {
-        let call = self.trace.calls.get(i)?;
-        self.trace.tree.spans.get(call.at).map(|s| s.id)
+        let calls = calls.iter().filter_map(|i| self.trace.calls.get(*i));
+        calls.fold(finding, |f, call| f.citing_at(self.trace, call.at))
     }
 
     /// The error that the call met.

@@ -162,8 +162,8 @@ impl CoverageCheck<'_> {
         let defect =
             if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
         let spans = tail.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(MAX_CITED);
-        let ids = spans.filter_map(|c| self.context.trace.tree.spans.get(c.at)).map(|s| s.id);
-        findings.push(ids.fold(defect.finding(rationale, quote), |f, id| f.citing(id)));
+        let finding = defect.finding(rationale, quote);
+        findings.push(spans.fold(finding, |f, call| f.citing_at(self.context.trace, call.at)));
     }
 
     /// No argument and no result holds any name that the task is about.

@@ -25,8 +25,7 @@ pub fn find(context: &Context<'_>) -> Option<Finding> {
     let mut finding = Defect::ErrorMet.finding(rationale, &quote);
     finding.category = cause;
     // The error itself stands here, or where it happened.
-    let ids = [before, place].into_iter().filter_map(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
-    Some(ids.fold(finding, Finding::citing))
+    Some(finding.citing_at(context.trace, before).citing_at(context.trace, place))
 }
 
 /// What failed, as which category, its words, and where.

@@ -70,8 +70,7 @@ pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, F
             Exchange { task, answer: &answer, result: text, items: items(&value), value: &value, call };
         let mut found = exchange.findings();
         found.extend(unknown_identifier(trace, agent, at, task, &answer));
-        let id = trace.tree.spans.get(call.at).map(|s| s.id);
-        out.extend(found.into_iter().map(|f| (at, id.map_or(f.clone(), |id| f.citing(id)))));
+        out.extend(found.into_iter().map(|f| (at, f.citing_at(trace, call.at))));
     }
     out
 }

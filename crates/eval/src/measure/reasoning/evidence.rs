@@ -148,11 +148,6 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// True without any text.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
     /// The latest results that are a number and nothing else, newest last.
     pub fn lone_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
@@ -281,6 +276,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The texts so far, newest last.
+    #[cfg(test)]
     pub fn texts(&self) -> &[&'a str] {
         &self.texts
     }

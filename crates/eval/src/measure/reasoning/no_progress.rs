@@ -76,8 +76,8 @@ fn repeated_restarts(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]
          another",
         others.len() + 1
     );
-    let ids = others.iter().filter_map(|&at| trace.tree.spans.get(at)).map(|s| s.id);
-    Some((at, ids.take(8).fold(Defect::ApproachGivenUp.finding(rationale, &quote), Finding::citing)))
+    let finding = Defect::ApproachGivenUp.finding(rationale, &quote);
+    Some((at, others.iter().take(8).fold(finding, |f, &other| f.citing_at(trace, other))))
 }
 
 /// The first path of the agent's code that nothing it was shown contains.

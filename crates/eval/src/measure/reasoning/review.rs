@@ -179,10 +179,8 @@ impl<'a> Reviewer<'a> {
                 repeat.nth
             );
             let spans = [Some(call.at), self.trace.calls.get(repeat.first).map(|c| c.at)];
-            let ids =
-                spans.into_iter().flatten().filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
-            let mut finding =
-                ids.fold(Defect::RepeatedFailingCall.finding(rationale, quoted(call)), Finding::citing);
+            let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
+            let mut finding = spans.into_iter().flatten().fold(finding, |f, at| f.citing_at(self.trace, at));
             // The waste is one, and complete at its end; each repetition before is part of it. Where
             // the call has a span, the end is there.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {

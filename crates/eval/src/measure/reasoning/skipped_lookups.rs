@@ -180,10 +180,7 @@ impl AnswerContext<'_> {
             return Vec::new();
         }
         let back = head(words.trim(), 120);
-        let cite = |finding: Finding| match self.trace.tree.spans.get(source) {
-            Some(span) => finding.citing(span.id),
-            None => finding,
-        };
+        let cite = |finding: Finding| finding.citing_at(self.trace, source);
         let said = self.quote();
         vec![
             cite(Defect::AnswerUnsupported.finding(

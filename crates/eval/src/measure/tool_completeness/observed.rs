@@ -40,11 +40,7 @@ pub fn characters(context: &Context<'_>) -> Option<Finding> {
     let column = new_in_prompt(view).find_map(|text| column(text))?;
     let rationale = "lines or items were expected; what came back is one character a line: the code walked \
                      over the characters of a string";
-    let finding = Defect::CharactersForItems.finding(rationale, column);
-    Some(match context.trace.tree.spans.get(before) {
-        Some(span) => finding.citing(span.id),
-        None => finding,
-    })
+    Some(Defect::CharactersForItems.finding(rationale, column).citing_at(context.trace, before))
 }
 
 /// The first column of lines that hold one letter each.

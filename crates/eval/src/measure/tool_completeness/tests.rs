@@ -8,6 +8,7 @@ use crate::measure::{Category, Value};
 use crate::recognise::{AgentTrace, ToolDefinition};
 use serde_json::json;
 use std::sync::Arc;
+use verdict_otlp::trace::Idx;
 
 fn definition(name: &str, description: &str) -> ToolDefinition {
     ToolDefinition {

@@ -56,8 +56,7 @@ fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     let mut finding = Defect::MalformedArguments
         .finding("code that runs was expected; what the model wrote could not be run", &error.quote);
     finding.category = category_of_code(cause);
-    let id = context.trace.tree.spans.get(step)?.id;
-    Some(finding.citing(id))
+    Some(finding.citing_at(context.trace, step))
 }
 
 /// The step that failed on the code which the model call `at` wrote.
