@@ -1,7 +1,7 @@
 //! The `otel-verdict` binary; everything is in [`otel_verdict::cli`].
 
-/// Traces come and go in any order and size: the system's allocators keep what closed traces leave
-/// between open ones, and take twice the time.
+/// Traces are allocated and freed in any order and size; system allocators fragment under this pattern and
+/// take twice the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

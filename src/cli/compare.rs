@@ -1,4 +1,4 @@
-//! `compare`: two or three answers to one query, judged together.
+//! `compare`: two or three answers to one query, judged in one question.
 //!
 //! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
 //! table 34 ([`verdict_eval::measure::plan::compare`]).
@@ -8,23 +8,19 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::judge::JudgeSession;
-use super::plan::files;
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
-use crate::cli::format::Output;
-use crate::cli::terminal::write_stdout;
-use verdict_eval::measure::plan::compare;
-use verdict_eval::measure::plan::compare::{Compared, NAMES};
+use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
+use verdict_eval::measure::plan::compare::{self, Compared, NAMES};
 
 pub(super) const LONG: &str = "\
 Compare two or three answers to one query.
 
-A judge scores each for validity and consistency (0 or 1), completeness and freedom from redundancy (1
-to 7). The decision follows from the scores: refusals, errors and answers to another question are
-excluded; the others are compared by completeness, then by redundancy; equal answers tie. If none is
-left the decision is 'Neither', if three tie 'All'. Facts and figures are not checked, since there is no
-reference. With several judges or samples each score is the median, of two the lower. Text that
-'verdict.redact' removes is not sent to judges.";
+A judge scores each for validity and consistency (0 or 1), completeness and freedom from
+redundancy (1 to 7). The decision follows from the scores: answers that are refusals, errors or
+off topic are excluded; the others are compared by completeness, then by redundancy; equal
+answers share the rank. The decision is 'Neither' if every answer is excluded and 'All' if three
+are equal. Figures in the answers are not verified, because no reference exists. Several judges
+or samples count by the median of each score, of two by the lower one. Judges do not receive
+text that 'verdict.redact' of the configuration removes.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -38,16 +34,16 @@ Exit codes:
 
 #[derive(Args, Debug)]
 pub(super) struct Compare {
-    /// The query
+    /// The query that the answers are for
     #[arg(long, value_name = "TEXT")]
     query: String,
     /// Files of answers, R1 to R3; '-' is standard input
     #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
     answers: Vec<PathBuf>,
-    /// A judge, by its name under 'judges' of the configuration; may be given several times
+    /// Judge to ask, by its name under 'judges' of the configuration; may be given several times
     #[arg(long, value_name = "NAME", required = true)]
     judge: Vec<String>,
-    /// Output format
+    /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -56,25 +52,19 @@ pub(super) struct Compare {
 
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let config = args.config.load()?;
-    let answers: Vec<String> = args.answers.iter().map(|path| files::text(path)).collect::<Result<_, _>>()?;
-    let judges = JudgeSession::new(&config, &args.judge)?;
-    let shown: Vec<String> = answers.iter().map(|answer| judges.clean(answer)).collect();
-    let question = compare::question(&judges.clean(&args.query), &shown)
+    let answers: Vec<String> = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
+    let judge = JudgeSession::new(&config, &args.judge)?;
+    let shown: Vec<String> = answers.iter().map(|answer| judge.clean(answer)).collect();
+    let question = compare::question(&judge.clean(&args.query), &shown)
         .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
-    let answer = judges.ask("compare", vec![question]).pop();
+    let answer = judge.ask("compare", vec![question]).pop();
     let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
     let opinions =
         opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
     let read = opinions.iter().filter_map(|opinion| compare::read(answers.len(), &opinion.value));
     let compared = compare::joined(read.collect())
         .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
-    let text = match args.output {
-        Output::Json => {
-            serde_json::to_string_pretty(&compared).map_err(|e| Failure::Run(e.to_string()))? + "\n"
-        }
-        Output::Table => table(&compared),
-    };
-    write_stdout(text.as_bytes())
+    args.output.print(&compared, || table(&compared))
 }
 
 fn table(compared: &Compared) -> String {

@@ -1,7 +1,7 @@
-//! `demo`: everything in one process over real OTLP/gRPC on loopback, on shipped traces.
+//! `demo`: sender, processor and receiver in one process over OTLP/gRPC on loopback.
 //!
-//! Recorded runs of real agent frameworks are sent to a processor started as `run` starts it; it
-//! sends what it judged to a sink in the same process; the sink's spans are printed as trees.
+//! In: shipped recordings of agent frameworks. Out: annotated trees. The processor starts as `run` starts
+//! it and exports to a sink in the same process; the sink's spans are printed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,9 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::failure::Failure;
+use crate::cli::command::{Failure, write_stderr, write_stdout};
 use crate::cli::run;
-use crate::cli::terminal::{write_stderr, write_stdout};
 use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
 use crate::export::console;
@@ -34,9 +33,9 @@ use verdict_otlp::write::Item;
 pub(super) const LONG: &str = "\
 Show what otel-verdict does, in one process and a few seconds.
 
-Starts a sink and the processor on free loopback ports, sends recorded runs of real agent frameworks
-to the processor over OTLP/gRPC, and prints the judged traces as the sink received them. Opens
-nothing to the network and needs no configuration.";
+Starts a sink and the processor on free loopback ports, sends recorded runs of real agent
+frameworks to the processor over OTLP/gRPC, and prints the judged traces as the sink received
+them. Opens nothing to the network and needs no configuration.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -60,8 +59,8 @@ macro_rules! captured {
     };
 }
 
-/// The runs shown. All were given the same question, how much taller one mountain is than another
-/// according to a web page; what went wrong in each is known (`truth.json` beside the recording).
+/// The runs. All answer the same question, how much taller one mountain is than another according to a
+/// web page. `truth.json` next to each recording lists its faults.
 const RUNS: [Run; 7] = [
     Run {
         name: "Google ADK",
@@ -104,14 +103,14 @@ const RUNS: [Run; 7] = [
     },
 ];
 
-/// Longer than any of this takes on a slow machine; a demo that hangs must end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Upper bound of the whole demo on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn demo() -> Result<(), Failure> {
     run::runtime()?.block_on(async {
-        match tokio::time::timeout(PATIENCE, show()).await {
+        match tokio::time::timeout(TIMEOUT, show()).await {
             Ok(shown) => shown,
-            Err(_) => Err(Failure::Run(format!("the demo did not end within {PATIENCE:?}"))),
+            Err(_) => Err(Failure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
         }
     })
 }
@@ -119,7 +118,7 @@ pub(super) fn demo() -> Result<(), Failure> {
 async fn show() -> Result<(), Failure> {
     let sink = Sink::start().await?;
     let config = config(sink.endpoint.clone())?;
-    let service = Service::start(&config).await.map_err(|e| Failure::Run(e.to_string()))?;
+    let service = Service::start(&config).await.map_err(Failure::run)?;
     let Some(grpc) = service.grpc else { return Err(Failure::Run("nothing listens for gRPC".to_owned())) };
     write_stderr(&format!("processor on {grpc}, sink on {}", sink.endpoint));
 
@@ -128,11 +127,11 @@ async fn show() -> Result<(), Failure> {
         tls: Tls { insecure: true, ..Tls::default() },
         ..OtlpGrpc::default()
     };
-    let client = DirectClient::grpc(&client).map_err(|e| Failure::Run(e.to_string()))?;
+    let client = DirectClient::grpc(&client).map_err(Failure::run)?;
     let mut expected = 0;
     for (signal, body) in RUNS.iter().flat_map(|run| run.requests) {
         let sent = client.send(*signal, &Bytes::from_static(body)).await;
-        let (rejected, why) = sent.map_err(|e| Failure::Run(e.to_string()))?;
+        let (rejected, why) = sent.map_err(Failure::run)?;
         if rejected > 0 {
             return Err(Failure::Run(format!("{rejected} items rejected: {why}")));
         }
@@ -140,8 +139,8 @@ async fn show() -> Result<(), Failure> {
             expected += groups(body).iter().map(|group| group.spans.len()).sum::<usize>();
         }
     }
-    // Traces close by themselves once it has been quiet; nothing hurries them here.
-    while sink.kept.spans() < expected {
+    // Traces close after the quiet time of the configuration.
+    while sink.stored.count() < expected {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let dropped = service.stop(*config.service.shutdown_timeout).await;
@@ -174,7 +173,7 @@ fn config(sink: String) -> Result<Config, Failure> {
         grpc.endpoint = free()?;
     }
     config.admin.endpoint = free()?;
-    // The recordings are whole and come at once, so that there is little to wait for.
+    // The recordings are complete and arrive at once; short times suffice.
     config.verdict.close.quiet = Period::millis(300);
     config.verdict.close.idle = Period::secs(1);
     config.verdict.close.remote_idle = Period::millis(500);
@@ -188,8 +187,7 @@ fn config(sink: String) -> Result<Config, Failure> {
 }
 
 fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
-    let recogniser =
-        Recogniser::new(&config.verdict.evaluation.recognise).map_err(|e| Failure::Run(e.to_string()))?;
+    let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(Failure::run)?;
     let kind_of = |span: &[u8], envelope: &Envelope| recogniser.kind(span, envelope);
     let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
@@ -207,27 +205,27 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     write_stdout(out.as_bytes())
 }
 
-/// Whatever is sent here is kept, as a back end would.
+/// A receiver that stores every span, in place of a back end.
 struct Sink {
     endpoint: String,
-    kept: Arc<Kept>,
+    stored: Arc<StoredSpans>,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct StoredSpans {
     groups: Mutex<Vec<Group>>,
 }
 
-impl Kept {
-    fn spans(&self) -> usize {
+impl StoredSpans {
+    fn count(&self) -> usize {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.iter().map(|group| group.spans.len()).sum()
     }
 }
 
-impl Intake for Kept {
+impl Intake for StoredSpans {
     fn pressure(&self) -> Option<Duration> {
         None
     }
@@ -247,19 +245,19 @@ impl Sink {
         if let Some(grpc) = &mut config.protocols.grpc {
             grpc.endpoint = Endpoint::new("127.0.0.1:0").map_err(Failure::Run)?;
         }
-        let bound = receive::bind(&config).await.map_err(|e| Failure::Run(e.to_string()))?;
+        let bound = receive::bind(&config).await.map_err(Failure::run)?;
         let endpoint = bound.grpc_addr().map(|addr| addr.to_string()).unwrap_or_default();
-        let kept = Arc::new(Kept::default());
+        let stored = Arc::new(StoredSpans::default());
         let stop = CancellationToken::new();
-        let intake: Arc<dyn Intake> = Arc::clone(&kept) as Arc<dyn Intake>;
+        let intake: Arc<dyn Intake> = Arc::clone(&stored) as Arc<dyn Intake>;
         let serving =
             tokio::spawn(bound.serve(intake, Telemetry::new(), stop.clone(), Duration::from_secs(1)));
-        Ok(Sink { endpoint, kept, stop, serving })
+        Ok(Sink { endpoint, stored, stop, serving })
     }
 
     async fn take(self) -> Vec<Group> {
         self.stop.cancel();
         let _ = self.serving.await;
-        std::mem::take(&mut *self.kept.groups.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.stored.groups.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

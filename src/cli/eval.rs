@@ -1,7 +1,7 @@
-//! `eval`: recorded traces judged offline, by the same stages as `run`.
+//! `eval`: judges recorded traces offline, with the same stages as `run`.
 //!
 //! In: files, folders, standard input. Out: annotated trees, JSON, or OTLP on standard output,
-//! and an exit code for CI. A trace counts as complete when the input ends.
+//! and an exit code for CI. A trace is complete when the input ends.
 
 use std::cell::Cell;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -13,17 +13,13 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::input::{self, Origin};
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
+use crate::cli::command::{ConfigFiles, Failure, write_stderr};
 use crate::cli::report;
-use crate::cli::terminal::write_stderr;
 use crate::config::Config;
 use crate::export::config::Color;
-use crate::export::console;
-use crate::export::console::Style;
-use verdict_eval::annotate::Emit;
-
+use crate::export::console::{self, Style};
 use crate::pipeline::offline::{Evaluated, Evaluation};
+use verdict_eval::annotate::Emit;
 use verdict_eval::evaluate::Judged;
 use verdict_eval::recognise::Recogniser;
 use verdict_otlp::Signal;
@@ -33,11 +29,11 @@ use verdict_otlp::trace::Envelope;
 pub(super) const LONG: &str = "\
 Judge recorded traces, without any network.
 
-Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter writes
-them, also compressed), sees the format from the content, and takes files, folders (recursively, in
-order of names) and standard input ('-'). Logs that belong to spans are read as well. All input
-forms one recording: spans of one trace may be spread over files. When it ends, every trace is
-closed and judged as 'run' would judge it.";
+Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter
+writes them, also compressed) and detects the format from the content. Reads files, folders
+(recursively, in order of names) and standard input ('-'). Logs that belong to spans are read as
+well. All input forms one recording: spans of one trace may be spread over files. At the end of
+the input every trace is closed and judged as 'run' judges it.";
 
 /// With the shape of `--output json`.
 pub(super) fn examples() -> String {
@@ -56,7 +52,7 @@ Output:
 
 Exit codes:
   0  judged
-  1  what --fail-on names was met
+  1  the condition of --fail-on was met
   2  unreadable input, wrong configuration or usage
 
 Shape of --output json (each object is printed on one line):
@@ -73,7 +69,7 @@ pub(super) struct Eval {
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// Exit with 1 if any trace ends so; 'unmeasured' includes 'fail'
+    /// Exit with 1 if any trace has this result; 'unmeasured' includes 'fail'
     #[arg(long, value_enum, value_name = "RESULT")]
     fail_on: Option<FailOn>,
     #[command(flatten)]
@@ -95,7 +91,7 @@ enum Output {
 enum FailOn {
     /// A trace that fails
     Fail,
-    /// A trace that fails, or in which nothing could be measured
+    /// A trace that fails, or without any measurement
     Unmeasured,
 }
 
@@ -110,43 +106,39 @@ impl FailOn {
 
 pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let mut config = args.config.load()?;
-    // What is printed here are the annotated spans, wherever `run` would write verdicts.
+    // The output is annotated spans, also where `run` would write verdicts elsewhere.
     if !config.verdict.evaluation.emit.contains(&Emit::Attributes) {
         config.verdict.evaluation.emit.push(Emit::Attributes);
     }
     let mut printer = Printer::new(args.output, &config)?;
-    let (mut seen, mut met, mut broken) = (0usize, false, None);
-    each(&config, &input::find(&args.paths)?, |evaluated| {
-        seen += 1;
+    let (mut traces, mut met, mut write_error) = (0usize, false, None);
+    each(&config, &args.paths, |evaluated| {
+        traces += 1;
         met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.judged.note.passed));
-        if broken.is_none() {
-            broken = printer.print(&evaluated).err();
+        if write_error.is_none() {
+            write_error = printer.print(&evaluated).err();
         }
     })?;
-    if let Some(error) = broken.or_else(|| printer.out.flush().err()) {
-        return Err(crate::cli::terminal::stdout_failure(&error));
+    if let Some(error) = write_error.or_else(|| printer.out.flush().err()) {
+        return Err(Failure::stdout(&error));
     }
-    if seen == 0 {
-        return Err(Failure::Usage("the input holds no spans".to_owned()));
+    if traces == 0 {
+        return Err(Failure::Usage("the input contains no spans".to_owned()));
     }
     if met { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
-/// Reads all of `origins` as one recording and judges it; `each` hears of one trace at a time.
+/// Reads `paths` as one recording, judges it, and calls `each` with one trace at a time.
 pub(super) fn each(
     config: &Config,
-    origins: &[Origin],
+    paths: &[PathBuf],
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation =
-        Evaluation::new(config, nanos).map_err(|why| Failure::Usage(format!("verdict.{why}")))?;
-    read_all(origins, &mut evaluation)?;
+    let mut evaluation = read(config, paths)?;
     let progress = Progress::new(evaluation.traces() as u64, "judging");
     evaluation.finish(|evaluated| {
         progress.step(1);
-        // Logs of a trace whose spans are elsewhere.
+        // A trace of log records alone has no spans.
         if !evaluated.judged.trace.tree.is_empty() {
             each(evaluated);
         }
@@ -155,23 +147,14 @@ pub(super) fn each(
     Ok(())
 }
 
-/// All of `origins`, read and not yet judged.
-fn gather(config: &Config, origins: &[Origin]) -> Result<Evaluation, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation = Evaluation::new(config, nanos).map_err(Failure::Usage)?;
-    read_all(origins, &mut evaluation)?;
-    Ok(evaluation)
-}
-
-/// As [`each`], every trace `runs` times over; `each` hears the run, from 0.
+/// As [`each`], with every trace judged `runs` times; `each` gets the number of the run, from 0.
 pub(super) fn repeat(
     config: &Config,
-    origins: &[Origin],
+    paths: &[PathBuf],
     runs: u32,
     mut each: impl FnMut(u32, Judged),
 ) -> Result<(), Failure> {
-    let mut evaluation = gather(config, origins)?;
+    let mut evaluation = read(config, paths)?;
     let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "judging");
     evaluation.repeat(runs, |run, judged| {
         progress.step(1);
@@ -181,12 +164,17 @@ pub(super) fn repeat(
     Ok(())
 }
 
-fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failure> {
+fn read(config: &Config, paths: &[PathBuf]) -> Result<Evaluation, Failure> {
+    let origins = input::find(paths)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let mut evaluation =
+        Evaluation::new(config, nanos).map_err(|why| Failure::Usage(format!("verdict.{why}")))?;
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
-    let mut strange = 0;
-    for origin in origins {
+    let mut skipped = 0;
+    for origin in &origins {
         let mut refused = None;
-        let known = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
+        let telemetry = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
             Ok(rejected) if rejected.count > 0 => write_stderr(&format!("{}: {rejected}", recorded.origin)),
             Ok(_) => {}
             Err(why) => refused = refused.take().or(Some(format!("{}: {why}", recorded.origin))),
@@ -194,16 +182,14 @@ fn read_all(origins: &[Origin], evaluation: &mut Evaluation) -> Result<(), Failu
         if let Some(why) = refused {
             return Err(Failure::Usage(why));
         }
-        strange += usize::from(!known);
+        skipped += usize::from(!telemetry);
         progress.step(origin.size());
     }
     progress.done();
-    if strange > 0 {
-        write_stderr(&format!(
-            "{strange} files in folders hold JSON, but no telemetry, and were passed over"
-        ));
+    if skipped > 0 {
+        write_stderr(&format!("{skipped} files in folders contain JSON but no telemetry; skipped"));
     }
-    Ok(())
+    Ok(evaluation)
 }
 
 struct Printer {
@@ -240,9 +226,9 @@ impl Printer {
                 self.out.write_all(b"\n")
             }
             Output::Otlp => {
-                // Requests of one repeated field: joined, they are one request.
-                let joined: Vec<u8> = annotated.spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
-                let line = json::encode(Signal::Traces, &joined).map_err(std::io::Error::other)?;
+                // Concatenated requests of one repeated field are one request.
+                let request: Vec<u8> = annotated.spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
+                let line = json::encode(Signal::Traces, &request).map_err(std::io::Error::other)?;
                 self.out.write_all(&line)?;
                 if line.last() == Some(&b'\n') { Ok(()) } else { self.out.write_all(b"\n") }
             }
@@ -250,15 +236,15 @@ impl Printer {
     }
 }
 
-/// A bar on standard error, shown only to people and only once the work has taken a while.
+/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
 struct Progress {
     bar: ProgressBar,
-    since: Instant,
+    started: Instant,
     shown: Cell<bool>,
 }
 
-/// Work that is done sooner needs no bar.
-const PATIENCE: Duration = Duration::from_millis(800);
+/// Shorter work shows no progress bar.
+const DELAY: Duration = Duration::from_millis(800);
 
 impl Progress {
     fn new(len: u64, what: &'static str) -> Progress {
@@ -266,11 +252,11 @@ impl Progress {
         let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}%");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what);
-        Progress { bar, since: Instant::now(), shown: Cell::new(!std::io::stderr().is_terminal()) }
+        Progress { bar, started: Instant::now(), shown: Cell::new(!std::io::stderr().is_terminal()) }
     }
 
     fn step(&self, by: u64) {
-        if self.since.elapsed() > PATIENCE && !self.shown.replace(true) {
+        if self.started.elapsed() > DELAY && !self.shown.replace(true) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(by);

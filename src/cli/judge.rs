@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::cli::failure::Failure;
+use crate::cli::command::Failure;
 use crate::config::Config;
 use crate::telemetry::Telemetry;
 use verdict_eval::measure::ask::Asker;

@@ -1,16 +1,14 @@
-//! The command line: one file or folder per command; `config_files`, `failure`, `terminal` and `input` are shared.
+//! The command line: one file or folder per command; `command`, `input` and `judge` are shared.
 //!
-//! In: arguments. Out: an exit code; results on standard output, everything else on standard
-//! error. Exit codes are the same everywhere: 0 done, 1 failed (or `--fail-on` was
-//! met), 2 wrong usage, wrong configuration or unreadable input.
+//! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
+//! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` was met), 2 wrong usage,
+//! wrong configuration or unreadable input.
 
+mod command;
 mod compare;
-mod config_files;
 mod consistency;
 mod demo;
 mod eval;
-mod failure;
-mod format;
 mod input;
 mod judge;
 mod plan;
@@ -20,16 +18,13 @@ mod report;
 mod run;
 mod score;
 mod settings;
-mod terminal;
 mod watch;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use config_files::ConfigFiles;
-use failure::Failure;
-use terminal::{write_stderr, write_stdout};
+use command::{ConfigFiles, Failure, write_stderr, write_stdout};
 
 /// Verdicts on AI agents inside the OpenTelemetry pipeline.
 ///
@@ -72,11 +67,11 @@ enum Command {
     #[command(long_about = eval::LONG, after_long_help = eval::examples())]
     Eval(eval::Eval),
 
-    /// Ask judges again and again, and tell how much they agree with themselves
+    /// Ask judges repeatedly and measure how much they agree with themselves
     #[command(long_about = consistency::LONG, after_long_help = consistency::EXAMPLES)]
     Consistency(consistency::Repeat),
 
-    /// Hold the verdicts against what people found
+    /// Compare verdicts with annotations and labels
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
     Score(score::Score),
 
@@ -84,27 +79,27 @@ enum Command {
     #[command(long_about = compare::LONG, after_long_help = compare::EXAMPLES)]
     Compare(compare::Compare),
 
-    /// Check, score and improve plans that are in files
+    /// Check, score and improve plans in files
     #[command(long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
     Plan(plan::Plan),
 
-    /// Send recorded requests to an OTLP endpoint, as they came
+    /// Send recorded requests unchanged to an OTLP endpoint
     #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
     Replay(replay::Replay),
 
-    /// Show everything in one process, on shipped traces
+    /// Run sender, processor and receiver in one process on shipped traces
     #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
     Demo,
 
-    /// Hold the calls of agents against the paths that their task allows
+    /// Compare the calls of agents with the paths that their task allows
     #[command(subcommand, long_about = path::LONG, after_long_help = path::EXAMPLES)]
     Path(path::PathCommand),
 
-    /// Check a configuration and print everything that is wrong with it
+    /// Check a configuration and print every fault
     #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
     Validate(ConfigFiles),
 
-    /// Print the configuration in force, or its JSON schema
+    /// Print the effective configuration, or its JSON schema
     #[command(long_about = settings::PRINT, after_long_help = settings::PRINT_EXAMPLES)]
     PrintConfig(settings::PrintConfig),
 
@@ -132,7 +127,7 @@ pub fn main() -> ExitCode {
             if !matches!(failure, Failure::ThresholdMet | Failure::ClosedPipe) {
                 write_stderr(&format!("error: {failure}"));
             }
-            ExitCode::from(failure.code())
+            ExitCode::from(failure.exit_code())
         }
     }
 }
@@ -163,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn clap_accepts_the_command_definitions() {
         Cli::command().debug_assert();
     }
 

@@ -1,4 +1,6 @@
-//! `replay`: recorded requests sent as they came.
+//! `replay`: sends recorded requests unchanged.
+//!
+//! In: files, folders, standard input. Out: OTLP requests to an endpoint, counts on standard error.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,20 +9,19 @@ use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 use super::input::{self, Recorded};
-use crate::cli::failure::Failure;
+use crate::cli::command::{Failure, write_stderr};
 use crate::cli::run;
-use crate::cli::terminal::write_stderr;
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
 use verdict_client::Tls;
 use verdict_config::{Period, Secret};
 
 pub(super) const LONG: &str = "\
-Send recorded requests to an OTLP endpoint, as they came.
+Send recorded requests unchanged to an OTLP endpoint.
 
-Reads what 'eval' reads. Each recorded request is sent as one request, unchanged (JSON as the
-protobuf of the same meaning), in the order of the paths, one after the other. What the endpoint
-asks to be sent again is sent again, up to five times.";
+Reads the same input as 'eval'. Each recorded request is sent as one request, unchanged (JSON is
+encoded as protobuf), in the order of the paths, one after the other. A request that the
+endpoint refuses with a retryable status is sent again, up to five times.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -29,35 +30,35 @@ Examples:
   otel-verdict replay run.pb --endpoint https://otlp.example.test:443 --header authorization=\"$TOKEN\"
 
 Exit codes:
-  0  everything was taken
-  1  the endpoint did not take everything
+  0  the endpoint accepted everything
+  1  the endpoint did not accept everything
   2  unreadable input or wrong usage";
 
-/// How often a request is sent again before it is given up.
-const AGAIN: u32 = 5;
-/// The first wait before sending again, where the endpoint names none; doubled each time.
-const WAIT: Duration = Duration::from_millis(200);
-/// Nobody at a terminal waits longer for one request, whatever the endpoint asks for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Retries of one request.
+const RETRIES: u32 = 5;
+/// First delay before a retry if the endpoint names none; doubled after each retry.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+/// Upper bound of a delay that the endpoint requests: the command runs interactively.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]
 pub(super) struct Replay {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Where to send: host:port or URL; https:// means TLS
+    /// Destination: host:port or URL; https:// means TLS
     #[arg(short, long, value_name = "URL")]
     endpoint: String,
-    /// How to send
+    /// Protocol of the requests
     #[arg(short, long, value_enum, default_value_t)]
     protocol: Protocol,
-    /// Requests per second; as fast as they are taken if not given
+    /// Requests per second; unlimited if not given
     #[arg(short, long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// A header to send with every request; may be given several times
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, Secret)>,
-    /// How long one request may take
+    /// Timeout of one request
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     timeout: Period,
 }
@@ -73,7 +74,7 @@ enum Protocol {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    // The upper bound keeps the pause above the clock's grain.
+    // The upper bound keeps the pause above the clock's resolution.
     if (0.001..=1_000_000.0).contains(&rate) {
         Ok(rate)
     } else {
@@ -89,22 +90,22 @@ fn header(text: &str) -> Result<(String, Secret), String> {
 pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
     let origins = input::find(&args.paths)?;
     let runtime = run::runtime()?;
-    // Clients start tasks of their own.
-    let _inside = runtime.enter();
+    // Clients spawn tasks on the runtime.
+    let _guard = runtime.enter();
     let client = client(args).map_err(|e| Failure::Usage(e.to_string()))?;
     let mut sender = Sender {
         client,
         pause: args.rate.map(|r| Duration::from_secs_f64(1.0 / r)),
         next: Instant::now(),
-        tally: Tally::default(),
+        counts: Counts::default(),
     };
     for origin in origins {
         input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
     }
-    let Tally { requests, refused, rejected } = sender.tally;
+    let Counts { requests, refused, rejected } = sender.counts;
     write_stderr(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));
     if refused > 0 || rejected > 0 {
-        return Err(Failure::Run("the endpoint did not take everything".to_owned()));
+        return Err(Failure::Run("the endpoint did not accept everything".to_owned()));
     }
     Ok(())
 }
@@ -122,7 +123,7 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
         }),
         Protocol::Http => {
             let scheme = if args.endpoint.contains("://") { "" } else { "http://" };
-            // A full URL of one service is what other tools ask for.
+            // Other tools expect the full URL of one service; the base URL is its start.
             let base = ["/v1/traces", "/v1/logs", "/v1/metrics"]
                 .iter()
                 .find_map(|path| args.endpoint.strip_suffix(path))
@@ -138,7 +139,7 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
 }
 
 #[derive(Default)]
-struct Tally {
+struct Counts {
     requests: u64,
     refused: u64,
     rejected: u64,
@@ -148,7 +149,7 @@ struct Sender {
     client: DirectClient,
     pause: Option<Duration>,
     next: Instant,
-    tally: Tally,
+    counts: Counts,
 }
 
 impl Sender {
@@ -157,22 +158,22 @@ impl Sender {
             tokio::time::sleep_until(self.next).await;
             self.next += pause;
         }
-        self.tally.requests += 1;
-        let mut wait = WAIT;
-        for attempt in 0..=AGAIN {
+        self.counts.requests += 1;
+        let mut wait = FIRST_DELAY;
+        for attempt in 0..=RETRIES {
             match self.client.send(recorded.offer.signal, &recorded.offer.body).await {
                 Ok((0, message)) if message.is_empty() => return,
                 Ok((rejected, message)) => {
-                    self.tally.rejected += rejected;
+                    self.counts.rejected += rejected;
                     write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
                     return;
                 }
-                Err(SendError { retry: Some(after), .. }) if attempt < AGAIN => {
-                    tokio::time::sleep(after.unwrap_or(wait).min(LONGEST_WAIT)).await;
+                Err(SendError { retry: Some(after), .. }) if attempt < RETRIES => {
+                    tokio::time::sleep(after.unwrap_or(wait).min(MAX_DELAY)).await;
                     wait *= 2;
                 }
                 Err(error) => {
-                    self.tally.refused += 1;
+                    self.counts.refused += 1;
                     write_stderr(&format!("{}: {error}", recorded.origin));
                     return;
                 }

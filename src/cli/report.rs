@@ -1,9 +1,9 @@
-//! A judged trace as one JSON object: what `eval --output json` prints, one a line.
+//! A judged trace as one JSON object, as `eval --output json` prints it.
 //!
-//! In: a trace, its measurements and verdicts. Out: JSON in a shape of its own, documented at
-//! [`SHAPE`] and stable: keys may be added, none changes its meaning.
+//! In: a trace, its measurements and verdicts. Out: JSON in the shape of [`SHAPE`]. The shape is stable:
+//! keys may be added, but none changes its meaning.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use verdict_eval::annotate::Note;
 use verdict_eval::measure;
@@ -12,7 +12,7 @@ use verdict_eval::propagate::{Verdict, Verdicts};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 
-/// The shape, for `--help`.
+/// The JSON shape as the help text shows it.
 pub(super) const SHAPE: &str = r#"{
   "trace_id": "hex", "result": "pass" | "fail" | "unmeasured",
   "close_reason": "end_of_input", "incomplete": false,
@@ -38,14 +38,13 @@ pub(super) const SHAPE: &str = r#"{
   }]
 }"#;
 
-/// The object.
 pub(super) fn trace(
     trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
     note: &Note,
 ) -> Value {
-    let of = &verdicts.trace;
+    let root = &verdicts.trace;
     let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
         if let Some(own) = by_span.get_mut(m.at) {
@@ -60,19 +59,19 @@ pub(super) fn trace(
         .collect();
     json!({
         "trace_id": trace.tree.id.to_string(),
-        "result": word(note.passed),
+        "result": result(note.passed),
         "close_reason": note.reason.as_str(),
         "incomplete": note.incomplete,
-        "failed_spans": ids(trace, &of.failed_spans),
-        "failure_chain": ids(trace, &of.failure_chain),
-        "failed_metrics": of.failed_metrics,
-        "measured": of.measured,
-        "unmeasured": of.unmeasured,
+        "failed_spans": ids(trace, &root.failed_spans),
+        "failure_chain": ids(trace, &root.failure_chain),
+        "failed_metrics": root.failed_metrics,
+        "measured": root.measured,
+        "unmeasured": root.unmeasured,
         "spans": spans,
     })
 }
 
-fn word(passed: Option<bool>) -> &'static str {
+fn result(passed: Option<bool>) -> &'static str {
     match passed {
         Some(true) => "pass",
         Some(false) => "fail",
@@ -94,56 +93,47 @@ fn span(trace: &AgentTrace, verdicts: &Verdicts, i: Idx, measurements: Vec<Value
         Verdict::Fail(cause) => Some(cause.as_str()),
         Verdict::Pass => None,
     });
-    let mut out = Map::new();
-    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    let mut out = json!({});
     if let Some(span) = trace.tree.spans.get(i) {
-        put("span_id", span.id.to_string().into());
-        put("parent_span_id", (!span.parent.is_zero()).then(|| span.parent.to_string()).into());
+        out["span_id"] = span.id.to_string().into();
+        out["parent_span_id"] = (!span.parent.is_zero()).then(|| span.parent.to_string()).into();
     }
     if let Some(view) = trace.views.get(i) {
-        put("name", view.name.as_deref().into());
-        put("kind", view.kind.as_str().into());
+        out["name"] = view.name.as_deref().into();
+        out["kind"] = view.kind.as_str().into();
         for (key, text) in [("service", &view.service), ("agent", &view.agent)] {
             if let Some(text) = text {
-                put(key, (**text).into());
+                out[key] = (**text).into();
             }
         }
     }
-    put("result", verdict.map(|v| word(Some(!v.failed()))).into());
-    put("cause", cause.into());
-    put("measurements", measurements.into());
-    Value::Object(out)
+    out["result"] = verdict.map(|v| result(Some(!v.failed()))).into();
+    out["cause"] = cause.into();
+    out["measurements"] = measurements.into();
+    out
 }
 
 fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
-    let mut out = Map::new();
-    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    put("metric", m.metric.into());
-    put("judge", m.judge.as_ref().into());
+    let passed = m.outcome.as_ref().ok().map(|measured| measured.passed);
+    let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result(passed) });
     match &m.outcome {
         Ok(measured) => {
-            put("result", word(Some(measured.passed)).into());
             match measured.value {
-                measure::Value::Score(score) => put("score", score.into()),
-                measure::Value::Label(label) => put("label", label.into()),
-                measure::Value::Number(value) => put("value", value.into()),
-            };
-            let findings: Vec<Value> = measured.findings.iter().map(|f| finding(trace, f)).collect();
-            put("findings", findings.into());
+                measure::Value::Score(score) => out["score"] = score.into(),
+                measure::Value::Label(label) => out["label"] = label.into(),
+                measure::Value::Number(value) => out["value"] = value.into(),
+            }
+            out["findings"] = measured.findings.iter().map(|f| finding(trace, f)).collect();
         }
-        Err(reason) => {
-            put("result", word(None).into());
-            put("reason", reason.as_str().into());
-        }
+        Err(reason) => out["reason"] = reason.as_str().into(),
     }
     if !m.details.is_empty() {
-        let details = m.details.iter().map(|d| (d.key.to_owned(), plain(&d.value)));
-        put("details", Value::Object(details.collect()));
+        out["details"] = m.details.iter().map(|d| (d.key, detail(&d.value))).collect();
     }
-    Value::Object(out)
+    out
 }
 
-fn plain(value: &measure::DetailValue) -> Value {
+fn detail(value: &measure::DetailValue) -> Value {
     match value {
         measure::DetailValue::Text(text) => text.as_str().into(),
         measure::DetailValue::Number(number) => (*number).into(),

@@ -1,4 +1,6 @@
-//! `run`: the processor, until it is told to stop.
+//! `run`: the processor, until a signal stops it.
+//!
+//! In: configuration files and signals. Out: a running service; reloads; an exit code after shutdown.
 
 use std::time::Duration;
 
@@ -6,8 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watch::Watch;
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
+use crate::cli::command::{ConfigFiles, Failure};
 use crate::config::Config;
 use crate::logging as log;
 use crate::pipeline::service::Service;
@@ -15,15 +16,15 @@ use crate::pipeline::service::Service;
 pub(super) const LONG: &str = "\
 Receive OTLP, judge, and send on, until SIGINT or SIGTERM.
 
-Listens where the configuration says (127.0.0.1:4317 for gRPC and 127.0.0.1:4318 for HTTP by
-default) and serves /livez, /readyz and /metrics on 127.0.0.1:13133. At the first signal it takes no
-more, closes and judges what is open, and sends what is queued, for at most
-service.shutdown_timeout; a second signal ends it at once.
+Listens on the configured addresses (127.0.0.1:4317 for gRPC and 127.0.0.1:4318 for HTTP by
+default) and serves /livez, /readyz and /metrics on 127.0.0.1:13133. After the first signal it
+refuses new requests, closes and judges open traces, and sends queued data, for at most
+service.shutdown_timeout; a second signal ends it immediately.
 
-At SIGHUP, and when a configuration file has changed, the configuration is read again. With any
-fault it is refused, and the one in force stays. What stands under verdict (but for mode and
-prefix), the log level and the shutdown timeout are taken at once, without losing a span; what needs
-a restart is named in the log.";
+After SIGHUP, and when a configuration file has changed, the configuration is read again. A
+faulty configuration is refused, and the current one stays in force. Changes under verdict
+(except mode and prefix), of the log level and of the shutdown timeout apply immediately,
+without losing a span; changes that need a restart are named in the log.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -50,12 +51,12 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve(&config, &args.config));
-    // What still runs after a second signal is not waited for.
+    // Tasks that still run after a second signal are abandoned.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
 
-/// One worker a core, and one to spare where there is but one: a disk that does not answer may hold one.
+/// One worker per core and at least two, because a blocking disk can occupy one.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
@@ -63,14 +64,14 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
-    // Before anything listens, so that no signal is missed.
+    // Registered before the service starts, so that no signal is missed.
     let mut signals = Signals::new()?;
     let mut watch = Watch::new(files.files.clone());
     watch.settle().await;
     let service = tokio::select! {
-        started = Service::start(config) => started.map_err(|e| Failure::Run(e.to_string()))?,
-        // Nothing was acknowledged yet; what the journal holds stays there.
-        name = signals.next() => {
+        started = Service::start(config) => started.map_err(Failure::run)?,
+        // No request was acknowledged yet, and the journal keeps its records.
+        name = signals.stop() => {
             tracing::info!(signal = name, "stopped before it had started");
             return Ok(());
         }
@@ -78,42 +79,42 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     let name = loop {
         let why = tokio::select! {
-            asked = signals.asked() => match asked {
-                Asked::Stop(name) => break name,
-                Asked::Reload => "SIGHUP",
+            request = signals.request() => match request {
+                Request::Stop(name) => break name,
+                Request::Reload => "SIGHUP",
             },
             () = watch.changed() => "a file has changed",
         };
-        if let Some(file) = watch.gone() {
-            tracing::warn!(file = %file.display(), "not reloaded: it can be read only once");
+        if let Some(file) = watch.unreadable() {
+            tracing::warn!(file = %file.display(), "not reloaded: the file can be read only once");
             continue;
         }
         let reloading = async {
             watch.settle().await;
             reload(&service, files, why).await;
         };
-        // A disk that does not answer must not keep it from stopping.
+        // A blocking disk must not prevent the shutdown.
         tokio::select! {
-            name = signals.next() => break name,
+            name = signals.stop() => break name,
             () = reloading => {}
         }
     };
     let within = *service.config().service.shutdown_timeout;
-    tracing::info!(signal = name, within = ?within, "stopping; a second signal ends at once");
+    tracing::info!(signal = name, within = ?within, "stopping; a second signal ends the process immediately");
     tokio::select! {
         dropped = service.stop(within) => match dropped {
             0 => Ok(()),
             dropped => Err(Failure::Run(format!("{dropped} items could not be sent and were dropped"))),
         },
-        _ = signals.next() => {
-            let held = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
-            Err(Failure::Run(format!("ended at once by a second signal; what was held {held}")))
+        _ = signals.stop() => {
+            let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
+            Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
         }
     }
 }
 
-/// Reads the configuration again and takes what can be taken; whatever goes wrong, what runs
-/// keeps running.
+/// Reads the configuration again and applies the reloadable part. After any error the service continues
+/// with the current configuration.
 async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     let files = files.clone();
     let loaded = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
@@ -139,12 +140,12 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     match service.reload(&new) {
         Ok(reloaded) => {
             if let Err(error) = log::set_level(&level) {
-                tracing::warn!(%error, "the log level stays");
+                tracing::warn!(%error, "the log level was not changed");
             }
             tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded");
             if !reloaded.waiting.is_empty() {
                 let keys = reloaded.waiting.join(", ");
-                tracing::warn!(%keys, "changes that need a restart were not taken");
+                tracing::warn!(%keys, "changes that need a restart were not applied");
             }
         }
         Err(error) => {
@@ -153,7 +154,7 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     }
 }
 
-enum Asked {
+enum Request {
     Stop(&'static str),
     Reload,
 }
@@ -174,16 +175,16 @@ impl Signals {
         })
     }
 
-    async fn asked(&mut self) -> Asked {
+    async fn request(&mut self) -> Request {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
-            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.interrupt.recv() => Request::Stop("SIGINT"),
+            _ = self.terminate.recv() => Request::Stop("SIGTERM"),
+            _ = self.hangup.recv() => Request::Reload,
         }
     }
 
-    /// One that ends; what else is asked for is too late.
-    async fn next(&mut self) -> &'static str {
+    /// The next signal that stops the process. Reloads are ignored.
+    async fn stop(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,18 +1,19 @@
-//! `validate` and `print-config`: the configuration as text, in and out. Nothing is opened.
+//! `validate` and `print-config`: the configuration as text.
+//!
+//! In: configuration files. Out: faults, or the effective configuration as YAML, or its JSON schema.
 
 use clap::Args;
 
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
-use crate::cli::terminal::{write_stderr, write_stdout};
+use crate::cli::command::{ConfigFiles, Failure, to_json, write_stderr, write_stdout};
 use crate::config::Config;
 
 pub(super) const VALIDATE: &str = "\
-Check a configuration and print everything that is wrong with it.
+Check a configuration and print every fault.
 
-Reads text only: no socket, folder or other file is opened, so that it can run anywhere, in CI for
-example. Every fault is printed at once, one a line, as FILE:LINE:COLUMN: KEY: WHAT. A variable
-that is not set and has no default is a fault; what ${file:PATH} names is taken to be there.";
+Reads only the given files and opens no socket, folder or other file, so that it can run
+anywhere, in CI for example. All faults are printed at once, one per line, as FILE:LINE:COLUMN:
+KEY: FAULT. A variable that is not set and has no default is a fault; files named by
+${file:PATH} are assumed to exist.";
 
 pub(super) const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -24,7 +25,7 @@ Exit codes:
   2  it cannot";
 
 pub(super) const PRINT: &str = "\
-Print the configuration in force as YAML: the defaults, and over them every file given.
+Print the effective configuration as YAML: the defaults, overridden by the given files.
 
 Secrets and the user part of URLs are shown as [redacted].";
 
@@ -55,7 +56,7 @@ pub(super) fn validate(files: &ConfigFiles) -> Result<(), Failure> {
 
 pub(super) fn print(args: &PrintConfig) -> Result<(), Failure> {
     let text = if args.schema {
-        serde_json::to_string_pretty(&Config::schema()).map_err(|e| Failure::Run(e.to_string()))? + "\n"
+        to_json(&Config::schema())?
     } else {
         args.config.load()?.to_yaml().map_err(Failure::Run)?
     };

@@ -1,10 +1,12 @@
-//! How a judge's scores agree with people's (paper 000, section 4.1.2 and tables 4, 8 and 17).
+//! Agreement of a judge's scores with annotators' scores (paper 000, section 4.1.2 and tables 4, 8 and 17).
 //!
 //! In: pairs of scores on one scale, ours and theirs. Out: [`Agreement`]. Shares are from 0 to 1.
 //! Scores may lie between points of the scale: they are equal when they round to the same point
 //! (halves up), and off by one when they lie at most one point apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
 
 use super::alpha::{Level, alpha};
 use super::correlation::{pearson, spearman};
@@ -19,8 +21,8 @@ pub struct Scale {
     pub max: f64,
 }
 
-/// All figures of paper 000, and chance-corrected ones beside them.
-#[derive(Clone, PartialEq, Debug)]
+/// All figures of paper 000, and chance-corrected ones.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
     /// Pairs compared.
     pub pairs: usize,
@@ -30,15 +32,16 @@ pub struct Agreement {
     pub off_by_one: f64,
     /// The same of: worst, between, best.
     pub bucketed: f64,
-    /// Mean absolute error over the scale's range.
-    pub nmae: f64,
     /// `None` where a side never varies.
     pub pearson: Option<f64>,
     /// `None` where a side never varies.
     pub spearman: Option<f64>,
+    /// Mean absolute error over the scale's range.
+    pub nmae: f64,
     /// Cohen's kappa over points; `None` where chance alone agrees wholly.
     pub kappa: Option<f64>,
     /// Krippendorff's alpha, interval.
+    #[serde(rename = "alpha_interval")]
     pub alpha: Option<f64>,
 }
 
@@ -70,12 +73,12 @@ impl Agreement {
     }
 }
 
-/// The point of the scale that a score stands for.
+/// The point of the scale nearest to a score.
 fn point(score: f64) -> i64 {
     (score + 0.5).floor() as i64
 }
 
-/// Worst, between, or best: judges and people mix up the points between (000, section 4.1.2).
+/// Worst, between, or best: judges and annotators confuse the points between (000, section 4.1.2).
 fn bucket(score: f64, scale: Scale) -> u8 {
     match point(score) {
         p if p <= point(scale.min) => 0,
@@ -84,8 +87,8 @@ fn bucket(score: f64, scale: Scale) -> u8 {
     }
 }
 
-/// Cohen's kappa: the agreement of two raters beyond what their habits alone would give.
-/// `None` of no pairs, or where both always say the same one thing.
+/// Cohen's kappa: the agreement of two raters beyond chance. `None` without pairs, or if both raters always
+/// give the same value.
 pub fn kappa<L: Ord + Copy>(pairs: &[(L, L)]) -> Option<f64> {
     let n = pairs.len() as f64;
     let mut habits: BTreeMap<L, (f64, f64)> = BTreeMap::new();

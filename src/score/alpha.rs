@@ -2,7 +2,7 @@
 //!
 //! In: units (a trace, a span), each with the ratings that were given. Out: 1 for perfect
 //! agreement, 0 for what chance gives, below 0 for systematic disagreement; `None` where no unit
-//! has two ratings, or no rating differs from another: there is nothing to tell apart.
+//! has two ratings, or all ratings are equal.
 //! Definition: K. Krippendorff, *Computing Krippendorff's Alpha-Reliability* (2011), 1 - Do / De
 //! over pairable values; paper 000, section 4.1.4 uses the interval metric.
 //!
@@ -11,7 +11,7 @@
 
 use super::correlation::ranks;
 
-/// How two ratings differ.
+/// The difference function of two ratings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// They are equal or not.
@@ -24,7 +24,7 @@ pub enum Level {
 
 /// Alpha over `units`.
 pub fn alpha(units: &[Vec<f64>], level: Level) -> Option<f64> {
-    // A value alone in its unit pairs with nothing and takes no part.
+    // The only value of a unit forms no pair and is left out.
     let mut paired: Vec<Vec<f64>> = units.iter().filter(|unit| unit.len() > 1).cloned().collect();
     let first = *paired.first()?.first()?;
     if paired.iter().flatten().all(|v| *v == first) {

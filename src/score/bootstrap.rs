@@ -1,12 +1,14 @@
-//! Intervals without an assumption about distributions: cases are drawn again, with replacement.
+//! Bootstrap intervals: cases are resampled with replacement.
 //!
-//! In: how many cases there are and a figure of any choice of them. Out: the percentile interval
-//! of that figure. What is drawn is whole cases (traces), never errors within one: errors of one
-//! trace hang together. Seeded, so that a report can be made again.
+//! In: the number of cases and a figure of any sample of them. Out: the percentile interval of that figure.
+//! Whole cases (traces) are resampled, because errors within one trace are not independent. The fixed seed
+//! makes reports reproducible.
+
+use serde::{Serialize, Serializer};
 
 /// Draws: the ends of a 95 % interval then rest on 25 draws each.
 pub const DRAWS: usize = 1000;
-/// Any number does; a fixed one makes reports repeatable.
+/// Arbitrary; fixed so that reports are reproducible.
 const SEED: u64 = 0x5eed_0f7e_57ed;
 
 /// An interval's two ends.
@@ -18,9 +20,29 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The 95 % percentile intervals of the figures that `of` makes of a choice of `cases` cases.
-/// A figure that a choice does not define is NaN there and left out. `None` where fewer than two
-/// cases, or draws that define the figure, leave nothing to tell.
+impl Serialize for Interval {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        [self.low, self.high].serialize(to)
+    }
+}
+
+/// Intervals of precision, recall and F1.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct ShareIntervals {
+    pub precision: Option<Interval>,
+    pub recall: Option<Interval>,
+    pub f1: Option<Interval>,
+}
+
+impl From<[Option<Interval>; 3]> for ShareIntervals {
+    fn from([precision, recall, f1]: [Option<Interval>; 3]) -> ShareIntervals {
+        ShareIntervals { precision, recall, f1 }
+    }
+}
+
+/// The 95 % percentile intervals of the figures that `of` computes from a sample of `cases` cases.
+/// NaN marks a figure that the sample does not define; it is left out. `None` for fewer than two cases
+/// or fewer than two samples that define the figure.
 pub fn intervals<const N: usize>(
     cases: usize,
     mut of: impl FnMut(&[usize]) -> [f64; N],
@@ -68,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn what_never_varies_has_no_width() {
+    fn the_interval_of_a_constant_has_width_0() {
         let [interval] = intervals(10, |choice| [mean(&[3.0; 10], choice)]);
         assert_eq!(interval, Some(Interval { low: 3.0, high: 3.0 }));
     }
 
     #[test]
-    fn the_mean_of_many_cases_has_the_width_that_theory_gives() {
+    fn the_interval_of_a_mean_has_the_theoretical_width() {
         // Zeros and ones in equal parts: the half-width is near 1.96 * 0.5 / sqrt(400) = 0.049.
         let values: Vec<f64> = (0..400).map(|i| f64::from(i % 2)).collect();
         let [interval] = intervals(values.len(), |choice| [mean(&values, choice)]);
@@ -83,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_case_tells_nothing_and_the_same_call_the_same() {
+    fn one_case_has_no_interval_and_results_are_reproducible() {
         assert_eq!(intervals(1, |_| [1.0]), [None]);
         assert_eq!(intervals(9, |_| [f64::NAN]), [None]);
         let values = [1.0, 5.0, 2.0, 8.0];

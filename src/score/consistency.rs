@@ -1,7 +1,7 @@
-//! How much a judge agrees with itself when asked again (paper 000, section 4.1.4).
+//! Agreement of a judge with itself over repeated runs (paper 000, section 4.1.4).
 //!
-//! In: for each metric the ratings of several independent runs over the same places. Out: for each
-//! metric Krippendorff's alpha, the spread between runs and how alike the rationales are.
+//! In: for each metric the ratings of several independent runs over the same spans. Out: for each
+//! metric Krippendorff's alpha, the spread between runs and the similarity of the rationales.
 //!
 //! A judge's measurements are rated ([`ratings`]); those of rules are the same every time and are
 //! left out. Scores are scaled to 0..1; a label is 1 where it passes and 0 where it fails; quantities
@@ -11,6 +11,8 @@
 //! 95 % interval, 1.96 s / sqrt(n).
 
 use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
@@ -30,7 +32,7 @@ pub struct Rating {
 }
 
 /// One metric's figures.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Consistency {
     /// Places with at least two ratings.
     pub places: usize,
@@ -39,14 +41,18 @@ pub struct Consistency {
     /// Agreement by distance; `None` where nothing varies.
     pub alpha_interval: Option<f64>,
     /// Its 95 % interval, places drawn again.
+    #[serde(rename = "alpha_interval_95")]
     pub alpha_range: Option<Interval>,
     /// Agreement by rank.
     pub alpha_ordinal: Option<f64>,
     /// Mean over places of the standard deviation between runs.
+    #[serde(rename = "mean_standard_deviation")]
     pub mean_deviation: f64,
     /// Half the width of that mean's 95 % interval; `None` of one place.
+    #[serde(rename = "half_width_95")]
     pub half_width: Option<f64>,
     /// Mean lexical similarity of two runs' rationales about one place; `None` where there are none.
+    #[serde(rename = "rationale_similarity_lexical")]
     pub similarity: Option<f64>,
 }
 
@@ -72,13 +78,13 @@ impl Consistency {
             alpha_ordinal: alpha(&units, Level::Ordinal),
             mean_deviation: deviations.iter().sum::<f64>() / n,
             half_width: (rated.len() > 1).then(|| 1.96 * deviation(&deviations) / n.sqrt()),
-            similarity: likeness(&rated),
+            similarity: rationale_similarity(&rated),
         })
     }
 }
 
 /// A judge's ratings of a trace, by metric and span.
-pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, Place), Rating> {
+pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), Rating> {
     let asked = measurements.iter().filter(|m| m.judge != RULES);
     asked
         .filter_map(|m| {
@@ -96,10 +102,10 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
         .collect()
 }
 
-/// Where a rating belongs.
-pub type Place = (TraceId, SpanId);
+/// The span that a rating is about.
+pub type SpanKey = (TraceId, SpanId);
 
-/// Figures of every metric: `runs[r][(metric, place)]` is what run `r` said there.
+/// Figures of every metric: `runs[r][(metric, place)]` is the rating of run `r`.
 pub fn of_runs<P: Ord + Clone>(
     runs: &[BTreeMap<(String, P), Rating>],
 ) -> BTreeMap<String, Option<Consistency>> {
@@ -121,8 +127,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0)).sqrt()
 }
 
-/// Words are weighed over all rationales of the metric: within one place all say much the same.
-fn likeness(places: &[&Vec<Rating>]) -> Option<f64> {
+/// Words are weighted over all rationales of the metric, because rationales of one span resemble each other.
+fn rationale_similarity(places: &[&Vec<Rating>]) -> Option<f64> {
     let mut vectors =
         vectors(places.iter().flat_map(|runs| runs.iter().map(|r| r.rationale.as_str()))).into_iter();
     let mut means = Vec::new();
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_by_hand() {
+    fn figures_of_a_small_case() {
         let places =
             [place(&[0.0, 1.0], "same words"), place(&[0.5, 0.5], "same words"), place(&[1.0], "alone")];
         let c = Consistency::of(&places).unwrap();
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_tells_nothing() {
+    fn one_run_has_no_figures() {
         assert_eq!(Consistency::of(&[place(&[1.0], "x")]), None);
         let steady = Consistency::of(&[place(&[0.5, 0.5], ""), place(&[0.5, 0.5], "")]).unwrap();
         assert_eq!((steady.alpha_interval, steady.mean_deviation, steady.similarity), (None, 0.0, None));

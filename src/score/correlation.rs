@@ -23,7 +23,7 @@ pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     pearson(&left.into_iter().zip(right).collect::<Vec<_>>())
 }
 
-/// Told by the values, not by their variance, which rounding makes of nothing.
+/// Decided by the values: rounding can give constant values a variance.
 fn varies(pairs: &[(f64, f64)]) -> bool {
     let Some((x, y)) = pairs.first() else { return false };
     pairs.iter().any(|(other, _)| other != x) && pairs.iter().any(|(_, other)| other != y)
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn anscombes_first_quartet() {
+    fn pearson_of_anscombes_first_quartet() {
         let x = [10.0, 8.0, 13.0, 9.0, 11.0, 14.0, 6.0, 4.0, 12.0, 7.0, 5.0];
         let y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68];
         let pairs: Vec<_> = x.into_iter().zip(y).collect();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn intelligence_and_hours_of_television() {
+    fn spearman_of_a_worked_example() {
         // The worked example of rank correlation that encyclopaedias give: rho = -29/165.
         let pairs = [
             (106.0, 7.0),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_varies_has_no_correlation() {
+    fn a_constant_side_has_no_correlation() {
         assert_eq!(pearson(&[(0.1, 5.0), (0.2, 5.0), (0.3, 5.0)]), None);
         assert_eq!(spearman(&[(1.0, 2.0)]), None);
         assert_eq!(pearson(&[]), None);

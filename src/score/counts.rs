@@ -1,9 +1,12 @@
 //! Hits and misses, and the shares made of them.
 //!
 //! In: counts. Out: precision, recall, F-beta and accuracy, all from 0 to 1. A share of nothing
-//! is 0, as the benchmark's own script has it: who predicts nothing has no precision to show.
+//! is 0, as in the benchmark's own script.
 
 use std::ops::AddAssign;
+
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 /// What was predicted, what is right, and what is both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,6 +30,11 @@ impl Tally {
         share(self.hits, self.gold)
     }
 
+    /// Precision, recall and F1.
+    pub fn shares(&self) -> [f64; 3] {
+        [self.precision(), self.recall(), self.f1()]
+    }
+
     /// The harmonic mean of precision and recall.
     pub fn f1(&self) -> f64 {
         self.f(1.0)
@@ -47,23 +55,34 @@ impl AddAssign for Tally {
     }
 }
 
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Tally { hits, predicted, gold } = self;
+        let [precision, recall, f1] = self.shares();
+        json!({
+            "hits": hits, "predicted": predicted, "gold": gold,
+            "precision": precision, "recall": recall, "f1": f1,
+        })
+        .serialize(to)
+    }
+}
+
 /// A yes-or-no prediction against a yes-or-no truth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Confusion {
-    /// Said yes, is yes.
+    /// True positives.
     pub tp: usize,
-    /// Said yes, is no.
+    /// False positives.
     pub fp: usize,
-    /// Said no, is yes.
+    /// False negatives.
     pub fn_: usize,
-    /// Said no, is no.
+    /// True negatives.
     pub tn: usize,
 }
 
 impl Confusion {
-    /// Counts one more case.
-    pub fn count(&mut self, said: bool, is: bool) {
-        *match (said, is) {
+    pub fn count(&mut self, predicted: bool, actual: bool) {
+        *match (predicted, actual) {
             (true, true) => &mut self.tp,
             (true, false) => &mut self.fp,
             (false, true) => &mut self.fn_,
@@ -71,7 +90,7 @@ impl Confusion {
         } += 1;
     }
 
-    /// Without the cases that are rightly left alone.
+    /// Without the true negatives.
     pub fn tally(&self) -> Tally {
         Tally { hits: self.tp, predicted: self.tp + self.fp, gold: self.tp + self.fn_ }
     }
@@ -81,20 +100,39 @@ impl Confusion {
         self.tp + self.fp + self.fn_ + self.tn
     }
 
-    /// The share of cases told rightly.
+    /// The share of correct predictions.
     pub fn accuracy(&self) -> f64 {
         share(self.tp + self.tn, self.total())
     }
-}
 
-impl Confusion {
-    /// Cohen's kappa of prediction and truth: the agreement beyond what their habits give. 0 for
-    /// one that always says the same; `None` where both do.
+    /// Cohen's kappa of prediction and truth: the agreement beyond chance. 0 where one of them is
+    /// constant, `None` where both are.
     pub fn kappa(&self) -> Option<f64> {
-        let of = |part: usize| share(part, self.total());
-        let (said, is) = (of(self.tp + self.fp), of(self.tp + self.fn_));
+        let Tally { predicted, gold, .. } = self.tally();
+        let [said, is] = [predicted, gold].map(|positive| share(positive, self.total()));
         let chance = said * is + (1.0 - said) * (1.0 - is);
         (self.total() > 0 && chance < 1.0).then(|| (self.accuracy() - chance) / (1.0 - chance))
+    }
+}
+
+impl AddAssign for Confusion {
+    fn add_assign(&mut self, more: Confusion) {
+        self.tp += more.tp;
+        self.fp += more.fp;
+        self.fn_ += more.fn_;
+        self.tn += more.tn;
+    }
+}
+
+impl Serialize for Confusion {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (Confusion { tp, fp, fn_, tn }, tally) = (self, self.tally());
+        let [precision, recall, f1] = tally.shares();
+        json!({
+            "tp": tp, "fp": fp, "fn": fn_, "tn": tn, "precision": precision, "recall": recall,
+            "f1": f1, "f2": tally.f(2.0), "accuracy": self.accuracy(),
+        })
+        .serialize(to)
     }
 }
 
@@ -143,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_puts_each_case_in_its_cell() {
+    fn count_increments_the_cell_of_the_case() {
         let mut c = Confusion::default();
         for (said, is) in [(true, true), (true, false), (false, true), (false, false), (true, true)] {
             c.count(said, is);

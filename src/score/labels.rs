@@ -1,16 +1,16 @@
-//! What people say of traces, in a shape of our own.
+//! Labels of traces.
 //!
 //! In: JSON as in [`SHAPE`], or annotations of the TRAIL benchmark. Out: [`TraceLabels`].
-//! A span without a label is right, unless the trace is `partial`: then nothing is known of it.
+//! A span without a label is correct, unless the trace is `partial`: then the span is unknown.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::trail::ratings::PASSES;
-use super::trail::{Annotation, Annotations, Label};
-use verdict_eval::measure::Category;
+use super::trail::{Annotation, Annotations, Label, impact};
 use verdict_eval::measure::table::spec;
+use verdict_eval::measure::{Category, Severity};
 
 /// The shape, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{
@@ -28,6 +28,8 @@ pub const SHAPE: &str = r#"{ "traces": [{
     }]
 }] }"#;
 
+const SEVERITIES: [Severity; 3] = [Severity::Low, Severity::Medium, Severity::High];
+
 /// A file of labels.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,14 +38,13 @@ pub struct Labels {
     pub traces: Vec<TraceLabels>,
 }
 
-/// What people say of one trace.
+/// Labels of one trace.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceLabels {
     /// Its id, in hex.
     pub trace_id: String,
     /// Whether it should pass.
-    #[serde(default)]
     pub expected: Option<Expected>,
     /// Spans without a label were not looked at.
     #[serde(default)]
@@ -67,29 +68,7 @@ pub enum Expected {
     Fail,
 }
 
-/// How bad, in people's eyes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Impact {
-    /// Seldom changes the outcome.
-    Low,
-    /// Likely to matter.
-    Medium,
-    /// Breaks the step or the answer.
-    High,
-}
-
-impl Impact {
-    fn as_str(self) -> &'static str {
-        match self {
-            Impact::Low => "LOW",
-            Impact::Medium => "MEDIUM",
-            Impact::High => "HIGH",
-        }
-    }
-}
-
-/// What people say of one span.
+/// Label of one span.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanLabel {
@@ -99,22 +78,17 @@ pub struct SpanLabel {
     #[serde(default)]
     pub expected: Expected,
     /// What is wrong.
-    #[serde(default)]
     pub category: Option<String>,
-    /// How bad.
-    #[serde(default)]
-    pub severity: Option<Impact>,
+    pub severity: Option<Severity>,
     /// The metric that the label is about.
-    #[serde(default)]
     pub metric: Option<String>,
-    /// People's score of that metric.
-    #[serde(default)]
+    /// Labelled score of that metric.
     pub score: Option<f64>,
 }
 
 impl SpanLabel {
-    /// Whether the label says something of `metric`: it names it, or names none and its category,
-    /// where it has one, is of those that the metric is there to find.
+    /// Whether the label applies to `metric`: it names the metric, or it names none and its category, if
+    /// any, is one that the metric detects.
     pub fn concerns(&self, metric: &str) -> bool {
         match (&self.metric, &self.category) {
             (Some(named), _) => named == metric,
@@ -139,12 +113,7 @@ impl TraceLabels {
         let spans = annotations.errors.iter().map(|error| SpanLabel {
             span_id: error.location.clone(),
             category: Some(error.category.clone()),
-            severity: match error.impact.as_str() {
-                "LOW" => Some(Impact::Low),
-                "MEDIUM" => Some(Impact::Medium),
-                "HIGH" => Some(Impact::High),
-                _ => None,
-            },
+            severity: SEVERITIES.into_iter().find(|severity| impact(*severity) == error.impact),
             ..SpanLabel::default()
         });
         TraceLabels {
@@ -161,14 +130,14 @@ impl TraceLabels {
         let annotation = |label: &SpanLabel| Annotation {
             category: label.category.clone().unwrap_or_default(),
             location: label.span_id.clone(),
-            impact: label.severity.map_or("", Impact::as_str).to_owned(),
+            impact: label.severity.map(impact).unwrap_or_default(),
             ..Annotation::default()
         };
         failing.map(annotation).collect()
     }
 
-    /// Whether people say that something of what `metric` looks at is wrong in `spans` (hex ids).
-    /// `None` where they did not look.
+    /// Whether the labels of `spans` (hex ids) contain an error that `metric` detects. `None` if the spans
+    /// are unknown.
     pub fn fails<'a>(&self, metric: &str, mut spans: impl Iterator<Item = &'a str>) -> Option<bool> {
         let mut looked = !self.partial;
         let wrong = spans.any(|span| {
@@ -227,7 +196,7 @@ mod tests {
             text.push_str(if after.ends_with(',') { "," } else { "" });
         }
         let read: Labels = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-        assert_eq!(read.traces[0].spans[0].severity, Some(Impact::Low));
+        assert_eq!(read.traces[0].spans[0].severity, Some(Severity::Low));
         assert_eq!(read.traces[0].scores["completeness"], 3.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Each metric's verdicts and scores against people's.
+//! Each metric's verdicts and scores compared with labels.
 //!
 //! In: judged traces and their labels. Out: for each metric how often it is right about failing
 //! ("failing" is the positive class) and how its scores agree with people's.
@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::agreement::{Agreement, Scale};
-use super::bootstrap::{self, Interval};
+use super::bootstrap::{self, ShareIntervals};
 use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
@@ -19,9 +19,9 @@ use verdict_eval::measure::{Measurement, Value, table};
 use verdict_eval::recognise::{AgentTrace, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// One measurement, away from its trace.
+/// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Said {
+pub struct MetricResult {
     /// The metric.
     pub metric: &'static str,
     /// The span that it is written on, in hex.
@@ -34,28 +34,28 @@ pub struct Said {
     pub score: Option<f64>,
 }
 
-/// What is kept of a judged trace: enough to be held against labels.
+/// The parts of a judged trace that are compared with labels.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Trace {
+pub struct JudgedTrace {
     /// Its id, in hex.
     pub id: String,
     /// Its verdict.
     pub passed: Option<bool>,
     /// Every measurement with a value.
-    pub said: Vec<Said>,
+    pub results: Vec<MetricResult>,
     /// What was found, as annotations.
     pub errors: Vec<Annotation>,
     /// Every model and tool call, in hex, with the score of the worst finding that counts there.
     pub calls: Vec<(String, Option<f64>)>,
 }
 
-impl Trace {
+impl JudgedTrace {
     /// From a judged trace.
-    pub fn of(trace: &AgentTrace, measurements: &[Measurement], passed: Option<bool>) -> Trace {
+    pub fn of(trace: &AgentTrace, measurements: &[Measurement], passed: Option<bool>) -> JudgedTrace {
         let asked: BTreeMap<Idx, Idx> =
             trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
         let hex = |i: Idx| trace.tree.spans.get(i).map(|span| span.id.to_string());
-        let said = measurements.iter().filter_map(|m| {
+        let results = measurements.iter().filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let reach: Vec<Idx> = match trace.views.get(m.at)?.kind {
                 Kind::Llm => vec![m.at],
@@ -65,7 +65,7 @@ impl Trace {
                     trace.tree.subtree(m.at).filter(|&i| owner(i) == owner(m.at)).collect()
                 }
             };
-            Some(Said {
+            Some(MetricResult {
                 metric: m.metric,
                 span: hex(m.at)?,
                 reach: reach.into_iter().filter_map(hex).collect(),
@@ -76,43 +76,43 @@ impl Trace {
                 },
             })
         });
-        let found = find::found(trace, measurements);
+        let found = find::located_findings(trace, measurements);
         let call = |(i, view): (Idx, &SpanView)| {
             let own = found.iter().filter(|f| f.at == i).map(|f| f.finding.score);
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
         };
-        Trace {
+        JudgedTrace {
             id: trace.tree.id.to_string(),
             passed,
-            said: said.collect(),
+            results: results.collect(),
             errors: found.iter().map(|f| f.annotation(trace)).collect(),
             calls: trace.views.iter().enumerate().filter_map(call).collect(),
         }
     }
 }
 
-/// A measurement with the truth.
+/// A measurement with the labelled result.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
-    /// Which trace: points of one trace hang together.
+    /// Index of the trace; intervals resample whole traces.
     pub trace: usize,
-    /// The metric said that it fails.
+    /// The measurement fails.
     pub failed: bool,
     /// The metric's score, where it is a score.
     pub score: Option<f64>,
-    /// People say that it fails.
+    /// The labels say that it fails.
     pub fails: bool,
 }
 
 /// Points of each metric, of every trace with labels.
-pub fn points(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
+pub fn points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
     let mut out: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
-        for said in &judged.said {
-            let reach = said.reach.iter().map(String::as_str);
-            let Some(fails) = labels.fails(said.metric, reach) else { continue };
-            let point = Point { trace, failed: !said.passed, score: said.score, fails };
-            out.entry(said.metric).or_default().push(point);
+        for result in &judged.results {
+            let reach = result.reach.iter().map(String::as_str);
+            let Some(fails) = labels.fails(result.metric, reach) else { continue };
+            let point = Point { trace, failed: !result.passed, score: result.score, fails };
+            out.entry(result.metric).or_default().push(point);
         }
     }
     out
@@ -122,7 +122,7 @@ pub fn points(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Po
 const FLAWLESS: f64 = 5.0;
 
 /// Every model and tool call as a point, whatever metric found something there.
-pub fn located(pairs: &[(&Trace, &TraceLabels)]) -> Vec<Point> {
+pub fn call_points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> Vec<Point> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
@@ -142,32 +142,30 @@ pub fn confusion<'a>(points: impl IntoIterator<Item = &'a Point>) -> Confusion {
 }
 
 /// 95 % intervals of precision, recall and F1 of `points`, traces drawn again.
-pub fn intervals(points: &[Point]) -> [Option<Interval>; 3] {
+pub fn intervals(points: &[Point]) -> ShareIntervals {
     let mut by_trace: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
     let counted: Vec<Confusion> = by_trace.values().map(confusion).collect();
     bootstrap::intervals(counted.len(), |choice| {
         let mut sum = Confusion::default();
-        for c in choice.iter().filter_map(|&i| counted.get(i)) {
-            sum = Confusion { tp: sum.tp + c.tp, fp: sum.fp + c.fp, fn_: sum.fn_ + c.fn_, tn: sum.tn + c.tn };
-        }
-        let t = sum.tally();
-        [t.precision(), t.recall(), t.f1()]
+        choice.iter().filter_map(|&i| counted.get(i)).for_each(|counts| sum += *counts);
+        sum.tally().shares()
     })
+    .into()
 }
 
 /// How the scores of each metric that people scored agree with theirs. A score of the whole trace
-/// is held against the metric's measurement nearest the root.
-pub fn agreements(pairs: &[(&Trace, &TraceLabels)]) -> BTreeMap<String, Agreement> {
+/// is compared with the metric's measurement nearest to the root.
+pub fn agreements(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<String, Agreement> {
     let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (judged, labels) in pairs {
         for (metric, theirs) in &labels.scores {
-            let ours = judged.said.iter().find(|s| s.metric == metric).and_then(|s| s.score);
+            let ours = judged.results.iter().find(|s| s.metric == metric).and_then(|s| s.score);
             scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, *theirs)));
         }
         for label in &labels.spans {
             let (Some(metric), Some(theirs)) = (&label.metric, label.score) else { continue };
-            let here = judged.said.iter().find(|s| s.metric == metric && s.span == label.span_id);
+            let here = judged.results.iter().find(|s| s.metric == metric && s.span == label.span_id);
             let ours = here.and_then(|s| s.score);
             scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, theirs)));
         }

@@ -1,21 +1,21 @@
-//! How right the verdicts are: what was found, held against what people found.
+//! Verdicts compared with annotations and labels.
 //!
 //! In: predictions and labels, as data. Out: counts, shares, agreement and correlation, each by a
-//! published definition that its file names. Nothing here reads a file or a clock.
+//! published definition that its file names. This module performs no I/O and reads no clock.
 //!
 //! | file | what it computes |
 //! |---|---|
 //! | [`counts`] | precision, recall, F1, F2, accuracy |
 //! | [`correlation`] | Pearson, Spearman |
 //! | [`alpha`] | Krippendorff's alpha |
-//! | [`agreement`] | a judge's scores against people's, Cohen's kappa |
-//! | [`similarity`] | likeness of texts by their words |
-//! | [`consistency`] | a judge against itself |
-//! | [`bootstrap`] | intervals by drawing traces again |
-//! | [`labels`] | what people say of traces |
-//! | [`metrics`] | each metric against it |
-//! | [`thresholds`] | where to cut a metric's scores |
-//! | [`report`] | one page of all of it |
+//! | [`agreement`] | a judge's scores compared with annotators' scores, Cohen's kappa |
+//! | [`similarity`] | lexical similarity of texts |
+//! | [`consistency`] | agreement of a judge with itself |
+//! | [`bootstrap`] | intervals by resampling traces |
+//! | [`labels`] | labels of traces |
+//! | [`metrics`] | each metric compared with the labels |
+//! | [`thresholds`] | the best threshold of a metric's scores |
+//! | [`report`] | the HTML report |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
 
 pub mod agreement;

@@ -1,4 +1,4 @@
-//! How alike texts are, by their words: cosine of TF-IDF vectors.
+//! Lexical similarity of texts: cosine of TF-IDF vectors.
 //!
 //! In: texts. Out: a vector each, and the cosine of two, from 0 (no word in common) to 1 (the same
 //! words in the same shares). Lexical: it knows no synonyms, where paper 000's semantic
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_words_are_1_and_none_in_common_0() {
+    fn cosine_is_1_for_equal_words_and_0_for_disjoint_words() {
         let v = vectors(["The page was not found.", "the PAGE: was not found", "rate limit reached", ""]);
         assert!((cosine(&v[0], &v[1]).unwrap() - 1.0).abs() < 1e-12);
         assert_eq!(cosine(&v[0], &v[2]), Some(0.0));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_by_hand() {
+    fn cosine_of_a_small_case() {
         // "a" is in both texts (rarity 1), "b" and "c" in one each: ln(3/2) + 1.
         let v = vectors(["a b", "a c"]);
         let rare = 1.5f64.ln() + 1.0;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn likeness_goes_both_ways() {
+    fn cosine_is_symmetric() {
         let v = vectors(["x y y z", "z x", "q", "y"]);
         for a in &v {
             for b in &v {

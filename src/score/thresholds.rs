@@ -1,48 +1,48 @@
-//! Where to cut a metric's scores so that its failures are those that people see.
+//! The threshold of a metric's scores that fits labels best.
 //!
-//! In: points with a score and the truth. Out: [`Fit`]: what every threshold would give, the best
-//! one, and how the best one does on traces that it was not fitted to.
+//! In: points with a score and the truth. Out: [`Fit`]: the counts of every threshold, the best threshold,
+//! and its counts on traces that it was not fitted to.
 //!
-//! Best is the highest F1 of failing; of equals the lowest threshold, which raises fewest alarms.
-//! A threshold lies halfway between two scores that occur: nearer to either says no more. What is
-//! fitted looks better than it is, so each trace is also judged by the threshold that the others
-//! give (leave one out).
+//! The best threshold has the highest F1 of failing; of equal ones the lowest, which causes the fewest
+//! failures. A threshold is the mean of two adjacent scores. Because fitted figures are optimistic, each
+//! trace is also judged by the threshold fitted to the other traces (leave one out).
 
 use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use super::counts::Confusion;
 use super::metrics::Point;
 
 /// One threshold: scores below it fail.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Cut {
+    #[serde(flatten)]
+    pub counts: Confusion,
     /// On the metric's scale.
     pub tau: f64,
-    /// What it gives.
-    pub counts: Confusion,
 }
 
 /// A metric's thresholds.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Fit {
     /// Points with a score.
     pub points: usize,
-    /// From the lowest, under which nothing fails.
-    pub curve: Vec<Cut>,
-    /// The best of them.
     pub best: Cut,
     /// Each trace under the best threshold of all others; `None` of one trace.
     pub held_out: Option<Confusion>,
-    /// What the threshold in force gives.
+    /// With the threshold in force.
     pub now: Confusion,
+    /// Every threshold from the lowest, under which nothing fails.
+    pub curve: Vec<Cut>,
 }
 
 impl Fit {
     /// `None` where there is nothing to fit: no failing or no passing truth, or only one score.
     pub fn of(points: &[Point]) -> Option<Fit> {
-        let scored: Vec<Scored> = points
+        let scored: Vec<ScoredPoint> = points
             .iter()
-            .filter_map(|p| Some(Scored { trace: p.trace, score: p.score?, fails: p.fails }))
+            .filter_map(|p| Some(ScoredPoint { trace: p.trace, score: p.score?, fails: p.fails }))
             .collect();
         let curve = curve(&scored);
         let failing = scored.iter().filter(|p| p.fails).count();
@@ -56,13 +56,13 @@ impl Fit {
 }
 
 #[derive(Clone, Copy)]
-struct Scored {
+struct ScoredPoint {
     trace: usize,
     score: f64,
     fails: bool,
 }
 
-fn curve(points: &[Scored]) -> Vec<Cut> {
+fn curve(points: &[ScoredPoint]) -> Vec<Cut> {
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| a.score.total_cmp(&b.score));
     let failing = sorted.iter().filter(|p| p.fails).count();
@@ -91,15 +91,15 @@ fn best(curve: &[Cut]) -> Option<Cut> {
     curve.iter().copied().reduce(|best, cut| if f1(&cut) > f1(&best) { cut } else { best })
 }
 
-fn held_out(points: &[Scored]) -> Option<Confusion> {
-    let mut by_trace: BTreeMap<usize, Vec<Scored>> = BTreeMap::new();
+fn held_out(points: &[ScoredPoint]) -> Option<Confusion> {
+    let mut by_trace: BTreeMap<usize, Vec<ScoredPoint>> = BTreeMap::new();
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
     if by_trace.len() < 2 {
         return None;
     }
     let mut counts = Confusion::default();
     for (trace, own) in &by_trace {
-        let others: Vec<Scored> = points.iter().filter(|p| p.trace != *trace).copied().collect();
+        let others: Vec<ScoredPoint> = points.iter().filter(|p| p.trace != *trace).copied().collect();
         let tau = best(&curve(&others))?.tau;
         own.iter().for_each(|p| counts.count(p.score < tau, p.fails));
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_between_two_heaps_is_found() {
+    fn the_best_threshold_separates_the_classes() {
         let points: Vec<Point> = (0..8)
             .flat_map(|t| {
                 [point(t, 1.0, true), point(t, 2.0, true), point(t, 3.0, false), point(t, 5.0, false)]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_in_one_trace_alone_does_not_hold_out() {
+    fn the_held_out_f1_of_a_chance_fit_is_lower() {
         // Each trace's failing score is another's passing one: any fit is luck.
         let points = [point(0, 1.0, true), point(0, 2.0, false), point(1, 2.0, true), point(1, 3.0, false)];
         let fit = Fit::of(&points).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_add_up() {
+    fn every_cut_has_the_counts_of_its_threshold() {
         let points: Vec<Point> =
             (0..50usize).map(|i| point(i % 7, (i * 37 % 11) as f64 / 2.0, i % 3 == 0)).collect();
         let fit = Fit::of(&points).unwrap();

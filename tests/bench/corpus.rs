@@ -38,7 +38,7 @@ pub struct Corpus {
     pub requests: Vec<Bytes>,
     /// Spans in them.
     pub spans: usize,
-    /// Bytes of the encoded spans, without what stands around them.
+    /// Bytes of the encoded spans, without the enclosing messages.
     pub payload: usize,
     /// Spans of traces that never close, because their root is missing.
     pub open: usize,

@@ -24,7 +24,7 @@ use paths::PATHS;
 #[global_allocator]
 static ALLOCATOR: allocator::Chosen = allocator::Chosen;
 
-/// What the others are held against.
+/// The baseline of the other measurements.
 const BASE: &str = "prost";
 /// Paths that are timed with the system's allocator as well: those of others.
 const OTHERS: [&str; 2] = ["prost codec", BASE];

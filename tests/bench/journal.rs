@@ -79,7 +79,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// The journal by itself beside a raw append.
+/// The journal alone compared with a raw append.
 async fn alone(corpus: &Corpus) {
     let bytes: usize = corpus.requests.iter().map(Bytes::len).sum();
     let each = bytes / corpus.requests.len();

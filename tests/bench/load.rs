@@ -86,7 +86,7 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let base = rates[0].1;
     let ours = Kind::ALL.iter().zip(&rates).find(|(kind, _)| **kind == Kind::WithoutMetrics).unwrap().1.0;
     for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
-        // The relays' latency stands beside ours, so it is measured at our pace.
+        // The relays' latency is compared with ours, so it is measured at the same rate.
         let pace = PACE * if kind.relay().is_some() { ours } else { rate };
         let stand = Stand::start(kind, sink, "0s").await;
         let Latency { p50, p99, p99_of_a_second } = latency(&stand, sink, corpus, pace).await;
@@ -98,7 +98,7 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     }
 }
 
-/// What stands between generator and sink.
+/// The process between generator and sink.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     PassThrough,

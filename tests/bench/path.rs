@@ -1,5 +1,5 @@
 //! What scoring a path costs, by its length and by how many golden paths there are; and a 20-call
-//! run beside compiling one regex of its task's patterns.
+//! run compared with compiling one regex of its task's patterns.
 //!
 //! Golden paths: as many diamonds in a row as double their number, then a plain chain; all are as
 //! long as the run. The run follows one of them with a harmful call in every eighth place.

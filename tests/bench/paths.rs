@@ -73,7 +73,7 @@ pub fn prost_codec(requests: &[Bytes]) -> Done {
     done
 }
 
-/// What stands around a span.
+/// The messages that enclose a span.
 type Place = (Rc<Option<Resource>>, Rc<Option<InstrumentationScope>>);
 
 /// A trace being put together from decoded spans; spans know their place by its number.

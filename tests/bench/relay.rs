@@ -1,5 +1,5 @@
 //! Raw gRPC for the load harness: messages stay bytes. Generator and sink speak it, and so do the
-//! relays that the processor is held against: they send every request on, as it came or decoded and
+//! relays that the processor is compared with: they send every request on, as it came or decoded and
 //! encoded again, and answer once that was answered.
 
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ pub async fn serve<F>(
     server.serve_with_incoming(TcpListenerStream::new(listener)).await.expect("the listener works");
 }
 
-/// A process that the processor is held against: what comes in on `from` goes through `work` and
+/// A process that the processor is compared with: what comes in on `from` goes through `work` and
 /// out to `to`.
 pub async fn relay(from: SocketAddr, to: SocketAddr, work: fn(Bytes) -> Bytes) {
     let client = Client::connect(to).await;

@@ -14,7 +14,7 @@ use crate::support::{Process, config};
 const TRACES_ONLY: &str = "exporters: { otlp_grpc: { signals: [traces] } }";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_that_no_exporter_takes_are_refused_and_not_dropped() {
+async fn metrics_without_an_exporter_are_refused() {
     let process = Process::start(TRACES_ONLY).await;
     // One gauge with one point, and nothing else.
     let metrics = b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\x21\x00";
@@ -26,7 +26,7 @@ async fn metrics_that_no_exporter_takes_are_refused_and_not_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_that_no_exporter_takes_are_told_apart_from_those_that_were_used() {
+async fn logs_without_an_exporter_are_refused_unless_they_were_evidence() {
     let process = Process::start(TRACES_ONLY).await;
     let of_span = LogRecord { trace_id: vec![1; 16], span_id: vec![1; 8], ..LogRecord::default() };
     let used = LogRecord { event_name: "gen_ai.choice".to_owned(), ..of_span.clone() };
@@ -40,7 +40,7 @@ async fn logs_that_no_exporter_takes_are_told_apart_from_those_that_were_used() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sender_that_dawdles_does_not_use_up_the_time_of_others() {
+async fn a_slow_sender_does_not_delay_others_at_shutdown() {
     let process = Process::start("").await;
     let mut dawdling = tokio::net::TcpStream::connect(process.service.http.unwrap()).await.unwrap();
     let head = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\
@@ -52,8 +52,8 @@ async fn a_sender_that_dawdles_does_not_use_up_the_time_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_sent_before_shutdown_is_counted_to_the_last_span() {
-    // Nobody listens there, and the queue holds but a few of the traces.
+async fn every_span_dropped_at_shutdown_is_counted() {
+    // The port is closed, and the queue has room for a few of the traces only.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = "exporters: { otlp_grpc: { sending_queue: { queue_size: 2048 }, signals: [traces] } }";
     let service = Service::start(&config(port, text)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The rules held against what people marked: half of TRAIL, and MAS-SIM's scripted faults.
+//! The rules compared with annotations: half of TRAIL, and MAS-SIM's scripted faults.
 //!
 //! Both run where `OTEL_VERDICT_CASES` names the unpacked cases and skip otherwise. The table of
 //! what each rule adds is printed by
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
-use otel_verdict::score::trail::{Annotations, Benchmark, Case, find};
+use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks, find};
 use serde_json::Value as Json;
 use verdict_eval::measure::Measurement;
 use verdict_eval::measure::defects::Defect;
@@ -28,14 +28,14 @@ struct Marked {
 
 impl Marked {
     /// The figures' view of it, with the findings of `without` left out.
-    fn case(&self, without: Option<Defect>) -> Case {
+    fn case(&self, without: Option<Defect>) -> TraceMarks {
         let mut measurements = self.measurements.clone();
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
             outcome.findings.retain(|f| without.is_none() || f.defect != without);
         }
-        let found = find::found(&self.trace, &measurements);
+        let found = find::located_findings(&self.trace, &measurements);
         let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
-        Case::new(&self.gold.errors, &predicted)
+        TraceMarks::new(&self.gold.errors, &predicted)
     }
 }
 
@@ -82,12 +82,12 @@ fn marked(folder: &Path) -> Vec<Marked> {
 }
 
 fn figures(traces: &[Marked], without: Option<Defect>) -> Benchmark {
-    let cases: Vec<Case> = traces.iter().map(|t| t.case(without)).collect();
+    let cases: Vec<TraceMarks> = traces.iter().map(|t| t.case(without)).collect();
     Benchmark::of(&cases)
 }
 
 #[test]
-fn peoples_marks_are_found() {
+fn annotated_errors_are_found() {
     let Some(folder) = folder("trail") else { return };
     // Precision and F1 of locations, F1 of locations with category, weighted F1 of categories.
     for (set, bars) in [("gaia", [0.45, 0.50, 0.25, 0.45]), ("swe", [0.42, 0.52, 0.28, 0.55])] {

@@ -26,7 +26,7 @@ fn perceived(prompt: &str) -> Value {
 }
 
 #[test]
-fn a_run_is_searched_proved_and_answered_by_the_judge_of_the_class() {
+fn the_judge_of_the_class_answers_search_proof_and_question() {
     let folder = tempfile::tempdir().unwrap();
     let (ranked, queries) = mpsc::channel();
     let cross = model::rank(move |query, text| {

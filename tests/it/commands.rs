@@ -28,7 +28,7 @@ fn err(output: &Output) -> &str {
 }
 
 #[test]
-fn validate_accepts_nothing_and_what_is_shipped() {
+fn validate_accepts_defaults_and_shipped_configurations() {
     assert_eq!(run(&["validate"]).status.code(), Some(0));
     for shipped in ["config/reference.yaml", "config/quickstart.yaml", "deploy/otel-verdict.yaml"] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
@@ -55,7 +55,7 @@ fn the_configuration_in_the_kubernetes_manifest_is_valid() {
 }
 
 #[test]
-fn validate_tells_every_fault_of_every_file_and_exits_2() {
+fn validate_prints_every_fault_of_every_file_and_exits_2() {
     let folder = tempfile::tempdir().unwrap();
     let one =
         file(&folder, "one.yaml", "verdict:\n  mode: anotate\nmemory:\n  budget: ${env:NOT_SET_ANYWHERE}\n");
@@ -77,7 +77,7 @@ fn validate_tells_every_fault_of_every_file_and_exits_2() {
 }
 
 #[test]
-fn print_config_shows_what_holds_without_secrets_and_can_be_read_again() {
+fn print_config_redacts_secrets_and_its_output_is_a_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(
         &folder,
@@ -118,7 +118,7 @@ fn wrong_usage_exits_2_and_help_and_completions_0() {
 }
 
 #[test]
-fn a_reader_that_hangs_up_is_no_error() {
+fn a_closed_standard_output_is_no_error() {
     let mut child = binary()
         .args(["print-config", "--schema"])
         .stdout(Stdio::piped())

@@ -55,7 +55,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn runs_are_asked_independently_and_their_spread_is_told() {
+fn runs_are_independent_and_their_spread_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: String| -> String {
         let path: PathBuf = folder.path().join(name);
@@ -98,7 +98,7 @@ fn runs_are_asked_independently_and_their_spread_is_told() {
 }
 
 #[test]
-fn without_a_judge_there_is_nothing_to_ask_twice() {
+fn consistency_without_a_judge_exits_2() {
     let output = run(&["consistency", "-"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no metric names a judge"));

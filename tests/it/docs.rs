@@ -74,7 +74,7 @@ fn stdout(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What stands in backticks outside of blocks.
+/// Texts in backticks outside of code blocks.
 fn code(text: &str) -> Vec<String> {
     let quoted = Regex::new("`([^`\n]+)`").unwrap();
     quoted.captures_iter(text).map(|found| found[1].to_owned()).collect()
@@ -241,7 +241,7 @@ fn the_book_lists_its_chapters() {
     }
 }
 
-/// Whether `path` leads somewhere in a JSON schema; `<name>` stands for any key.
+/// Whether `path` exists in a JSON schema; `<name>` matches any key.
 fn leads(schema: &Value, at: &Value, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return true };
     let reference = at["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#')));

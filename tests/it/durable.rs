@@ -345,23 +345,23 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_fifty_times_under_load_every_acknowledged_span_comes_out_as_without() {
+async fn after_fifty_kills_under_load_every_acknowledged_span_is_exported_unchanged() {
     killed_again_and_again(Killing::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_under_load_while_every_request_is_forced_to_the_disk_hardly_anything_goes_out_twice() {
+async fn after_kills_with_fsync_per_request_few_spans_are_exported_twice() {
     killed_again_and_again(Killing { durability: "sync", rounds: 15, ..Killing::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_under_load_in_shadow_mode_spans_and_verdicts_come_out_each_on_its_way() {
+async fn after_kills_in_shadow_mode_spans_and_verdicts_are_exported() {
     let verdict = "verdict: { mode: shadow, close: { quiet: 300ms } }";
     killed_again_and_again(Killing { verdict, shadow: true, rounds: 15, ..Killing::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_while_traces_wait_for_a_judge_they_are_asked_about_again() {
+async fn after_a_kill_traces_that_waited_for_a_judge_are_asked_about_again() {
     let (asked, asking) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, thinking) = (Arc::clone(&asked), Arc::clone(&asking));
     let endpoint = crate::model::serve(move |_, _| {
@@ -394,7 +394,7 @@ async fn killed_while_traces_wait_for_a_judge_they_are_asked_about_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_span_is_late_after_restarts_too_and_changes_the_verdict() {
+async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let more = storage(folder.path(), "verdict: { close: { quiet: 30ms } }");
     let [mut leaves, root] = requests(1);
@@ -437,7 +437,7 @@ fn says(record: &LogRecord, key: &str, value: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_ends_at_once_and_what_was_held_is_there_after_it() {
+async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let more =
@@ -517,7 +517,7 @@ pub fn storage(folder: &Path, more: &str) -> String {
     format!("storage: {{ directory: '{}' }}\n{more}", folder.join("journal").display())
 }
 
-/// Starts once more on the same folder and tells what comes out by itself.
+/// Starts once more on the same folder and returns the exported spans.
 async fn left_over(folder: &Path, more: &str) -> Destination {
     let process = Process::start(&storage(folder, more)).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -526,7 +526,7 @@ async fn left_over(folder: &Path, more: &str) -> Destination {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_through_ends_in_an_empty_journal() {
+async fn every_outcome_leaves_an_empty_journal() {
     let case = crate::end_to_end::shipped().into_iter().find(|c| c.name.contains("googleadk-logs")).unwrap();
     for more in ["", "verdict: { mode: shadow }", "verdict: { select: { service: [nobody] } }"] {
         let folder = tempfile::tempdir().unwrap();
@@ -545,10 +545,10 @@ async fn every_way_through_ends_in_an_empty_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_destination_did_not_take_before_the_end_is_sent_after_it_with_the_same_verdict() {
+async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same_verdict() {
     let expected = undisturbed("").await;
     let folder = tempfile::tempdir().unwrap();
-    // The destination is away (nobody listens on port 1); a file takes everything at once, and
+    // The destination is unreachable (port 1 is closed); a file takes everything at once, and
     // one that is not required and is away as well holds nobody up.
     let file = folder.path().join("out.jsonl");
     let exporters = |main: &str| {
@@ -591,7 +591,7 @@ async fn what_a_destination_did_not_take_before_the_end_is_sent_after_it_with_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_for_good_becomes_a_dead_letter_that_replay_sends() {
+async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends() {
     let folder = tempfile::tempdir().unwrap();
     // A destination that does not know OTLP: every request is refused for good.
     let strange = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -628,7 +628,7 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_that_replay_sends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_cannot_be_used_is_said_at_start() {
+async fn an_unusable_folder_is_an_error_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("journal");
     std::fs::write(&file, "not a folder").unwrap();

@@ -72,14 +72,14 @@ async fn replay_all(cases: &[Case]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shipped_captures_come_out_whole_and_rightly_judged() {
+async fn shipped_captures_are_complete_and_get_the_expected_verdicts() {
     let cases = shipped();
     assert!(cases.len() >= 6);
     replay_all(&cases).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_framework_captures_come_out_whole_and_rightly_judged() {
+async fn all_framework_captures_are_complete_and_get_the_expected_verdicts() {
     let Some(folder) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
         return;
@@ -88,7 +88,7 @@ async fn all_framework_captures_come_out_whole_and_rightly_judged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_closes_by_itself_when_quiet() {
+async fn a_trace_closes_after_the_quiet_time() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
     for request in &case.requests {
@@ -215,7 +215,7 @@ async fn a_thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shadow_mode_sends_spans_on_untouched_and_verdicts_as_events() {
+async fn shadow_mode_exports_spans_unchanged_and_verdicts_as_events() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { mode: shadow }").await;
     for request in &case.requests {
@@ -229,7 +229,7 @@ async fn shadow_mode_sends_spans_on_untouched_and_verdicts_as_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_selected_passes_straight_through() {
+async fn spans_that_are_not_selected_pass_unchanged() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { select: { service: [nobody] } }").await;
     for request in &case.requests {
@@ -243,7 +243,7 @@ async fn what_is_not_selected_passes_straight_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_span_follows_marked_as_late() {
+async fn a_late_span_is_exported_and_marked_as_late() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { close: { quiet: 30ms } }").await;
     let mut requests = one_by_one(&case, 0);
@@ -262,7 +262,7 @@ async fn a_late_span_follows_marked_as_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_memory_is_scarce_idle_traces_close_early_and_senders_wait() {
+async fn under_memory_pressure_idle_traces_close_early_and_senders_wait() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("memory: { budget: 64KiB }").await;
     let mut client = process.client();

@@ -65,7 +65,7 @@ fn inside(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Neither end of `text[start..end]` stands in the middle of a word.
+/// Neither end of `text[start..end]` is within a word.
 fn whole_words(text: &str, start: usize, end: usize) -> bool {
     // A line break within JSON or code is written with a letter.
     let text = text.replace("\\n", "  ");

@@ -2,7 +2,7 @@
 //!
 //! Runs where `OTEL_VERDICT_CASES` names the unpacked cases; the captures shipped under `demo` and
 //! `tests/data/frameworks` are held to the same rules by `captures`. Every expectation comes from
-//! the `truth.json` beside a capture, which no rule ever reads.
+//! the `truth.json` of a capture, which rules never read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -239,7 +239,7 @@ fn relatives<'s>(spans: &'s Spans, id: &str) -> impl Iterator<Item = &'s Out> {
 }
 
 #[test]
-fn framework_cases_get_the_right_verdicts() {
+fn framework_cases_get_the_expected_verdicts() {
     let Some(folder) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
         return;

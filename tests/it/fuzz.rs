@@ -131,7 +131,7 @@ fn any_bytes_as_a_configuration() {
 }
 
 #[test]
-fn a_check_that_fails_is_seen() {
+fn a_failing_check_is_reported() {
     let fails = catch_unwind(|| fuzz("none", |data| assert!(data.len() < 40), 2_000, &[vec![0; 30]], &[]));
     assert!(fails.is_err());
 }

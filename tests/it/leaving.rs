@@ -80,7 +80,7 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_spans_of_a_trace_that_waits_for_a_judge_outlive_the_process() {
+async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     let process = waiting(&judge, folder.path(), "").await;
     let before = process.stop_within(Duration::from_secs(5)).await;
@@ -96,7 +96,7 @@ async fn late_spans_of_a_trace_that_waits_for_a_judge_outlive_the_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_judged_before_a_stop_is_not_asked_about_again_and_late_spans_have_records_of_their_own() {
+async fn judged_traces_are_not_asked_about_again_after_a_restart_and_late_spans_have_their_own_records() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     // Nobody listens there.
     let away = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1' } }";
@@ -131,7 +131,7 @@ async fn what_was_judged_before_a_stop_is_not_asked_about_again_and_late_spans_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sender_that_waits_no_longer_leaves_nothing_behind() {
+async fn a_cancelled_request_leaves_no_journal_record() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = format!(
@@ -143,7 +143,7 @@ async fn a_sender_that_waits_no_longer_leaves_nothing_behind() {
     let scope_logs = vec![ScopeLogs { log_records: vec![record], ..ScopeLogs::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
     let request = ExportLogsServiceRequest { resource_logs };
-    // The queue takes one of them; whoever sent the other waits for room, and then no longer.
+    // The queue has room for one request; the sender of the other waits, then cancels.
     process.client().logs(request.clone()).await.unwrap();
     let mut other = process.client();
     let waited = tokio::time::timeout(Duration::from_millis(500), other.logs(request)).await;

@@ -1,7 +1,7 @@
-//! The one integration binary: the crate and its commands as their users meet them.
+//! The integration tests of the crate and its commands, as one binary.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-// Tests say what they skip and what they found.
+// Tests print skipped cases and figures.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod acknowledged;

@@ -241,7 +241,7 @@ const SLOW: Flood = Flood {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_twice_the_load_memory_stays_in_its_budget_and_nothing_acknowledged_is_lost() {
+async fn under_twice_the_load_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
     stays_within_its_budget(SLOW, "").await;
 }
 
@@ -265,12 +265,12 @@ async fn judge_away(in_logs: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_judge_is_away_spans_flow_and_memory_stays_in_its_budget() {
+async fn with_a_silent_judge_spans_are_exported_and_memory_stays_within_budget() {
     judge_away(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_judge_is_away_content_in_log_records_counts_as_well() {
+async fn with_a_silent_judge_log_records_count_towards_the_budget() {
     judge_away(true).await;
 }
 
@@ -299,7 +299,7 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exporter_that_is_not_required_and_dead_takes_an_eighth_and_holds_nobody_up() {
+async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_blocks_nothing() {
     let process = Process::start(
         "memory: { budget: 1MiB }\nverdict: { close: { quiet: 0s } }\n\
          exporters: { otlp_grpc/dead: { endpoint: '127.0.0.1:1', required: false, signals: [traces] } }\n\
@@ -326,7 +326,7 @@ async fn an_exporter_that_is_not_required_and_dead_takes_an_eighth_and_holds_nob
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_far_beyond_its_cap_harms_no_other() {
+async fn a_trace_far_beyond_its_limit_affects_no_other() {
     const CHUNK: u64 = 500;
     const CHUNKS: u64 = 40;
     let close = "verdict: { close: { quiet: 300ms, max_spans: 500 } }";

@@ -45,7 +45,7 @@ const KEYS: [(&str, &str); 10] = [
 ];
 
 #[test]
-fn the_authors_vectors_come_out_to_a_billionth() {
+fn the_scores_of_the_authors_vectors_agree_to_1e_9() {
     let Some(core) = core() else { return };
     let (tasks, vectors) = (core.join("tasks.json"), core.join("vectors.json"));
     let checked = path(&["check", tasks.to_str().unwrap()]);
@@ -131,7 +131,7 @@ fn sequences_are_scored_and_what_is_unmeasured_is_null() {
 }
 
 #[test]
-fn what_cannot_be_used_exits_2_and_says_where() {
+fn unusable_input_exits_2_and_names_the_location() {
     let folder = tempfile::tempdir().unwrap();
     let good = written(&folder, "good.yaml", TASK);
     let bad = written(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
@@ -174,7 +174,7 @@ fn shipped(name: &str) -> String {
 }
 
 #[test]
-fn shipped_tasks_are_sound_and_say_what_they_mean() {
+fn shipped_tasks_are_valid_and_accept_the_intended_paths() {
     let output = path(&["check", &shipped("rover.yaml"), &shipped("refund.yaml")]);
     assert!(output.status.success(), "{}", err(&output));
     let text = err(&output);
@@ -185,7 +185,7 @@ fn shipped_tasks_are_sound_and_say_what_they_mean() {
 }
 
 #[test]
-fn a_run_is_drawn_with_what_was_harmful_on_it() {
+fn a_drawing_of_a_run_marks_harmful_calls() {
     let (task, run) = (shipped("rover.yaml"), shipped("rover-run.json"));
     let output = path(&["show", "--format", "dot", &task, "--trace", &run]);
     assert!(output.status.success(), "{}", err(&output));
@@ -260,7 +260,7 @@ fn shipped_runs_are_judged_by_shipped_tasks() {
 }
 
 #[test]
-fn what_is_learnt_of_a_run_accepts_it() {
+fn a_learnt_task_accepts_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let refused = path(&["learn", &shipped("rover-run.json"), "--agent", "nobody"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -277,7 +277,7 @@ fn what_is_learnt_of_a_run_accepts_it() {
 }
 
 #[test]
-fn a_task_file_that_cannot_be_used_is_a_configuration_that_cannot_be_used() {
+fn a_faulty_task_file_is_a_faulty_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let bad = written(&folder, "bad.yaml", &TASK.replace("S: sent", "S: snet"));
     let config =
@@ -292,7 +292,7 @@ fn a_task_file_that_cannot_be_used_is_a_configuration_that_cannot_be_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn harmful_calls_are_told_while_their_trace_is_open() {
+async fn harmful_calls_are_reported_while_their_trace_is_open() {
     let text = format!(
         "verdict: {{ close: {{ quiet: 1h, idle: 1h }}, metrics: {{ path: {{ tasks: ['{}'] }} }} }}",
         shipped("rover.yaml")
@@ -331,7 +331,7 @@ async fn harmful_calls_are_told_while_their_trace_is_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_file_that_went_bad_leaves_the_one_in_force() {
+async fn a_faulty_task_file_is_refused_at_reload() {
     let folder = tempfile::tempdir().unwrap();
     let task = written(&folder, "task.yaml", TASK);
     let process =

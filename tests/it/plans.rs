@@ -39,7 +39,7 @@ fn out(output: &Output) -> &str {
 }
 
 #[test]
-fn check_tells_the_layout_and_every_fault_and_exits_by_it() {
+fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
     let folder = tempfile::tempdir().unwrap();
     let (good, tools) = (file(&folder, "plan.json", LISTING_1), triad());
     assert_eq!(run(&["validate", "--config", &tools]).status.code(), Some(0));
@@ -62,7 +62,7 @@ fn check_tells_the_layout_and_every_fault_and_exits_by_it() {
 }
 
 #[test]
-fn score_measures_rates_and_names_what_it_did_not_measure() {
+fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let best = file(&folder, "best.json", LISTING_1);
     let worse = file(&folder, "plan.json", &LISTING_1.replace("\"depends_on\": [2]", "\"depends_on\": [1]"));
@@ -173,7 +173,7 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
 }
 
 #[test]
-fn a_score_with_a_judge_rests_on_all_but_what_needs_a_reference() {
+fn a_score_with_a_judge_uses_every_metric_without_reference() {
     let folder = tempfile::tempdir().unwrap();
     let plan = file(&folder, "plan.txt", REFUND);
     let (asking, _) = asking_and_replaying(&folder);
@@ -191,7 +191,7 @@ fn a_score_with_a_judge_rests_on_all_but_what_needs_a_reference() {
 }
 
 #[test]
-fn answers_are_compared_by_the_tables_rule_and_a_silent_judge_is_told() {
+fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let answers = ["Waiting.", "The weather.", "Waiting times."]
         .map(|text| file(&folder, &format!("{}.txt", text.len()), text));
@@ -261,7 +261,7 @@ fn in_trace(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String
 }
 
 #[test]
-fn a_plan_in_a_trace_is_measured_where_that_is_switched_on() {
+fn a_plan_in_a_trace_is_measured_if_enabled() {
     let folder = tempfile::tempdir().unwrap();
     let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
     let off = file(&folder, "off.yaml", "{}\n");
@@ -280,7 +280,7 @@ fn a_plan_in_a_trace_is_measured_where_that_is_switched_on() {
 }
 
 #[test]
-fn a_plan_in_words_in_a_trace_is_measured_by_what_words_have() {
+fn a_prose_plan_in_a_trace_is_measured_in_part() {
     let folder = tempfile::tempdir().unwrap();
     let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
     let all = in_trace(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &on);
@@ -298,7 +298,7 @@ fn a_plan_in_words_in_a_trace_is_measured_by_what_words_have() {
 }
 
 #[test]
-fn what_is_redacted_leaves_with_no_command() {
+fn redacted_text_is_sent_by_no_command() {
     let folder = tempfile::tempdir().unwrap();
     let (sender, prompts) = std::sync::mpsc::channel();
     let endpoint = model::serve(move |form, prompt| {
@@ -331,7 +331,7 @@ fn what_is_redacted_leaves_with_no_command() {
 }
 
 #[test]
-fn of_several_judges_and_samples_none_decides_alone() {
+fn several_judges_and_samples_count_by_median() {
     let folder = tempfile::tempdir().unwrap();
     // Every third answer prefers the second response, and every other one the first.
     let count = std::sync::atomic::AtomicUsize::new(0);

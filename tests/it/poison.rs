@@ -60,7 +60,7 @@ fn has(span: &Span, key: &str, value: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_that_ends_the_process_twice_goes_on_unjudged_and_the_others_judged() {
+async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
     let expected = undisturbed("").await;
     // Judged with others, and on a thread of its own.
     for spans in [250, 3000] {
@@ -101,7 +101,7 @@ async fn a_trace_that_ends_the_process_twice_goes_on_unjudged_and_the_others_jud
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ending_a_process_that_was_told_to_stop_is_no_attempt() {
+async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");

@@ -64,7 +64,7 @@ fn eval_reads_its_own_otlp_output_and_standard_input() {
 }
 
 #[test]
-fn eval_says_what_it_cannot_read_and_exits_2() {
+fn eval_names_unreadable_input_and_exits_2() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.json");
     std::fs::write(&bad, "{\"resourceSpans\": [").unwrap();
@@ -181,7 +181,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn what_is_replayed_to_run_comes_out_judged_when_it_is_told_to_stop() {
+fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let out: PathBuf = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
@@ -205,7 +205,7 @@ fn what_is_replayed_to_run_comes_out_judged_when_it_is_told_to_stop() {
 }
 
 #[test]
-fn run_says_why_it_cannot_start() {
+fn run_prints_why_it_cannot_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");

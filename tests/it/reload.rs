@@ -38,7 +38,7 @@ fn has(span: &Span, key: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_from_before_during_and_after_come_out_once_and_by_the_new_settings() {
+async fn spans_before_during_and_after_a_reload_are_exported_once() {
     let process = Process::start("verdict: { close: { quiet: 1h }, emit: [attributes, log_events] }").await;
     let mut client = process.client();
     client.spans(call(0)).await;
@@ -86,7 +86,7 @@ async fn spans_from_before_during_and_after_come_out_once_and_by_the_new_setting
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_a_restart_is_named_and_the_rest_taken() {
+async fn settings_that_need_a_restart_are_named_and_the_others_applied() {
     let process = Process::start("").await;
     let mut new = process.service.config();
     new.verdict.mode = Mode::Shadow;
@@ -114,7 +114,7 @@ fn write(folder: &Path, out: &Path, more: &str) -> PathBuf {
 }
 
 #[test]
-fn at_sighup_a_wrong_file_keeps_the_one_in_force_and_a_right_one_is_taken() {
+fn sighup_applies_a_valid_file_and_refuses_a_faulty_one() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
@@ -136,7 +136,7 @@ fn at_sighup_a_wrong_file_keeps_the_one_in_force_and_a_right_one_is_taken() {
 }
 
 #[test]
-fn a_file_that_changes_is_taken_without_being_asked() {
+fn a_changed_file_is_reloaded_without_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);

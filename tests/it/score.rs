@@ -1,4 +1,4 @@
-//! `score` as its users meet it, on a made-up trace, and beside the reference script on the cases.
+//! The command `score` on a synthetic trace, and compared with the reference script on the cases.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -31,7 +31,7 @@ fn scored(traces: &Path, gold: &Path, folder: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn predictions_are_written_in_the_benchmarks_shape_and_score_the_same_from_there() {
+fn written_predictions_have_the_benchmarks_shape_and_the_same_scores() {
     let folder = tempfile::tempdir().unwrap();
     let (traces, gold) = (data("traces"), data("gold"));
     let judged = scored(&traces, &gold, folder.path());
@@ -53,7 +53,7 @@ fn predictions_are_written_in_the_benchmarks_shape_and_score_the_same_from_there
 }
 
 #[test]
-fn the_page_stands_alone_and_runs_nothing_that_a_trace_says() {
+fn the_page_is_self_contained_and_escapes_texts_of_traces() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     for (what, labels) in [("trail", "gold"), ("labels", "labels.json"), ("thresholds", "labels.json")] {
@@ -71,7 +71,7 @@ fn the_page_stands_alone_and_runs_nothing_that_a_trace_says() {
 }
 
 #[test]
-fn a_mapper_names_what_has_no_category_and_sees_nothing_of_the_trace() {
+fn a_mapper_assigns_categories_without_reading_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     // The same trace, with an error of no known cause.
     let name = format!("{TRACE}.json");
@@ -99,7 +99,7 @@ fn a_mapper_names_what_has_no_category_and_sees_nothing_of_the_trace() {
 }
 
 #[test]
-fn labels_tell_each_metric_and_its_scores() {
+fn score_labels_prints_each_metric_and_its_scores() {
     let (traces, labels) = (data("traces"), data("labels.json"));
     let told = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);
     assert_eq!(told["metrics"]["error_detection"]["tp"], 1, "{told}");
@@ -108,7 +108,7 @@ fn labels_tell_each_metric_and_its_scores() {
 }
 
 #[test]
-fn what_cannot_be_scored_is_said_and_exits_2() {
+fn unusable_input_of_score_exits_2() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("labels.json");
     std::fs::write(&wrong, r#"{"traces": [{"trace_id": "x", "spam": 1}]}"#).unwrap();

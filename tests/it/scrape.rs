@@ -37,7 +37,7 @@ pub fn request(spans: Vec<Span>) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_accounts_for_every_span_that_came_in() {
+async fn a_scrape_accounts_for_every_received_span() {
     let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
     let (otlp, admin) = (process.service.http.unwrap(), process.service.admin.unwrap());
     // Two good spans of one trace, one of them sent twice, and one without ids.

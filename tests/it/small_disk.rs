@@ -36,7 +36,7 @@ impl SmallDisk {
         std::fs::create_dir(at).unwrap();
         let disk = WAYS.iter().find_map(|(way, entry)| SmallDisk::try_mount(way, entry, at, size));
         if disk.is_none() {
-            // Not by println, which nobody sees of a test that passes.
+            // Standard error: println output of a passing test is captured.
             let _ = writeln!(std::io::stderr(), "skipped: no file system can be mounted here");
         }
         disk
@@ -101,7 +101,7 @@ fn journal_at(folder: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_full_disk_senders_are_refused_and_nothing_acknowledged_is_lost_killed_or_not() {
+async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
@@ -143,7 +143,7 @@ async fn on_a_full_disk_senders_are_refused_and_nothing_acknowledged_is_lost_kil
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_for_good_and_no_dead_letter_has_room_for_is_sent_after_the_next_start() {
+async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };

@@ -1,7 +1,7 @@
-//! Recorded telemetry from files, folders and standard input, as the requests it was sent in.
+//! Reads recorded requests from files, folders and standard input.
 //!
 //! In: paths. Out: [`Offer`]s in the order of the paths (folders by name, recursively), or the
-//! first thing that cannot be read, with its place. The format is seen from the content:
+//! first unreadable location. The format is detected from the content:
 //!
 //! | starts with | is read as |
 //! |---|---|
@@ -31,7 +31,7 @@ const MAX_FOLDERS: usize = 32;
 /// What a folder is searched for; files named by the user are read whatever they are called.
 const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "ndjson", "gz", "zst"];
 
-/// What cannot be read, and where.
+/// A file that cannot be read, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {why}")]
 pub struct Unreadable {
@@ -39,7 +39,7 @@ pub struct Unreadable {
     why: String,
 }
 
-/// One recorded request and where it stood.
+/// One recorded request and its location.
 #[derive(Debug)]
 pub struct Recorded {
     /// The request.
@@ -55,7 +55,7 @@ pub enum Origin {
     Stdin,
     /// A file that the user named.
     Named(PathBuf),
-    /// A file found in a folder: passed over if it turns out to hold something else.
+    /// A file found in a folder: skipped if it contains no telemetry.
     Found(PathBuf),
 }
 
@@ -142,22 +142,22 @@ pub fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unr
     };
     let opened = opened.map_err(|e| Unreadable { file: file.clone(), why: e.to_string() })?;
     let mut count = 0;
-    let mut strange = 0;
+    let mut other_json = 0;
     let outcome = from_reader(opened, &file, &mut |found| match found {
         Some(recorded) => {
             count += 1;
             each(recorded);
         }
-        None => strange += 1,
+        None => other_json += 1,
     });
     let found = matches!(origin, Origin::Found(_));
     match outcome {
-        Ok(()) if count > 0 && (strange == 0 || found) => Ok(true),
-        // JSON that is not telemetry lies beside telemetry often enough.
+        Ok(()) if count > 0 && (other_json == 0 || found) => Ok(true),
+        // Folders often contain other JSON together with telemetry.
         Ok(()) if found => Ok(false),
-        Ok(()) if strange > 0 => Err(Unreadable { file, why: NOT_OTLP.to_owned() }),
+        Ok(()) if other_json > 0 => Err(Unreadable { file, why: NOT_OTLP.to_owned() }),
         Ok(()) => Ok(true),
-        Err(_) if found && count == 0 && strange > 0 => Ok(false),
+        Err(_) if found && count == 0 && other_json > 0 => Ok(false),
         Err(why) => Err(Unreadable { file, why }),
     }
 }
@@ -218,7 +218,7 @@ fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
     let by_name = signal::of_name(file);
     let signal = match signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))? {
         Some(signal) => signal,
-        // Nothing in it tells the services apart.
+        // The content does not identify the signal.
         None => by_name.unwrap_or(Signal::Traces),
     };
     let offer = Offer { signal, body: Bytes::copy_from_slice(body) };

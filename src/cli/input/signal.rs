@@ -17,7 +17,7 @@ pub(super) fn of_name(path: &str) -> Option<Signal> {
     signals.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, signal)| signal)
 }
 
-/// From the first record that tells; `None` where none does.
+/// From the first record that identifies the signal; `None` if none does.
 ///
 /// # Errors
 /// The bytes have not the frame that the three requests share.

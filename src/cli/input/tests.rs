@@ -1,4 +1,4 @@
-//! Tests of reading recordings: every form told apart by its content.
+//! Tests of reading recordings: every format is detected from its content.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ fn signals(found: &[Recorded]) -> Vec<Signal> {
 }
 
 #[test]
-fn the_service_is_seen_from_the_records() {
+fn the_signal_is_detected_from_the_records() {
     for (bytes, signal) in [(spans(), Signal::Traces), (logs(), Signal::Logs), (metrics(), Signal::Metrics)] {
         let found = read_bytes("request.bin", &bytes).unwrap();
         assert_eq!(signals(&found), [signal]);
@@ -103,7 +103,7 @@ fn compressed_files_and_the_collectors_frames_are_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_place() {
+fn errors_name_the_location() {
     let why = |content: &[u8]| read_bytes("bad.json", content).unwrap_err().to_string();
     assert!(why(b"").contains("bad.json: empty"));
     assert!(why(b"{}").contains("not OTLP"));
@@ -115,7 +115,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
 }
 
 #[test]
-fn folders_are_read_in_order_and_other_json_in_them_is_passed_over() {
+fn folders_are_read_in_order_and_other_json_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| {
         let path = folder.path().join(name);

@@ -1,20 +1,21 @@
-//! `path check`: task files as text, and everything that is wrong with them.
+//! `path check`: faults of task files.
+//!
+//! In: task files. Out: every fault with its location, warnings, and counts on standard error.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::failure::Failure;
-use crate::cli::terminal::write_stderr;
+use crate::cli::command::{Failure, write_stderr};
 
 pub(super) const LONG: &str = "\
-Check task files and print everything that is wrong with them.
+Check task files and print every fault.
 
-Every fault is printed at once, one a line, as FILE:LINE:COLUMN: KEY: WHAT. A task is refused for
-symbols or states that are not defined or stand twice, an edge under a state that it does not
-leave, two ways for one symbol out of one state, states that are never reached or lead nowhere, no
-golden path, and progress in a circle. Patterns that one call may fit both are warned of: the first
-wins.";
+All faults are printed at once, one per line, as FILE:LINE:COLUMN: KEY: FAULT. A task is refused
+for undefined or duplicate symbols and states, an edge listed under a state that it does not
+leave, two edges for one symbol out of one state, unreachable states, states without a path to a
+final state, no golden path, and cycles of progress. Patterns that match the same call cause a
+warning: the first pattern applies.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -1,22 +1,24 @@
-//! `path learn`: recorded runs that passed, as a draft of a task file.
+//! `path learn`: a draft of a task file from recorded runs that passed.
+//!
+//! In: recorded traces. Out: a task file as YAML, notes for its review on standard error.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
-use crate::cli::terminal::{write_stderr, write_stdout};
+use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
+use crate::cli::eval;
 use verdict_eval::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
 use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
 pub(super) const LONG: &str = "\
-Infer a task from recorded runs that passed, for a person to review.
+Infer a task from recorded runs that passed, for review.
 
 Judges the traces as 'eval' would and takes the runs of agents in those that pass. Calls become
-symbols with patterns that cover what was seen, functions that by their name only read become loops,
-and what remains becomes an automaton that accepts these runs and no other order. What to look at,
-such as calls that undo each other and the same write twice, goes to standard error.";
+symbols with patterns that cover the recorded arguments, functions whose names say that they
+only read become loops, and the rest becomes an automaton that accepts these runs and no other
+order. Notes for the review, such as calls that undo each other and repeated writes, go to
+standard error.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +48,7 @@ pub(in crate::cli) struct Learn {
     config: ConfigFiles,
 }
 
-/// Runs, and who made them.
+/// Runs with their agents and services.
 #[derive(Default)]
 struct Runs {
     calls: Vec<Vec<Observed>>,
@@ -58,7 +60,7 @@ struct Runs {
 
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
-    super::source::traces(&args.paths, &args.config, &mut |evaluated| {
+    eval::each(&args.config.load()?, &args.paths, |evaluated| {
         let judged = &evaluated.judged;
         match args.all || judged.note.passed == Some(true) {
             true => runs.take(&judged.trace, args.agent.as_deref()),

@@ -1,7 +1,7 @@
-//! `path`: allowed paths of calls as task files - checked, scored, drawn, learnt.
+//! `path`: checks, scores, draws and learns task files, which define allowed paths of calls.
 //!
-//! In: task files, sequences of symbols, recorded traces. Out: faults with their places, scores as
-//! JSON, an automaton as DOT or SVG, a task file for a person to review.
+//! In: task files, sequences of symbols, recorded traces. Out: faults with their locations, scores as
+//! JSON, an automaton as DOT or SVG, a task file for review.
 
 mod check;
 mod draw;
@@ -13,12 +13,12 @@ mod source;
 
 use clap::Subcommand;
 
-use crate::cli::failure::Failure;
+use crate::cli::command::Failure;
 
 pub(super) const LONG: &str = "\
-Hold the calls of agents against the paths that their task allows.
+Compare the calls of agents with the paths that their task allows.
 
-A task file says which tool calls a task is about, and in which order they may come: an automaton
+A task file defines the tool calls of a task and the order in which they may occur: an automaton
 written by a person, or learnt from good traces and reviewed. 'run' and 'eval' use task files that
 the configuration names under verdict.metrics.path.tasks; these commands work on the files
 themselves. config/tasks holds examples.";
@@ -37,7 +37,7 @@ Exit codes:
 
 #[derive(Subcommand, Debug)]
 pub(super) enum PathCommand {
-    /// Check task files and print everything that is wrong with them
+    /// Check task files and print every fault
     #[command(long_about = check::LONG, after_long_help = check::EXAMPLES)]
     Check(check::Check),
 
@@ -45,11 +45,11 @@ pub(super) enum PathCommand {
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
     Score(score::Score),
 
-    /// Draw a task's automaton, and what a run did on it
+    /// Draw a task's automaton and the steps of a run
     #[command(long_about = show::LONG, after_long_help = show::EXAMPLES)]
     Show(show::Show),
 
-    /// Infer a task from recorded runs that passed, for a person to review
+    /// Infer a task from recorded runs that passed, for review
     #[command(long_about = learn::LONG, after_long_help = learn::EXAMPLES)]
     Learn(learn::Learn),
 }

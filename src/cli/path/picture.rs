@@ -1,4 +1,4 @@
-//! What there is to draw of a task: states in layers, edges with their symbols, and a walk.
+//! The content of a drawing: states in layers, edges with their symbols, and a walk.
 //!
 //! In: a task and the steps of a run, if any. Out: a [`Picture`], which `draw` writes as DOT or SVG.
 
@@ -6,109 +6,107 @@ use std::collections::BTreeMap;
 
 use verdict_eval::measure::path::{Automaton, Move, StateId, Task};
 
-/// A state.
-pub(super) struct Place {
+pub(super) struct State {
     pub name: String,
     pub is_final: bool,
-    /// The longest way of progress from the initial state.
+    /// Length of the longest path of progress from the initial state.
     pub layer: usize,
     /// Symbols that change nothing.
     pub loops: Vec<String>,
-    /// What the walk did here without progress: what, and whether it was harmful.
+    /// Steps of the walk that did not leave this state; true for harmful steps.
     pub stays: Vec<(String, bool)>,
-    /// The walk came here.
+    /// The walk entered this state.
     pub visited: bool,
-    /// The walk ended here.
+    /// The walk ended in this state.
     pub ended: bool,
 }
 
 /// Edges from one state to another.
-pub(super) struct Way {
+pub(super) struct Edge {
     pub from: usize,
     pub to: usize,
     pub symbols: Vec<String>,
-    /// What the walk did to go this way; empty where it did not.
+    /// Steps of the walk over this edge.
     pub walked: Vec<String>,
 }
 
-/// See the module.
 pub(super) struct Picture {
     pub title: String,
-    pub places: Vec<Place>,
-    pub ways: Vec<Way>,
+    pub states: Vec<State>,
+    pub edges: Vec<Edge>,
 }
 
 impl Picture {
-    /// Of `task`, with the steps of a run: what was called, and what it did.
+    /// Of `task`, with the calls of a run and their moves.
     pub fn new(task: &Task, walk: Option<&[(String, Move)]>) -> Picture {
         let automaton = &task.automaton;
-        let mut picture = Picture { title: task.name.clone(), places: places(automaton), ways: Vec::new() };
-        let place = index(automaton);
-        let mut ways: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
+        let mut picture = Picture { title: task.name.clone(), states: states(automaton), edges: Vec::new() };
+        let index = state_index(automaton);
+        let mut edges: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
         for &state in automaton.states() {
             for (symbol, to) in automaton.progress(state) {
                 let name = automaton.symbol_name(symbol).to_owned();
-                ways.entry((place(state), place(to))).or_default().push(name);
+                edges.entry((index(state), index(to))).or_default().push(name);
             }
         }
-        let of = |((from, to), symbols)| Way { from, to, symbols, walked: Vec::new() };
-        picture.ways = ways.into_iter().map(of).collect();
+        let of = |((from, to), symbols)| Edge { from, to, symbols, walked: Vec::new() };
+        picture.edges = edges.into_iter().map(of).collect();
         if let Some(walk) = walk {
-            picture.walk(place(automaton.initial()), walk, &place);
+            picture.walk(index(automaton.initial()), walk, &index);
         }
         picture
     }
 
-    fn walk(&mut self, initial: usize, steps: &[(String, Move)], place: &dyn Fn(StateId) -> usize) {
+    fn walk(&mut self, initial: usize, steps: &[(String, Move)], index: &dyn Fn(StateId) -> usize) {
         let mut at = initial;
         self.visit(at);
         for (n, (name, step)) in steps.iter().enumerate() {
             let label = format!("{}: {name}", n + 1);
             match step {
                 Move::Progress(to) => {
-                    let to = place(*to);
-                    if let Some(way) = self.ways.iter_mut().find(|w| w.from == at && w.to == to) {
-                        way.walked.push(label);
+                    let to = index(*to);
+                    if let Some(edge) = self.edges.iter_mut().find(|w| w.from == at && w.to == to) {
+                        edge.walked.push(label);
                     }
                     at = to;
                     self.visit(at);
                 }
                 Move::Loop | Move::Harmful => {
-                    if let Some(place) = self.places.get_mut(at) {
-                        place.stays.push((label, *step == Move::Harmful));
+                    if let Some(state) = self.states.get_mut(at) {
+                        state.stays.push((label, *step == Move::Harmful));
                     }
                 }
             }
         }
-        if let Some(last) = self.places.get_mut(at) {
+        if let Some(last) = self.states.get_mut(at) {
             last.ended = true;
         }
     }
 
     fn visit(&mut self, at: usize) {
-        if let Some(place) = self.places.get_mut(at) {
-            place.visited = true;
+        if let Some(state) = self.states.get_mut(at) {
+            state.visited = true;
         }
     }
 }
 
-fn index(automaton: &Automaton) -> impl Fn(StateId) -> usize + '_ {
-    let places: BTreeMap<StateId, usize> =
+fn state_index(automaton: &Automaton) -> impl Fn(StateId) -> usize + '_ {
+    let indices: BTreeMap<StateId, usize> =
         automaton.states().iter().enumerate().map(|(i, state)| (*state, i)).collect();
-    move |state| places.get(&state).copied().unwrap_or(0)
+    move |state| indices.get(&state).copied().unwrap_or(0)
 }
 
-fn places(automaton: &Automaton) -> Vec<Place> {
-    let place = index(automaton);
+fn states(automaton: &Automaton) -> Vec<State> {
+    let index = state_index(automaton);
     let mut layers = vec![0usize; automaton.states().len()];
     for (i, &state) in automaton.states().iter().enumerate() {
         for (_, to) in automaton.progress(state) {
             let next = layers[i] + 1;
-            let layer = &mut layers[place(to)];
+            let layer = &mut layers[index(to)];
             *layer = next.max(*layer);
         }
     }
-    let of = |(&state, layer): (&StateId, usize)| Place {
+    let of = |(&state, layer): (&StateId, usize)| State {
         name: automaton.state_name(state).to_owned(),
         is_final: automaton.is_final(state),
         layer,

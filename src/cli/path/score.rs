@@ -4,22 +4,19 @@
 //! metrics as JSON on standard output; what is unmeasured is null.
 
 use std::collections::HashMap;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::failure::Failure;
-use crate::cli::terminal::write_stdout;
-use verdict_config::read_bounded;
+use crate::cli::command::{Failure, read_text, write_stdout};
 use verdict_eval::measure::path::{Scores, Task, Token, Walk};
 
 pub(super) const LONG: &str = "\
 Score sequences of symbols against their tasks.
 
 Reads {\"vectors\": [{\"prompt_id\": TASK, \"name\": NAME, \"sequence\": [SYMBOL, ...]}]}; other keys are
-passed over. A symbol that is not in the task's alphabet is a harmful call. Prints the same vectors
+ignored. A symbol that is not in the task's alphabet is a harmful call. Prints the same vectors
 with their metrics, unmeasured ones as null.";
 
 pub(super) const EXAMPLES: &str = "\
@@ -39,9 +36,6 @@ Output:
 Exit codes:
   0  scored
   2  a task or a sequence that cannot be used";
-
-/// Largest file of sequences.
-const MAX_BYTES: u64 = 256 << 20;
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Score {
@@ -106,24 +100,13 @@ struct More {
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let loaded = super::source::tasks(std::slice::from_ref(&args.tasks))?;
-    let name = args.sequences.display();
-    let text = read(&args.sequences).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
-    let sequences: Sequences =
-        serde_json::from_str(&text).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    let text = read_text(&args.sequences)?;
+    let sequences: Sequences = serde_json::from_str(&text).map_err(|e| Failure::file(&args.sequences, e))?;
     let results = results(&loaded.tasks, &sequences.vectors, args.more)
-        .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
-    let mut out = serde_json::to_vec(&results).map_err(|why| Failure::Run(why.to_string()))?;
+        .map_err(|why| Failure::file(&args.sequences, why))?;
+    let mut out = serde_json::to_vec(&results).map_err(Failure::run)?;
     out.push(b'\n');
     write_stdout(&out)
-}
-
-fn read(file: &Path) -> std::io::Result<String> {
-    if file.as_os_str() != "-" {
-        return read_bounded(file, MAX_BYTES);
-    }
-    let mut text = String::new();
-    std::io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 fn results<'a>(tasks: &'a [Task], sequences: &'a [Sequence], more: bool) -> Result<Results<'a>, String> {

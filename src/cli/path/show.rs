@@ -1,4 +1,6 @@
-//! `path show`: a task's automaton as DOT or SVG, with a walk on it.
+//! `path show`: a task's automaton as DOT or SVG, with the steps of a run.
+//!
+//! In: a task file; symbols or recorded traces for the run. Out: a drawing.
 
 use std::path::PathBuf;
 
@@ -6,20 +8,19 @@ use clap::{Args, ValueEnum};
 
 use super::draw;
 use super::picture::Picture;
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
-use crate::cli::terminal::{write_stderr, write_stdout};
+use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
+use crate::cli::eval;
 use verdict_eval::measure::path::matching::calls_of;
 use verdict_eval::measure::path::trail::Trail;
 use verdict_eval::measure::path::{Move, Task, Token, Walk};
 use verdict_eval::recognise::AgentTrace;
 
 pub(super) const LONG: &str = "\
-Draw a task's automaton, and what a run did on it.
+Draw a task's automaton and the steps of a run.
 
-Final states have two rings, calls that change nothing are grey loops. With --walk or --trace the
-steps of a run are numbered: green where they were allowed, red where they were harmful. Of a trace,
-the first agent is drawn that the task matches.";
+Final states have two rings, calls without effect on the state are grey loops. With --walk or
+--trace the steps of a run are numbered: green if allowed, red if harmful. Of a trace, the first
+agent that the task matches is drawn.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -104,14 +105,14 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Move)> {
 /// The run of the first agent that the task is for.
 fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
     let mut found = None;
-    super::source::traces(&args.trace, &args.config, &mut |evaluated| {
+    eval::each(&args.config.load()?, &args.trace, |evaluated| {
         if found.is_none() {
             let trace = &evaluated.judged.trace;
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
         }
     })?;
-    let (steps, lost) =
-        found.ok_or_else(|| Failure::Usage(format!("the task '{}' is for no agent there", task.name)))?;
+    let (steps, lost) = found
+        .ok_or_else(|| Failure::Usage(format!("the task '{}' matches no agent in the traces", task.name)))?;
     if lost {
         write_stderr("the arguments of a call were not recorded: the walk ends before it");
     }

@@ -1,24 +1,22 @@
-//! Files of plans, as all plan commands read them.
+//! Options and files of plans, as all plan commands read them.
 //!
-//! In: paths and configuration. Out: texts, plans, tools.
+//! In: paths and configuration. Out: plans, queries, the configuration.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
+use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 use crate::config::Config;
 use verdict_eval::measure::plan::read;
 use verdict_eval::measure::plan::schema::Plan;
 
-/// Bytes of a file that are read: a thousand times any plan.
-const MAX_BYTES: u64 = 64 << 20;
-
-/// What the commands share.
+/// Options of every plan command.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct PlanOptions {
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(super) output: Output,
     /// Configuration with the tools that a plan may use, as in config/tools; same as --config
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
@@ -26,8 +24,8 @@ pub(super) struct Given {
     config: ConfigFiles,
 }
 
-impl Given {
-    /// The configuration, the tools' file last.
+impl PlanOptions {
+    /// Loads the configuration, the file of tools last.
     pub(super) fn load(&self) -> Result<Config, Failure> {
         let mut files = self.config.clone();
         files.files.extend(self.tools.clone());
@@ -35,35 +33,23 @@ impl Given {
     }
 }
 
-/// The text of a file; `-` is standard input.
-pub(in crate::cli) fn text(path: &Path) -> Result<String, Failure> {
-    let fault = |e: std::io::Error| Failure::Usage(format!("{}: {e}", path.display()));
-    let mut bytes = Vec::new();
-    if path.as_os_str() == "-" {
-        std::io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes).map_err(fault)?;
-    } else {
-        std::fs::File::open(path).and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(fault)?;
-    }
-    String::from_utf8(bytes).map_err(|_| Failure::Usage(format!("{}: not UTF-8 text", path.display())))
-}
-
-/// A plan with the query beside it in its file, where there is one.
+/// A plan and the query in its file, if there is one.
 pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
-    let text = text(path)?;
+    let text = read_text(path)?;
     Ok((read::read(&text), read::query_beside(&text)))
 }
 
-/// A plan that something is held against: it must be readable.
-pub(super) fn reference(path: &Path) -> Result<Plan, Failure> {
-    let (plan, _) = plan(path)?;
+/// As [`plan`]; a plan without any readable step is an error.
+pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
+    let (plan, query) = plan(path)?;
     match plan.issues.first().filter(|_| plan.is_unreadable()) {
-        Some(issue) => Err(Failure::Usage(format!("{}: {issue}", path.display()))),
-        None => Ok(plan),
+        Some(issue) => Err(Failure::file(path, issue)),
+        None => Ok((plan, query)),
     }
 }
 
-/// The query that a plan answers: `--query`, else the one in its file.
-pub(in crate::cli) fn query(given: Option<&String>, beside: Option<String>) -> Result<String, Failure> {
-    let query = given.cloned().or(beside).filter(|q| !q.trim().is_empty());
+/// The query that a plan answers: `--query`, otherwise the query in the plan's file.
+pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, Failure> {
+    let query = option.cloned().or(in_file).filter(|q| !q.trim().is_empty());
     query.ok_or_else(|| Failure::Usage("what is the plan to answer? Give it with --query".to_owned()))
 }

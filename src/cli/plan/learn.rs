@@ -1,40 +1,38 @@
-//! `plan learn-weights` and `plan stats`: what many plans teach.
+//! `plan learn-weights` and `plan stats`: weights and statistics from many plans.
 //!
-//! In: files of ordered plans, or lineages as `plan improve` writes them. Out: weights and how well
-//! they agree; statistics.
+//! In: files of ranked plans, or lineages as `plan improve` writes them. Out: weights and their agreement
+//! with the ranks; statistics.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::files::{self, Given};
-use crate::cli::failure::Failure;
-use crate::cli::format::Output;
-use crate::cli::terminal::write_stdout;
+use super::files::PlanOptions;
+use crate::cli::command::{Failure, read_text, to_json, write_stdout};
 use verdict_eval::measure::plan::examine::Examined;
 use verdict_eval::measure::plan::improve::Lineage;
-use verdict_eval::measure::plan::learn;
-use verdict_eval::measure::plan::learn::{Learnt, Ranked};
-use verdict_eval::measure::plan::lineage;
+use verdict_eval::measure::plan::learn::{self, Learnt, Ranked};
 use verdict_eval::measure::plan::part::Part;
-use verdict_eval::measure::plan::read;
 use verdict_eval::measure::plan::tools::Toolbox;
+use verdict_eval::measure::plan::{lineage, read};
 
 pub(super) const LONG: &str = "\
-Fit the score's weights to plans that people have put in order.
+Fit the score's weights to plans that people have ranked.
 
-FILE has one JSON object a line: {\"plans\": [worst, ..., best]}, or a lineage from 'plan improve'. A plan
-is {\"metrics\": {\"format\": 0.5, ...}} with values from 0 to 1, as 'plan score --output json' prints them,
-or {\"plan\": ...}, which is then measured by rules with the last one as reference; \"planner\" may name who
-made it. Of each line the last three plans count. Effectiveness keeps 70 points, efficiency 30.
+FILE has one JSON object a line: {\"plans\": [worst, ..., best]}, or a lineage from 'plan
+improve'. A plan is {\"metrics\": {\"format\": 0.5, ...}} with values from 0 to 1, as 'plan score
+--output json' prints them, or {\"plan\": ...}, which is then measured by rules with the last one
+as reference; \"planner\" may name who made it. Of each line the last three plans count.
+Effectiveness keeps 70 points, efficiency 30.
 
-Printed are the weights, the share of ordered pairs that they get right, and how the ranking changes
-under other weights: all equal, and ten random draws with the same budgets (Spearman's correlation).";
+The output is the weights, the share of ordered pairs that they get right, and how the ranking
+changes under other weights: all equal, and ten random draws with the same budgets (Spearman's
+correlation).";
 
 pub(super) const STATS: &str = "\
-Count what lineages of improved plans have in common: distinct plans, passes, revisions in each pass,
-steps and hops of the last plans, tags that led to a change, and why the loops ended.";
+Count what lineages of improved plans have in common: distinct plans, passes, revisions in each
+pass, steps and hops of the last plans, tags that led to a change, and why the loops ended.";
 
 /// Plans of each line that count: best, last but one, last but two.
 const RANKED: usize = 3;
@@ -43,11 +41,8 @@ const RANKED: usize = 3;
 pub(super) struct Learn {
     /// Ordered plans, one JSON object a line; '-' is standard input
     file: PathBuf,
-    /// How to print
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
     #[command(flatten)]
-    given: Given,
+    options: PlanOptions,
 }
 
 #[derive(Args, Debug)]
@@ -58,24 +53,17 @@ pub(super) struct Stats {
 }
 
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
-    let config = args.given.load()?;
+    let config = args.options.load()?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
-    let text = files::text(&args.file)?;
+    let text = read_text(&args.file)?;
     let mut groups = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let fault = |why: String| Failure::Usage(format!("{}:{}: {why}", args.file.display(), n + 1));
         let object: Value = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
         groups.push(group(&object, &tools).map_err(fault)?);
     }
-    let learnt = learn::learn(&groups)
-        .ok_or_else(|| Failure::Usage(format!("{}: no two plans in order", args.file.display())))?;
-    let text = match args.output {
-        Output::Json => {
-            serde_json::to_string_pretty(&learnt).map_err(|e| Failure::Run(e.to_string()))? + "\n"
-        }
-        Output::Table => table(&learnt),
-    };
-    write_stdout(text.as_bytes())
+    let learnt = learn::learn(&groups).ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
+    args.options.output.print(&learnt, || table(&learnt))
 }
 
 /// The last plans of one line, worst first.
@@ -127,13 +115,10 @@ fn table(learnt: &Learnt) -> String {
 }
 
 pub(super) fn stats(args: &Stats) -> Result<(), Failure> {
-    let mut lineages = Vec::new();
+    let mut lineages: Vec<Lineage> = Vec::new();
     for path in &args.files {
-        let lineage: Lineage = serde_json::from_str(&files::text(path)?)
-            .map_err(|e| Failure::Usage(format!("{}: not a lineage: {e}", path.display())))?;
-        lineages.push(lineage);
+        let lineage = serde_json::from_str(&read_text(path)?);
+        lineages.push(lineage.map_err(|e| Failure::file(path, format!("not a lineage: {e}")))?);
     }
-    let found = lineage::statistics(&lineages);
-    let text = serde_json::to_string_pretty(&found).map_err(|e| Failure::Run(e.to_string()))?;
-    write_stdout(format!("{text}\n").as_bytes())
+    write_stdout(to_json(&lineage::statistics(&lineages))?.as_bytes())
 }

@@ -1,10 +1,9 @@
-//! `plan`: plans in files, checked, scored, improved; weights learnt from plans in order.
+//! `plan`: checks, scores and improves plans in files; learns weights from ranked plans.
 //!
-//! In: plans in any form that is read, tools and references, and a judge where one is named. Out:
-//! tables or JSON. Everything is worked out in [`verdict_eval::measure::plan`]; here files are read and
-//! results printed.
+//! In: plans in any accepted form, tools and references, judges. Out: tables or JSON. The figures come from
+//! [`verdict_eval::measure::plan`]; this folder reads files and prints results.
 
-pub(super) mod files;
+mod files;
 mod improve;
 mod learn;
 mod look;
@@ -12,18 +11,20 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::failure::Failure;
+use crate::cli::command::Failure;
 
 pub(super) const LONG: &str = "\
-Check, score and improve plans that are in files.
+Check, score and improve plans in files.
 
-A plan is an object of numbered steps, each with a call of a tool and the steps that it depends on:
+A plan is an object of numbered steps, each with a call of a tool and the steps that it depends
+on:
 
   {\"1\": {\"step\": \"T2S([], 'Fetch ids of long calls')\", \"depends_on\": []},
    \"2\": {\"step\": \"RAG((1), 'Why did they take so long?')\", \"depends_on\": [1]}}
 
-Lists of steps with tool, prompt and depends_on are read as well, and so are todo lists and numbered
-prose, of which less can be said. A file may hold {\"query\": ..., \"plan\": ...}; '-' is standard input.";
+Lists of steps with tool, prompt and depends_on are read as well, and so are todo lists and
+numbered prose, of which fewer properties are measured. A file may hold {\"query\": ..., \"plan\":
+...}; '-' is standard input.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -47,16 +48,16 @@ pub(super) struct Plan {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Say what is wrong with a plan, and how it is laid out
+    /// Print the faults of a plan and its layout
     #[command(long_about = look::CHECK)]
-    Check(look::Look),
-    /// Measure a plan: seven metrics, a score, and a rating beside a reference
+    Check(look::PlanArgs),
+    /// Measure a plan: seven metrics, a score, and a rating against a reference
     #[command(long_about = look::SCORE)]
     Score(look::Score),
     /// Improve a plan with a judge, step by step
     #[command(long_about = improve::LONG)]
-    Improve(improve::Loop),
-    /// Fit the score's weights to plans that people have put in order
+    Improve(improve::ImproveArgs),
+    /// Fit the score's weights to plans that people have ranked
     #[command(long_about = learn::LONG)]
     LearnWeights(learn::Learn),
     /// Count what lineages of improved plans have in common

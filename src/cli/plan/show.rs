@@ -1,10 +1,10 @@
-//! What is known of a plan, printed.
+//! The output of `plan check` and `plan score`.
+//!
+//! In: an examined plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::failure::Failure;
-use crate::cli::format::Output;
-use crate::cli::terminal::write_stdout;
+use crate::cli::command::{Failure, Output};
 use verdict_eval::measure::plan::examine::Examined;
 use verdict_eval::measure::plan::part::{Part, Weights};
 use verdict_eval::measure::plan::reference::Comparison;
@@ -17,11 +17,7 @@ pub(super) fn plan(
     output: Output,
     scored: bool,
 ) -> Result<(), Failure> {
-    let text = match output {
-        Output::Json => format!("{:#}\n", object(examined, weights)),
-        Output::Table => table(examined, weights, scored),
-    };
-    write_stdout(text.as_bytes())
+    output.print(&object(examined, weights), || table(examined, weights, scored))
 }
 
 fn object(examined: &Examined, weights: &Weights) -> Value {
@@ -60,8 +56,8 @@ fn table(examined: &Examined, weights: &Weights, scored: bool) -> String {
     }
     if scored {
         metrics(&mut out, examined, weights);
-        if let Some(beside) = &examined.beside {
-            rating(&mut out, beside, examined.plan.structured);
+        if let Some(comparison) = &examined.beside {
+            rating(&mut out, comparison, examined.plan.structured);
         }
     }
     out
@@ -76,15 +72,15 @@ fn metrics(out: &mut String, examined: &Examined, weights: &Weights) {
     out.push_str(&format!("{:<26} {score:>12}\n", "score"));
 }
 
-fn rating(out: &mut String, beside: &Comparison, structured: bool) {
-    out.push_str(&format!("{:<26} {:>12}\n", "rating", beside.rating.as_str().replace('_', " ")));
+fn rating(out: &mut String, comparison: &Comparison, structured: bool) {
+    out.push_str(&format!("{:<26} {:>12}\n", "rating", comparison.rating.as_str().replace('_', " ")));
     let shares = [
-        ("precision", beside.precision),
-        ("recall", beside.recall),
-        ("F1", beside.f1),
-        ("steps of right format", beside.format),
-        ("right dependencies", beside.dependencies),
-        ("right placeholders", beside.placeholders),
+        ("precision", comparison.precision),
+        ("recall", comparison.recall),
+        ("F1", comparison.f1),
+        ("steps of right format", comparison.format),
+        ("right dependencies", comparison.dependencies),
+        ("right placeholders", comparison.placeholders),
     ];
     // Words have neither format nor placeholders.
     for (name, share) in shares.into_iter().take(if structured { shares.len() } else { 3 }) {

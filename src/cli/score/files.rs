@@ -1,70 +1,66 @@
-//! Folders of one JSON file a trace, named after it.
+//! Folders with one JSON file per trace, named after the trace.
 //!
-//! In: a folder. Out: what each file says, by the file's name without `.json`.
+//! In: a folder. Out: the annotations in each file, by the file's name without `.json`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cli::failure::Failure;
-use crate::cli::terminal::write_stderr;
+use crate::cli::command::{Failure, write_file, write_stderr};
 use crate::score::trail::Annotations;
 
 /// A folder's annotations by file name.
 pub(super) type Folder = BTreeMap<String, Annotations>;
 
-/// Reads a folder of annotations. Files that hold no JSON object are told of and left out, as
-/// the reference script leaves them out.
+/// Reads a folder of annotations. Files without a JSON object are named on standard error and skipped, as
+/// the reference script skips them.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
 pub(super) fn read(folder: &Path) -> Result<Folder, Failure> {
     let mut out = BTreeMap::new();
     for (path, bytes) in json(folder)? {
-        let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
         match Annotations::read(&bytes) {
-            Some(annotations) => drop(out.insert(stem.to_owned(), annotations)),
-            None => write_stderr(&format!("{}: no JSON object in it; left out", path.display())),
+            Some(annotations) => drop(out.insert(stem(&path), annotations)),
+            None => write_stderr(&format!("{}: contains no JSON object; skipped", path.display())),
         }
     }
     Ok(out)
 }
 
-/// The JSON file that `path` is, or those in the folder that it is, in order of names.
-///
-/// # Errors
-/// It, or a file in it, cannot be read.
-pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
-    let fault = |path: &Path, e: std::io::Error| Failure::Usage(format!("{}: {e}", path.display()));
-    let mut paths = Vec::new();
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path).map_err(|e| fault(path, e))? {
-            let found = entry.map_err(|e| fault(path, e))?.path();
-            let hidden = found.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !hidden && found.extension().is_some_and(|e| e == "json") {
-                paths.push(found);
-            }
-        }
-        paths.sort();
-    } else {
-        paths.push(path.to_owned());
-    }
-    paths
-        .into_iter()
-        .map(|p| std::fs::read(&p).map(|bytes| (p.clone(), bytes)).map_err(|e| fault(&p, e)))
-        .collect()
+/// The file's name without its extension.
+pub(super) fn stem(path: &Path) -> String {
+    path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned()
 }
 
-/// Writes each prediction as `<name>.json`, making the folder where it is missing.
+/// Reads `path` if it is a file, otherwise the JSON files in it, in order of names.
+///
+/// # Errors
+/// The folder or a file cannot be read.
+pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
+    let mut paths = vec![path.to_owned()];
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let entries = entries.map_err(|e| Failure::file(path, e))?;
+        paths = entries.into_iter().map(|entry| entry.path()).collect();
+        let hidden = |path: &Path| path.file_name().is_none_or(|n| n.as_encoded_bytes().starts_with(b"."));
+        paths.retain(|path| !hidden(path) && path.extension().is_some_and(|e| e == "json"));
+        paths.sort();
+    }
+    let read = |path: PathBuf| match std::fs::read(&path) {
+        Ok(bytes) => Ok((path, bytes)),
+        Err(e) => Err(Failure::file(&path, e)),
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Writes each prediction as `<name>.json` and creates the folder if it does not exist.
 ///
 /// # Errors
 /// The folder or a file cannot be written.
 pub(super) fn write(folder: &Path, predictions: &Folder) -> Result<(), Failure> {
-    let fault = |path: &Path, e: std::io::Error| Failure::Run(format!("{}: {e}", path.display()));
-    std::fs::create_dir_all(folder).map_err(|e| fault(folder, e))?;
+    std::fs::create_dir_all(folder).map_err(|e| Failure::Run(format!("{}: {e}", folder.display())))?;
     for (name, prediction) in predictions {
-        let path = folder.join(format!("{name}.json"));
-        let text = format!("{:#}\n", prediction.to_json());
-        std::fs::write(&path, text).map_err(|e| fault(&path, e))?;
+        write_file(&folder.join(format!("{name}.json")), &format!("{:#}\n", prediction.to_json()))?;
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
-//! `score`: what was found, held against what people found.
+//! `score`: verdicts compared with annotations and labels.
 //!
-//! In: recorded traces, and what people say of them. Out: tables, JSON and an HTML report. The
-//! reading and printing is here; every figure is made in [`crate::score`].
+//! In: recorded traces, and annotations or labels of them. Out: tables, JSON and an HTML report. This folder
+//! reads and prints; [`crate::score`] computes the figures.
 
 mod files;
 mod labels;
 mod report;
-mod scored;
 pub(super) mod table;
 mod tables;
 mod thresholds;
@@ -14,13 +13,13 @@ mod trail;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::failure::Failure;
+use crate::cli::command::Failure;
 
 pub(super) const LONG: &str = "\
-Hold the verdicts against what people found.
+Compare verdicts with annotations and labels.
 
-Judges recorded traces as 'eval' would and compares: with the annotations of the TRAIL benchmark, or
-with labels of your own. Nothing of a gold file is ever shown to a rule.";
+Judges recorded traces as 'eval' does and compares the verdicts with the annotations of the TRAIL
+benchmark or with your labels. Rules never read a gold file.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -44,12 +43,12 @@ enum What {
     /// Against the annotations of the TRAIL benchmark
     #[command(long_about = trail::LONG, after_long_help = trail::EXAMPLES)]
     Trail(trail::Trail),
-    /// Against labels of your own
+    /// Against your labels
     #[command(long_about = labels::LONG, after_long_help = labels::examples())]
-    Labels(labels::Against),
+    Labels(labels::Labelled),
     /// Fit each metric's threshold to labels
     #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
-    Thresholds(labels::Against),
+    Thresholds(labels::Labelled),
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {

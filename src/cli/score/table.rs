@@ -1,13 +1,16 @@
-//! A table for a terminal: the first column to the left, figures to the right.
+//! Tables for a terminal: the first column is left-aligned, the others are right-aligned.
+//!
+//! In: a head and rows of cells, or figures for cells. Out: text with a newline after each row.
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::score::bootstrap::Interval;
+use crate::score::bootstrap::{Interval, ShareIntervals};
+use crate::score::counts::Tally;
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// Rows under a head; shorter rows end early.
+/// Rows under a head. Rows may have fewer cells than the head.
 pub(in crate::cli) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -21,7 +24,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// With a newline after each row.
     pub(in crate::cli) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -32,10 +34,10 @@ impl Table {
         for row in &self.rows {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let blanks = " ".repeat(width.saturating_sub(cell.width()));
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
                 match column {
-                    0 => line.extend([cell.as_str(), &blanks]),
-                    _ => line.extend([" ".repeat(GAP).as_str(), &blanks, cell]),
+                    0 => line.extend([cell.as_str(), &padding]),
+                    _ => line.extend([" ".repeat(GAP).as_str(), &padding, cell]),
                 }
             }
             out.push_str(line.trim_end());
@@ -53,8 +55,15 @@ pub(in crate::cli) fn figure(figure: f64, interval: Option<Interval>) -> String 
     }
 }
 
+/// Precision, recall and F1.
+pub(in crate::cli) fn shares(tally: &Tally, intervals: ShareIntervals) -> [String; 3] {
+    let ShareIntervals { precision, recall, f1 } = intervals;
+    let [p, r, f] = tally.shares();
+    [figure(p, precision), figure(r, recall), figure(f, f1)]
+}
+
 /// A figure that may be undefined.
-pub(in crate::cli) fn maybe(figure: Option<f64>) -> String {
+pub(in crate::cli) fn optional_figure(figure: Option<f64>) -> String {
     figure.map_or_else(|| "-".to_owned(), |f| format!("{f:.3}"))
 }
 
@@ -65,8 +74,8 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::new(["name", "n", "F1"]);
-        table.row(["a long name".to_owned(), "7".to_owned(), maybe(Some(0.5))]);
-        table.row(["é".to_owned(), "1000".to_owned(), maybe(None)]);
+        table.row(["a long name".to_owned(), "7".to_owned(), optional_figure(Some(0.5))]);
+        table.row(["é".to_owned(), "1000".to_owned(), optional_figure(None)]);
         table.row(["short".to_owned()]);
         let lines =
             ["name            n     F1", "a long name     7  0.500", "é            1000      -", "short", ""];

@@ -1,39 +1,36 @@
-//! `score trail`: predictions for the TRAIL benchmark, and how right they are.
+//! `score trail`: predictions for the TRAIL benchmark and their scores.
 //!
-//! In: traces, gold annotations, or predictions that somebody else made. Out: the benchmark's
-//! figures as tables or JSON, and the predictions in its shape.
+//! In: traces and gold annotations, or predictions of another tool. Out: the benchmark's figures as tables
+//! or JSON, and the predictions in the benchmark's shape.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::judge::JudgeSession;
 use super::files::{self, Folder as Files};
-use super::scored::Scored;
-use super::{report, tables};
-use crate::cli::config_files::ConfigFiles;
-use crate::cli::failure::Failure;
-use crate::cli::format::Output;
-use crate::cli::terminal::{write_stderr, write_stdout};
-use crate::cli::{eval, input};
+use super::report::{self, LabelledTraces};
+use super::tables::{self, TrailScores};
+use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::eval;
+use crate::cli::judge::JudgeSession;
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
-use crate::score::trail::benchmark::Intervals;
-use crate::score::trail::ratings::Roots;
-use crate::score::trail::{Annotations, Benchmark, Case, Ratings, find, mapper, ratings};
+use crate::score::trail::ratings::RootVerdicts;
+use crate::score::trail::{Annotations, Benchmark, Ratings, TraceMarks, find, mapper, ratings};
 use verdict_eval::measure::Measurement;
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.
 
-Judges every trace, maps findings to the benchmark's categories and spans, and counts by exactly the
-definitions of its protocol: location and joint precision, recall and F1 over all traces, weighted
-category F1, and the benchmark's own per-trace means. The gold folder holds one JSON file a trace,
-named after the trace's id; a trace without a prediction counts as one with an empty prediction.
+Judges every trace, maps findings to the benchmark's categories and spans, and counts by exactly
+the definitions of its protocol: location and joint precision, recall and F1 over all traces,
+weighted category F1, and the benchmark's own per-trace means. The gold folder contains one JSON
+file per trace, named after the trace's id; a trace without a prediction counts as one with an
+empty prediction.
 
-The benchmark's location accuracy is recall: whoever flags every span nearly maxes it. Read
-precision beside it.";
+The benchmark's location accuracy is recall: flagging every span nearly maximizes it. Read it
+together with precision.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -56,14 +53,14 @@ pub(super) struct Trail {
     /// Score the predictions in this folder instead of judging
     #[arg(long, value_name = "DIR", conflicts_with = "traces")]
     from: Option<PathBuf>,
-    /// Let this judge of the configuration name the category of findings that have none; it sees
-    /// metric, score and rationale, and judges nothing again
+    /// Judge of the configuration that assigns a category to findings without one; it receives
+    /// metric, score and rationale, and does not judge again
     #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
     mapper: Option<String>,
-    /// Others' predictions, set beside ours in the report's heat map; may be given several times
+    /// Other predictions for the report's heat map and a table; may be given several times
     #[arg(long, value_name = "DIR")]
     beside: Vec<PathBuf>,
-    /// Write a page for people here: figures, heat map, curves, annotated trees; no network needed
+    /// Write an HTML page with figures, heat map, curves and annotated trees here; it loads nothing
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// What to print
@@ -76,9 +73,13 @@ pub(super) struct Trail {
 pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     let gold = files::read(&args.gold)?;
     if gold.is_empty() {
-        return Err(Failure::Usage(format!("{}: no annotations (*.json) here", args.gold.display())));
+        return Err(Failure::file(&args.gold, "no annotations (*.json) here"));
     }
-    let others = report::beside(&args.beside)?;
+    let others: Vec<(&PathBuf, Files)> = args
+        .beside
+        .iter()
+        .map(|folder| Ok((folder, files::read(folder)?)))
+        .collect::<Result<_, Failure>>()?;
     let run = match &args.from {
         Some(folder) => Run { predicted: files::read(folder)?, ..Run::default() },
         None => judge(args, &gold)?,
@@ -93,49 +94,46 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
             gold.len()
         ));
     }
-    let scored = score(&gold, &run, &others);
+    let scores = score(&gold, &run, &others);
     if let Some(path) = &args.report {
-        report::write(path, &report::trail(run.gathered, &scored, tables::all(&scored)))?;
+        let ours = report::row("this run", &scores.figures);
+        let others = scores.others.iter().map(|(name, figures)| report::row(name, figures));
+        let rows = std::iter::once(ours).chain(others).collect();
+        run.traces.write(path, "TRAIL", tables::all(&scores), rows)?;
     }
-    match args.output {
-        Output::Table => write_stdout(tables::all(&scored).join("\n").as_bytes()),
-        Output::Json => write_stdout(format!("{:#}\n", tables::json(&scored)).as_bytes()),
-    }
+    args.output.print(&scores, || tables::all(&scores).join("\n"))
 }
 
-/// What judging brought, by the gold file's name.
+/// Predictions and root verdicts by the gold file's name.
 #[derive(Default)]
 struct Run {
     predicted: Files,
-    roots: BTreeMap<String, Roots>,
-    gathered: report::Gathered,
+    roots: BTreeMap<String, RootVerdicts>,
+    traces: LabelledTraces,
 }
 
-fn score(gold: &Files, run: &Run, others: &[(String, Files)]) -> Scored {
-    let cases = cases(gold, &run.predicted);
+fn score(gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) -> TrailScores {
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let others = others.iter().map(|(path, predicted)| (name(path), benchmark(gold, predicted)));
     let ours = |name: &String| run.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
     let rated: Vec<(Ratings, Ratings)> = gold.iter().map(|(name, gold)| (ours(name), gold.ratings)).collect();
-    Scored {
-        figures: Benchmark::of(&cases),
-        intervals: Intervals::of(&cases),
+    TrailScores {
+        figures: benchmark(gold, &run.predicted),
         ratings: ratings::correlate(&rated),
         roots: (!run.roots.is_empty()).then(|| compare(&run.roots, gold)),
-        beside: others
-            .iter()
-            .map(|(name, predicted)| (name.clone(), Benchmark::of(&self::cases(gold, predicted))))
-            .collect(),
+        others: others.collect(),
     }
 }
 
-/// Every annotated trace; one without a prediction has an empty one.
-fn cases(gold: &Files, predicted: &Files) -> Vec<Case> {
-    let none = Annotations::default();
-    let of = |name: &String| &predicted.get(name).unwrap_or(&none).errors;
-    gold.iter().map(|(name, gold)| Case::new(&gold.errors, of(name))).collect()
+/// Figures over every annotated trace; a trace without a prediction has an empty one.
+fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
+    let errors = |name: &String| predicted.get(name).map_or(&[][..], |prediction| &prediction.errors);
+    let marks = gold.iter().map(|(name, gold)| TraceMarks::new(&gold.errors, errors(name)));
+    Benchmark::of(&marks.collect::<Vec<_>>())
 }
 
-fn compare(roots: &BTreeMap<String, Roots>, gold: &Files) -> [(&'static str, Confusion); 2] {
-    let against = |of: fn(&Roots) -> Option<bool>| {
+fn compare(roots: &BTreeMap<String, RootVerdicts>, gold: &Files) -> [(&'static str, Confusion); 2] {
+    let against = |of: fn(&RootVerdicts) -> Option<bool>| {
         let overall = |name: &String| gold.get(name).and_then(|g| g.ratings.overall);
         ratings::verdicts(roots.iter().map(|(name, r)| (of(r), overall(name))))
     };
@@ -144,7 +142,7 @@ fn compare(roots: &BTreeMap<String, Roots>, gold: &Files) -> [(&'static str, Con
 
 fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
     let config = args.config.load()?;
-    // A gold file is named after its trace; where it is not, it may say which one it is about.
+    // A gold file is named after its trace or contains the trace id.
     let mut by_trace: BTreeMap<&str, &String> = BTreeMap::new();
     for (name, annotations) in gold {
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
@@ -156,38 +154,38 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
         .map(|name| JudgeSession::new(&config, std::slice::from_ref(name)))
         .transpose()?;
     let mut run = Run::default();
-    let mut strange = 0;
-    eval::each(&config, &input::find(&args.traces)?, |mut evaluated| {
-        if let Some(judges) = &mapper {
-            name_categories(judges, &mut evaluated.judged.measurements);
+    let mut not_annotated = 0;
+    eval::each(&config, &args.traces, |mut evaluated| {
+        if let Some(judge) = &mapper {
+            name_categories(judge, &mut evaluated.judged.measurements);
         }
         let (trace, measurements) = (&evaluated.judged.trace, &evaluated.judged.measurements);
         let id = trace.tree.id.to_string();
         let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
-            strange += 1;
+            not_annotated += 1;
             return;
         };
-        let found = find::found(trace, measurements);
+        let findings = find::located_findings(trace, measurements);
         let prediction = Annotations {
             trace: Some(id.clone()),
-            errors: found.iter().map(|f| f.annotation(trace)).collect(),
-            ratings: ratings::rate(trace, measurements, &found),
+            errors: findings.iter().map(|f| f.annotation(trace)).collect(),
+            ratings: ratings::rate(trace, measurements, &findings),
         };
         run.predicted.insert(name.clone(), prediction);
-        run.roots.insert(name.clone(), Roots::of(trace, measurements));
+        run.roots.insert(name.clone(), RootVerdicts::of(trace, measurements));
         if args.report.is_some() {
-            run.gathered.add(&evaluated, TraceLabels::of_trail(&id, gold), &gold.errors);
+            run.traces.add(&evaluated, TraceLabels::of_trail(&id, gold), &gold.errors);
         }
     })?;
-    if strange > 0 {
-        write_stderr(&format!("{strange} traces have no annotations and are not scored"));
+    if not_annotated > 0 {
+        write_stderr(&format!("{not_annotated} traces have no annotations and are not scored"));
     }
     Ok(run)
 }
 
-fn name_categories(judges: &JudgeSession, measurements: &mut [Measurement]) {
+fn name_categories(judge: &JudgeSession, measurements: &mut [Measurement]) {
     let (asked, questions): (Vec<_>, Vec<_>) =
-        mapper::questions(measurements, |text| judges.clean(text)).into_iter().unzip();
-    let answers = judges.ask("score.category", questions);
+        mapper::questions(measurements, |text| judge.clean(text)).into_iter().unzip();
+    let answers = judge.ask("score.category", questions);
     mapper::label(measurements, &asked, &answers);
 }

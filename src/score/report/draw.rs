@@ -1,35 +1,33 @@
-//! Pictures as inline SVG: the heat map of paper 001's figure 2, and precision-recall curves.
+//! Charts as inline SVG: the heat map of paper 001's figure 2, and precision-recall curves.
 //!
-//! In: figures from 0 to 1. Out: SVG. Every cell and point carries its number, so that a print
-//! without colours says the same.
+//! In: figures from 0 to 1. Out: SVG. Every cell and point is labelled with its number, so that the charts
+//! are readable in print without colours.
 
 use super::html::Html;
 use crate::score::counts::Confusion;
 
 /// One evaluator: its name, and a figure for each column; `None` where a column does not apply.
 pub struct Row {
-    /// Who.
     pub name: String,
     /// From 0 to 1.
     pub cells: Vec<Option<f64>>,
 }
 
-/// Width of the names at the left, of a cell, its height, and height of the names above.
+/// Width of the row names, width and height of a cell, height of the column names.
 const LEFT: f64 = 150.0;
 const CELL: f64 = 46.0;
 const HIGH: f64 = 26.0;
 const ABOVE: f64 = 150.0;
 
-/// Rows over columns; the best of each column carries a star.
+/// A heat map of `rows` over `columns`; the best value of each column is marked with a star.
 pub fn heat_map(columns: &[&str], rows: &[Row], out: &mut Html) {
-    // Names of columns lean to the right, over the last cell.
+    // Column names are rotated and extend to the right of the last cell.
     let (width, height) =
         (LEFT + CELL * columns.len() as f64 + 110.0, ABOVE + HIGH * rows.len() as f64 + 4.0);
     open(width, height, out);
     for (n, column) in columns.iter().enumerate() {
-        let (x, y) = (LEFT + CELL * n as f64 + CELL / 2.0, ABOVE - 6.0);
-        out.raw("<text transform=\"translate(").number(x, 1).raw(" ").number(y, 1);
-        out.raw(") rotate(-50)\">").text(column).raw("</text>");
+        let at = [LEFT + CELL * n as f64 + CELL / 2.0, ABOVE - 6.0];
+        out.numbers("<text transform=\"translate({1} {1}) rotate(-50)\">", &at).text(column).raw("</text>");
     }
     for (n, row) in rows.iter().enumerate() {
         let y = ABOVE + HIGH * n as f64;
@@ -39,71 +37,72 @@ pub fn heat_map(columns: &[&str], rows: &[Row], out: &mut Html) {
             let x = LEFT + CELL * m as f64;
             let best = rows.iter().filter_map(|r| r.cells.get(m).copied().flatten()).fold(0.0, f64::max);
             let star = rows.len() > 1 && value > 0.0 && value >= best;
-            out.raw("<rect x=\"").number(x, 1).raw("\" y=\"").number(y, 1).raw("\" width=\"");
-            out.number(CELL - 1.0, 1).raw("\" height=\"").number(HIGH - 1.0, 1).raw("\" fill=\"hsl(210 70% ");
-            out.number(97.0 - 57.0 * value, 0).raw("%)\"/><text x=\"").number(x + CELL / 2.0, 1);
-            out.raw("\" y=\"").number(y + HIGH * 0.66, 1).raw("\" text-anchor=\"middle\" fill=\"");
-            out.raw(if value > 0.6 { "#fff" } else { "#111" }).raw("\">").number(value, 2);
-            out.raw(if star { "*" } else { "" }).raw("</text>");
+            out.numbers(
+                "<rect x=\"{1}\" y=\"{1}\" width=\"{1}\" height=\"{1}\" fill=\"hsl(210 70% {0}%)\"/>\
+                 <text x=\"{1}\" y=\"{1}\" text-anchor=\"middle\" fill=\"",
+                &[x, y, CELL - 1.0, HIGH - 1.0, 97.0 - 57.0 * value, x + CELL / 2.0, y + HIGH * 0.66],
+            );
+            out.raw(if value > 0.6 { "#fff" } else { "#111" }).numbers("\">{2}", &[value]);
+            out.raw(if star { "*</text>" } else { "</text>" });
         }
     }
     out.raw("</svg>");
 }
 
-/// A curve of thresholds: what each gives, and the one in force.
+/// Precision and recall of a metric at each threshold.
 pub struct Curve {
-    /// What is cut.
     pub name: String,
-    /// Threshold and counts, from the lowest.
+    /// Thresholds with their counts, from the lowest threshold.
     pub cuts: Vec<(f64, Confusion)>,
-    /// What the threshold in force gives.
+    /// Counts with the threshold in force.
     pub now: Confusion,
 }
 
-/// Sides of a curve's square, and its margin.
+/// Side length of a curve's square, and its margin.
 const SIDE: f64 = 180.0;
 const MARGIN: f64 = 34.0;
 
-/// Precision over recall; each point with its threshold.
-pub fn curve(of: &Curve, out: &mut Html) {
-    let place = |c: &Confusion| {
-        let t = c.tally();
-        (MARGIN + SIDE * t.recall(), MARGIN + SIDE * (1.0 - t.precision()))
+/// Precision over recall; each point is labelled with its threshold.
+pub fn curve(curve: &Curve, out: &mut Html) {
+    let position = |counts: &Confusion| {
+        let tally = counts.tally();
+        [MARGIN + SIDE * tally.recall(), MARGIN + SIDE * (1.0 - tally.precision())]
     };
     out.raw("<figure>");
     open(SIDE + 2.0 * MARGIN, SIDE + 2.0 * MARGIN, out);
-    out.raw("<rect class=\"frame\" x=\"").number(MARGIN, 0).raw("\" y=\"").number(MARGIN, 0);
-    out.raw("\" width=\"").number(SIDE, 0).raw("\" height=\"").number(SIDE, 0).raw("\"/>");
-    // A threshold under which nothing fails has no precision.
-    let shown: Vec<&(f64, Confusion)> = of.cuts.iter().filter(|(_, c)| c.tally().predicted > 0).collect();
+    let frame = [MARGIN, MARGIN, SIDE, SIDE];
+    out.numbers("<rect class=\"frame\" x=\"{0}\" y=\"{0}\" width=\"{0}\" height=\"{0}\"/>", &frame);
+    // Precision is undefined for a threshold below which nothing fails.
+    let shown: Vec<&(f64, Confusion)> = curve.cuts.iter().filter(|(_, c)| c.tally().predicted > 0).collect();
     out.raw("<polyline class=\"curve\" points=\"");
     for (_, counts) in &shown {
-        let (x, y) = place(counts);
-        out.number(x, 1).raw(",").number(y, 1).raw(" ");
+        out.numbers("{1},{1} ", &position(counts));
     }
     out.raw("\"/>");
     for (tau, counts) in &shown {
-        let (x, y) = place(counts);
-        out.raw("<circle r=\"3\" cx=\"").number(x, 1).raw("\" cy=\"").number(y, 1).raw("\"/>");
+        let [x, y] = position(counts);
+        out.numbers("<circle r=\"3\" cx=\"{1}\" cy=\"{1}\"/>", &[x, y]);
         text(x + 5.0, y - 4.0, "start", &format!("{tau:.1}"), out);
     }
-    if of.now.tally().predicted > 0 {
-        let (x, y) = place(&of.now);
-        out.raw("<circle class=\"now\" r=\"6\" cx=\"").number(x, 1).raw("\" cy=\"").number(y, 1).raw("\"/>");
+    if curve.now.tally().predicted > 0 {
+        out.numbers("<circle class=\"now\" r=\"6\" cx=\"{1}\" cy=\"{1}\"/>", &position(&curve.now));
     }
     text(MARGIN + SIDE / 2.0, MARGIN + SIDE + 24.0, "middle", "recall 0 to 1", out);
-    out.raw("<text text-anchor=\"middle\" transform=\"translate(").number(MARGIN - 14.0, 1).raw(" ");
-    out.number(MARGIN + SIDE / 2.0, 1).raw(") rotate(-90)\">precision 0 to 1</text></svg><figcaption>");
-    out.text(&of.name).raw("</figcaption></figure>");
+    let label =
+        "<text text-anchor=\"middle\" transform=\"translate({1} {1}) rotate(-90)\">precision 0 to 1</text>";
+    out.numbers(label, &[MARGIN - 14.0, MARGIN + SIDE / 2.0]).raw("</svg><figcaption>");
+    out.text(&curve.name).raw("</figcaption></figure>");
 }
 
 fn open(width: f64, height: f64, out: &mut Html) {
-    out.raw("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"").number(width, 0);
-    out.raw("\" viewBox=\"0 0 ").number(width, 0).raw(" ").number(height, 0).raw("\">");
+    out.numbers(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" viewBox=\"0 0 {0} {0}\">",
+        &[width, width, height],
+    );
 }
 
 fn text(x: f64, y: f64, anchor: &'static str, text: &str, out: &mut Html) {
-    out.raw("<text x=\"").number(x, 1).raw("\" y=\"").number(y, 1).raw("\" text-anchor=\"").raw(anchor);
+    out.numbers("<text x=\"{1}\" y=\"{1}\" text-anchor=\"", &[x, y]).raw(anchor);
     out.raw("\">").text(text).raw("</text>");
 }
 
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_of_a_column_has_a_star_and_names_are_escaped() {
+    fn the_best_cell_of_a_column_is_starred_and_names_are_escaped() {
         let row = |name: &str, cells| Row { name: name.to_owned(), cells };
         let rows = [row("a<b", vec![Some(0.5), Some(0.0)]), row("c", vec![Some(0.25), None])];
         let mut out = Html::default();
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_that_fails_nothing_is_no_point() {
+    fn thresholds_without_failures_are_not_drawn() {
         let some = Confusion { tp: 1, fp: 1, fn_: 1, tn: 1 };
         let cuts = vec![(1.0, Confusion::default()), (2.0, some)];
         let mut out = Html::default();

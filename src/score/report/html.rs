@@ -1,21 +1,21 @@
-//! HTML that cannot be broken out of.
+//! Escaped HTML.
 //!
-//! In: markup that stands in our source, texts from anywhere, numbers. Out: a document. Texts of
-//! traces are hostile: markup is `&'static str`, everything else goes through [`Html::text`], so
-//! that nothing reaches the page unescaped by a slip.
+//! In: markup from the source code, texts from any origin, numbers. Out: a document. Texts of traces are
+//! untrusted: only `&'static str` is written as markup, every other text passes through [`Html::text`],
+//! which escapes it.
 
-/// A piece of a document.
+/// A part of a document.
 #[derive(Clone, Debug, Default)]
 pub struct Html(String);
 
 impl Html {
-    /// Markup of ours.
+    /// Writes markup without escaping.
     pub fn raw(&mut self, markup: &'static str) -> &mut Html {
         self.0.push_str(markup);
         self
     }
 
-    /// Any text, also within an attribute in quotes.
+    /// Writes escaped text, also inside a quoted attribute.
     pub fn text(&mut self, text: &str) -> &mut Html {
         for c in text.chars() {
             match c {
@@ -25,7 +25,7 @@ impl Html {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 '\n' | '\t' => self.0.push(c),
-                // Controls, and marks that turn the direction of what stands after them.
+                // Control characters, and marks that change the direction of the following text.
                 c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
                     self.0.push('\u{fffd}');
                 }
@@ -35,31 +35,29 @@ impl Html {
         self
     }
 
-    /// A number with so many decimals.
-    pub fn number(&mut self, number: f64, decimals: usize) -> &mut Html {
-        self.0.push_str(&format!("{number:.decimals$}"));
+    /// Markup with numbers: each `{n}` is replaced by the next of `numbers` with `n` decimals.
+    pub fn numbers(&mut self, markup: &'static str, numbers: &[f64]) -> &mut Html {
+        let mut parts = markup.split('{');
+        self.raw(parts.next().unwrap_or_default());
+        for (part, number) in parts.zip(numbers) {
+            let (decimals, rest) = part.split_once('}').unwrap_or(("0", part));
+            let decimals = decimals.parse().unwrap_or(0);
+            self.0.push_str(&format!("{number:.decimals$}{rest}"));
+        }
         self
     }
 
-    /// A count.
     pub fn count(&mut self, count: usize) -> &mut Html {
         self.0.push_str(&count.to_string());
         self
     }
 
-    /// Another piece.
-    pub fn append(&mut self, piece: &Html) -> &mut Html {
-        self.0.push_str(&piece.0);
-        self
-    }
-
-    /// The markup.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
-/// At most `chars` characters of `text`, and a sign where more was there.
+/// The first `chars` characters of `text`, with an ellipsis if it is longer.
 pub fn clip(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -72,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_cannot_become_markup() {
+    fn text_is_escaped() {
         let mut html = Html::default();
         html.raw("<p title=\"").text("\" onload='x' <script>alert(1)</script> &amp; \u{202e}\u{0}\u{1b}[2J");
         let out = html.into_string();
@@ -82,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn clipping_keeps_characters_whole() {
+    fn clip_cuts_between_characters() {
         assert_eq!(clip("äöü", 2), "äö…");
         assert_eq!(clip("äöü", 3), "äöü");
     }

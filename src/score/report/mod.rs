@@ -1,7 +1,7 @@
-//! One page for people: how right the verdicts are, and why.
+//! The HTML report: figures and explanations.
 //!
-//! In: figures and judged traces. Out: one HTML file that stands alone: no script, no network, no
-//! font of its own, and what is folded on a screen is open when printed.
+//! In: figures and judged traces. Out: one self-contained HTML file without scripts, network requests or
+//! fonts.
 
 pub mod draw;
 pub mod html;
@@ -10,19 +10,17 @@ pub mod tree;
 
 use draw::{Curve, Row};
 use html::Html;
-use sample::Explained;
-use tree::Drawn;
+use sample::Explanation;
+use tree::TraceTree;
 
-/// Trees in one page; a browser copes with some megabytes. Those that differ from what people
-/// marked come first.
+/// Trees in one page, to limit its size. Trees that differ from the annotations come first.
 const MAX_TREES: usize = 150;
 
-/// What goes onto the page.
+/// The content of the page.
 #[derive(Default)]
 pub struct Report {
-    /// Above everything.
     pub title: String,
-    /// The tables that the terminal shows.
+    /// The tables of the terminal output.
     pub tables: Vec<String>,
     /// Columns of the heat map: categories.
     pub columns: Vec<&'static str>,
@@ -30,10 +28,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// One curve a metric.
     pub curves: Vec<Curve>,
-    /// Every explanation; a sample is shown.
-    pub explained: Vec<Explained>,
-    /// The traces.
-    pub trees: Vec<Drawn>,
+    /// Every explanation; the page shows a sample.
+    pub explanations: Vec<Explanation>,
+    pub trees: Vec<TraceTree>,
 }
 
 const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -56,7 +53,6 @@ q{color:#444;font-family:ui-monospace,monospace;font-size:12px;unicode-bidi:isol
 </style><title>";
 
 impl Report {
-    /// The page.
     pub fn html(&self) -> String {
         let mut out = Html::default();
         out.raw(HEAD).text(&self.title).raw("</title></head><body><h1>").text(&self.title).raw("</h1>");
@@ -77,13 +73,13 @@ impl Report {
             self.curves.iter().for_each(|of| draw::curve(of, &mut out));
             out.raw("</div>");
         }
-        sample::html(&self.explained, &mut out);
-        self.forest(&mut out);
+        sample::html(&self.explanations, &mut out);
+        self.trees(&mut out);
         out.raw("</body></html>\n");
         out.into_string()
     }
 
-    fn forest(&self, out: &mut Html) {
+    fn trees(&self, out: &mut Html) {
         if self.trees.is_empty() {
             return;
         }
@@ -91,7 +87,7 @@ impl Report {
             "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and people's marks. A \
                  finding on an agent or a step counts at one of its calls.</p>",
         );
-        let (differ, same): (Vec<&Drawn>, Vec<&Drawn>) = self.trees.iter().partition(|t| t.differs());
+        let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs());
         differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| tree.html(out));
         if self.trees.len() > MAX_TREES {
             out.raw("<p>").count(self.trees.len() - MAX_TREES).raw(" more traces are not shown</p>");

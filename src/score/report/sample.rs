@@ -1,8 +1,7 @@
-//! Explanations apart from their trees: a few, to be read and judged by a person.
+//! A sample of explanations for review.
 //!
-//! In: everything that was found. Out: at most [`SAMPLE`] of it, the same ones for the same traces,
-//! spread over metrics first, over what each of them finds then, and over the traces at last: a
-//! rule that speaks often must not hide the others.
+//! In: every finding. Out: at most [`SAMPLE`] of them, deterministic, spread over metrics first, then over
+//! the rules of each metric, then over traces, so that frequent rules do not displace the others.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +9,41 @@ use super::html::{Html, clip};
 use verdict_eval::measure::{Finding, Measurement};
 use verdict_eval::recognise::AgentTrace;
 
-/// How many are shown: as many as somebody reads with care.
+/// Size of the sample: as many as a reviewer reads completely.
 pub const SAMPLE: usize = 20;
 /// Characters of a rationale or quote.
 const MAX_TEXT: usize = 600;
 
-/// An explanation, out of its tree.
+/// A finding with its context as text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// The metric.
+pub struct Explanation {
     pub metric: &'static str,
-    /// What the rule calls it; a judge's findings have no name.
+    /// The rule's name of the defect; empty for findings of judges.
     pub rule: String,
-    /// Severity, and category where there is one.
+    /// Severity, and category if there is one.
     pub weight: String,
     /// Trace and span in hex, the span's kind and name.
     pub place: String,
-    /// What was expected, what was seen.
     pub rationale: String,
     /// The evidence.
     pub quote: String,
-    /// The span of the evidence, where it is another.
+    /// The span of the evidence if it differs from the finding's.
     pub seen_in: Option<String>,
 }
 
 /// Every explanation of a judged trace.
-pub fn all(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Explained> {
+pub fn all(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Explanation> {
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
     measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(trace, m, f))).collect()
 }
 
-fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explained {
+fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explanation {
     let span = trace.tree.spans.get(m.at).map(|s| s.id.to_string()).unwrap_or_default();
     let view = trace.views.get(m.at);
     let kind = view.map_or("", |r| r.kind.as_str());
     let name = view.and_then(|r| r.name.as_deref()).unwrap_or_default();
     let category = finding.category.map_or(String::new(), |c| format!(", {}", c.as_str()));
-    Explained {
+    Explanation {
         metric: m.metric,
         rule: finding.defect.map_or(String::new(), |d| format!("{d:?}")),
         weight: format!("{}{category}", finding.severity.as_str()),
@@ -58,16 +55,16 @@ fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explaine
 }
 
 /// The sample, by metric.
-pub fn drawn(from: &[Explained]) -> Vec<&Explained> {
-    let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<&Explained>>> = BTreeMap::new();
+pub fn sample(from: &[Explanation]) -> Vec<&Explanation> {
+    let mut groups: BTreeMap<&str, BTreeMap<&str, Vec<&Explanation>>> = BTreeMap::new();
     for one in from {
         groups.entry(one.metric).or_default().entry(&one.rule).or_default().push(one);
     }
-    let rules: Vec<Vec<&Vec<&Explained>>> = groups.values().map(|rules| rules.values().collect()).collect();
+    let rules: Vec<Vec<&Vec<&Explanation>>> = groups.values().map(|rules| rules.values().collect()).collect();
     let mut taken: Vec<Vec<usize>> = rules.iter().map(|rules| vec![0; rules.len()]).collect();
     let mut left = SAMPLE.min(from.len());
     while left > 0 {
-        // One more of each metric: of the rule that has had fewest, if it has another.
+        // One more of each metric, from the rule with the fewest so far that has another.
         for (rules, taken) in rules.iter().zip(&mut taken) {
             let open = (0..rules.len()).filter(|i| taken[*i] < rules[*i].len());
             if let Some(next) = open.min_by_key(|i| taken[*i]).filter(|_| left > 0) {
@@ -77,15 +74,15 @@ pub fn drawn(from: &[Explained]) -> Vec<&Explained> {
         }
     }
     let of_rules = rules.iter().flatten().zip(taken.iter().flatten());
-    // Of each the middle of as many stretches of all traces.
+    // The middle of equal sections of the list, which is in order of traces.
     of_rules
         .flat_map(|(list, &count)| (0..count).map(move |n| list[(2 * n + 1) * list.len() / (2 * count)]))
         .collect()
 }
 
 /// The sample as a list.
-pub fn html(from: &[Explained], out: &mut Html) {
-    let drawn = drawn(from);
+pub fn html(from: &[Explanation], out: &mut Html) {
+    let drawn = sample(from);
     if drawn.is_empty() {
         return;
     }
@@ -107,8 +104,8 @@ pub fn html(from: &[Explained], out: &mut Html) {
 mod tests {
     use super::*;
 
-    fn said(metric: &'static str, rule: &str, n: usize) -> Explained {
-        Explained {
+    fn explanation(metric: &'static str, rule: &str, n: usize) -> Explanation {
+        Explanation {
             metric,
             rule: rule.to_owned(),
             weight: "low".to_owned(),
@@ -120,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_speaks_often_does_not_hide_the_others() {
-        let mut all: Vec<Explained> = (0..500).map(|n| said("loud", "Often", n)).collect();
-        all.extend((0..3).map(|n| said("loud", "Seldom", n)));
-        all.push(said("quiet", "Once", 7));
-        let drawn = drawn(&all);
+    fn a_frequent_rule_does_not_displace_others() {
+        let mut all: Vec<Explanation> = (0..500).map(|n| explanation("loud", "Often", n)).collect();
+        all.extend((0..3).map(|n| explanation("loud", "Seldom", n)));
+        all.push(explanation("quiet", "Once", 7));
+        let drawn = sample(&all);
         let of = |rule: &str| drawn.iter().filter(|e| e.rule == rule).count();
         assert_eq!((drawn.len(), of("Often"), of("Seldom"), of("Once")), (SAMPLE, 16, 3, 1));
         let often: Vec<&str> = drawn.iter().filter(|e| e.rule == "Often").map(|e| e.place.as_str()).collect();
@@ -132,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn few_are_all_shown_and_none_make_no_heading() {
-        let few: Vec<Explained> = (0..3).map(|n| said("m", "R", n)).collect();
-        assert_eq!(drawn(&few).len(), 3);
+    fn a_small_list_is_complete_and_an_empty_list_has_no_heading() {
+        let few: Vec<Explanation> = (0..3).map(|n| explanation("m", "R", n)).collect();
+        assert_eq!(sample(&few).len(), 3);
         let mut out = Html::default();
         html(&few, &mut out);
         let page = out.into_string();

@@ -1,7 +1,7 @@
-//! A trace as paper 001's figure 3 draws it: what is wrong where, beside what people marked.
+//! A trace as a tree, as in paper 001's figure 3: findings and annotations at their spans.
 //!
-//! In: a judged trace and its annotations. Out: lines of a tree, and those as HTML. Spans with
-//! nothing to tell are folded into a count, as in the figure.
+//! In: a judged trace and its annotations. Out: lines of a tree as HTML. Spans without findings or
+//! annotations are folded into a count, as in the figure.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use verdict_eval::propagate::{Verdict, Verdicts};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
-/// Indentation stops here; deeper spans stand under each other.
+/// Largest indentation.
 const MAX_DEPTH: usize = 14;
-/// Lines of one tree; what is beyond is counted.
+/// Lines of one tree; further lines are counted only.
 const MAX_LINES: usize = 400;
 /// Characters of one explanation, quote or mark.
 const MAX_TEXT: usize = 600;
 
-/// What one metric has to tell of a span: a failure, or small things that fail nothing.
+/// Findings of one metric at a span, of a failing or passing measurement.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
+struct MetricFindings {
     metric: &'static str,
     score: String,
     /// Rationale, quote, category of each finding.
     findings: Vec<(String, String, &'static str)>,
 }
 
-/// One span, or a run of spans with nothing to tell.
+/// One span with findings or annotations.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
     depth: usize,
@@ -36,52 +36,52 @@ struct Line {
     name: String,
     span: String,
     failed: Option<bool>,
-    told: Vec<Told>,
+    findings: Vec<MetricFindings>,
     marks: Vec<Annotation>,
-    /// Something was predicted at this span.
+    /// A finding counts at this span.
     predicted: bool,
-    /// Spans folded after this one.
+    /// Number of folded spans after this one.
     folded: usize,
 }
 
-/// A trace, ready to be drawn.
+/// A trace as lines.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drawn {
+pub struct TraceTree {
     id: String,
     passed: Option<bool>,
     lines: Vec<Line>,
-    /// Lines left out at the end.
+    /// Number of lines beyond the limit.
     cut: usize,
 }
 
-impl Drawn {
-    /// From a judged trace and what people marked in it.
+impl TraceTree {
+    /// From a judged trace and its annotations.
     pub fn new(
         trace: &AgentTrace,
         measurements: &[Measurement],
         verdicts: &Verdicts,
         marks: &[Annotation],
-    ) -> Drawn {
+    ) -> TraceTree {
         let tree = &trace.tree;
         let mut marked: BTreeMap<&str, Vec<Annotation>> = BTreeMap::new();
         marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m.clone()));
-        let mut failing: Vec<Vec<Told>> = vec![Vec::new(); tree.len()];
+        let mut findings: Vec<Vec<MetricFindings>> = vec![Vec::new(); tree.len()];
         for m in measurements {
-            if let (Some(own), Some(told)) = (failing.get_mut(m.at), told(m)) {
-                own.push(told);
+            if let (Some(own), Some(findings)) = (findings.get_mut(m.at), metric_findings(m)) {
+                own.push(findings);
             }
         }
-        let predicted: Vec<Idx> = find::found(trace, measurements).iter().map(|f| f.at).collect();
+        let predicted: Vec<Idx> = find::located_findings(trace, measurements).iter().map(|f| f.at).collect();
         let mut drawn =
-            Drawn { id: tree.id.to_string(), passed: verdicts.trace.passed, lines: Vec::new(), cut: 0 };
+            TraceTree { id: tree.id.to_string(), passed: verdicts.trace.passed, lines: Vec::new(), cut: 0 };
         let mut folded = 0;
         for (i, depth) in preorder(trace) {
             let (Some(span), Some(view)) = (tree.spans.get(i), trace.views.get(i)) else { continue };
             let id = span.id.to_string();
             let marks = marked.remove(id.as_str()).unwrap_or_default();
-            let told = failing.get_mut(i).map(std::mem::take).unwrap_or_default();
-            let tells = !marks.is_empty() || !told.is_empty() || view.kind == Kind::Agent;
-            if !tells {
+            let findings = findings.get_mut(i).map(std::mem::take).unwrap_or_default();
+            let shown = !marks.is_empty() || !findings.is_empty() || view.kind == Kind::Agent;
+            if !shown {
                 folded += 1;
                 continue;
             }
@@ -98,7 +98,7 @@ impl Drawn {
                 name: view.name.as_deref().unwrap_or_default().to_owned(),
                 span: id,
                 failed: verdicts.of.get(i).copied().flatten().map(Verdict::failed),
-                told,
+                findings,
                 marks,
                 predicted: predicted.contains(&i),
                 folded: 0,
@@ -110,12 +110,11 @@ impl Drawn {
         drawn
     }
 
-    /// Whether people marked anything that was not told, or the other way round.
+    /// Whether findings and annotations differ in their spans.
     pub fn differs(&self) -> bool {
         self.lines.iter().any(|line| line.predicted == line.marks.is_empty())
     }
 
-    /// As HTML.
     pub fn html(&self, out: &mut Html) {
         out.raw("<details open><summary><code>").text(&self.id).raw("</code> ");
         verdict(out, self.passed.map(|p| !p));
@@ -143,7 +142,7 @@ impl Line {
             (false, true) => out,
         };
         out.raw("</div>");
-        for metric in &self.told {
+        for metric in &self.findings {
             metric.html(out);
         }
         for mark in &self.marks {
@@ -158,7 +157,7 @@ impl Line {
     }
 }
 
-impl Told {
+impl MetricFindings {
     fn html(&self, out: &mut Html) {
         out.raw("<div class=\"metric\"><b>").text(self.metric).raw("</b> (").text(&self.score).raw(")");
         for (rationale, quote, category) in &self.findings {
@@ -183,7 +182,7 @@ fn verdict(out: &mut Html, failed: Option<bool>) {
     };
 }
 
-fn told(m: &Measurement) -> Option<Told> {
+fn metric_findings(m: &Measurement) -> Option<MetricFindings> {
     let measured = m.outcome.as_ref().ok()?;
     if measured.passed && measured.findings.iter().all(|f| f.category.is_none()) {
         return None;
@@ -196,10 +195,14 @@ fn told(m: &Measurement) -> Option<Told> {
         Value::Label(label) => label.to_owned(),
         Value::Number(number) => format!("{number}"),
     };
-    Some(Told { metric: m.metric, score, findings: measured.findings.iter().map(finding).collect() })
+    Some(MetricFindings {
+        metric: m.metric,
+        score,
+        findings: measured.findings.iter().map(finding).collect(),
+    })
 }
 
-/// Every span under its parent, by time, without recursion: depth is hostile.
+/// Every span under its parent, by time. Iterative, because the depth is untrusted.
 fn preorder(trace: &AgentTrace) -> Vec<(Idx, usize)> {
     let tree = &trace.tree;
     let mut stack: Vec<(Idx, usize)> = tree.top().iter().rev().map(|&i| (i, 0)).collect();
@@ -219,7 +222,7 @@ mod tests {
     use verdict_eval::propagate::{Policies, propagate};
 
     #[test]
-    fn what_a_trace_says_is_text_wherever_it_stands() {
+    fn texts_of_a_trace_are_escaped() {
         let evil = "<script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}";
         let trace = Script::new(evil)
             .tools(&["look"])
@@ -236,8 +239,8 @@ mod tests {
             impact: evil.to_owned(),
             ..Annotation::default()
         };
-        let drawn = Drawn::new(&trace, &measurements, &verdicts, &[mark]);
-        assert!(drawn.lines.iter().any(|l| !l.told.is_empty()), "the error was found: {drawn:?}");
+        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark]);
+        assert!(drawn.lines.iter().any(|l| !l.findings.is_empty()), "the error was found: {drawn:?}");
         let mut out = Html::default();
         drawn.html(&mut out);
         let html = out.into_string();
@@ -246,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn spans_with_nothing_to_tell_are_folded_into_a_count() {
+    fn spans_without_findings_are_folded_into_a_count() {
         let mut script = Script::new("count");
         for _ in 0..5 {
             script = script.says("well");
         }
         let trace = script.answers("7").build();
-        let drawn = Drawn::new(&trace, &[], &Verdicts::default(), &[]);
+        let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[]);
         assert_eq!(drawn.lines.len(), 1);
         assert_eq!(drawn.lines[0].folded, trace.tree.len() - 1);
         assert!(!drawn.differs());

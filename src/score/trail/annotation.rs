@@ -6,11 +6,11 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verdict_eval::regex;
+use verdict_eval::{measure::Severity, regex};
 
 use super::Label;
 
-/// One error: what, where, and why somebody thinks so.
+/// One error: category, span and reason.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Annotation {
     /// As it is spelt; [`Annotation::label`] reads it.
@@ -32,6 +32,11 @@ impl Annotation {
     }
 }
 
+/// The benchmark's name of a severity.
+pub fn impact(severity: Severity) -> String {
+    severity.as_str().to_uppercase()
+}
+
 /// The five scores of a trace, each 1 to 5; what a file does not give is `None`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Ratings {
@@ -39,7 +44,7 @@ pub struct Ratings {
     pub reliability: Option<f64>,
     /// Whether it did no harm. 5 on every trace of the benchmark.
     pub security: Option<f64>,
-    /// Whether it kept to what it was told.
+    /// Whether the run followed its instructions.
     pub instruction_adherence: Option<f64>,
     /// Whether it planned well.
     pub plan_optimisation: Option<f64>,

@@ -4,7 +4,7 @@
 //!
 //! - *Location* counts distinct (trace, span) pairs, *joint* distinct (trace, span, category), over
 //!   all traces together. What the benchmark calls accuracy is the mean of each trace's recall:
-//!   flagging every span nearly maxes it, so precision stands beside it here.
+//!   flagging every span nearly maximizes it, so precision is reported as well.
 //! - *Category* F1 asks of each trace only whether a category is there; weighted by the number of
 //!   traces that have it. *Macro* is the plain mean over categories marked or predicted at all.
 //! - *Impact* counts every marked error, as paper 000's tables 2 and 5 do: named (its category is
@@ -12,20 +12,21 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Serialize, Serializer};
+
 use super::{Annotation, Label};
-use crate::score::bootstrap;
-use crate::score::bootstrap::Interval;
+use crate::score::bootstrap::{self, Interval, ShareIntervals};
 use crate::score::counts::{Tally, share};
 use verdict_eval::measure::Category;
 
-/// Impacts, as annotators write them.
-pub const IMPACTS: [&str; 3] = ["LOW", "MEDIUM", "HIGH"];
+/// Impacts as annotators write them; `other` is every other text.
+const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];
 
 type Joint = (String, Label);
 
-/// One trace, ready to be counted again and again.
+/// Gold and predicted marks of one trace, prepared for repeated counting.
 #[derive(Clone, Debug, Default)]
-pub struct Case {
+pub struct TraceMarks {
     gold: BTreeSet<Joint>,
     predicted: BTreeSet<Joint>,
     location: Tally,
@@ -36,9 +37,9 @@ pub struct Case {
     errors: Vec<(Joint, String)>,
 }
 
-impl Case {
+impl TraceMarks {
     /// A trace's gold and what was predicted for it; no prediction is an empty one.
-    pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> Case {
+    pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> TraceMarks {
         let pairs = |list: &[Annotation]| -> BTreeSet<Joint> { list.iter().map(pair).collect() };
         let spans = |pairs: &BTreeSet<Joint>| -> BTreeSet<String> {
             pairs.iter().map(|(span, _)| span.clone()).collect()
@@ -46,7 +47,7 @@ impl Case {
         let names = |pairs: &BTreeSet<Joint>| pairs.iter().filter_map(|(_, l)| l.category()).collect();
         let errors = gold.iter().map(|error| (pair(error), error.impact.clone())).collect();
         let (gold, predicted) = (pairs(gold), pairs(predicted));
-        Case {
+        TraceMarks {
             location: tally(&spans(&gold), &spans(&predicted)),
             joint: tally(&gold, &predicted),
             gold_names: names(&gold),
@@ -67,19 +68,25 @@ fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> Tally {
 }
 
 /// One category over all traces.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct CategoryRow {
-    /// The category.
+    #[serde(serialize_with = "by_name")]
     pub category: Category,
     /// Traces that have it: by gold, by prediction, by both.
     pub traces: Tally,
     /// The same of (trace, span) pairs under this category.
+    #[serde(rename = "spans")]
     pub joint: Tally,
 }
 
+fn by_name<S: Serializer>(category: &Category, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(category.as_str())
+}
+
 /// How many of the errors of one impact were found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ImpactRow {
+    pub impact: &'static str,
     /// Errors that were marked.
     pub errors: usize,
     /// The category is predicted somewhere in the trace.
@@ -87,65 +94,62 @@ pub struct ImpactRow {
     /// The span is predicted under some category.
     pub located: usize,
     /// Both at one place.
+    #[serde(rename = "both")]
     pub joint: usize,
 }
 
 /// All figures over a set of traces.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Benchmark {
-    /// Traces counted.
     pub traces: usize,
     /// Distinct (trace, span) pairs.
     pub location: Tally,
     /// Distinct (trace, span, category) triples.
     pub joint: Tally,
-    /// Mean of each trace's recall over spans: the benchmark's "localization accuracy".
-    pub location_mean: f64,
-    /// Mean of each trace's recall over (span, category) pairs: its "joint accuracy".
-    pub joint_mean: f64,
     /// Presence F1 weighted by support.
+    #[serde(rename = "category_f1_weighted")]
     pub category_f1: f64,
     /// Presence F1, plain mean over categories marked or predicted.
+    #[serde(rename = "category_f1_macro")]
     pub macro_f1: f64,
+    /// Mean of each trace's recall over spans: the benchmark's "localization accuracy".
+    #[serde(rename = "benchmark_location_mean")]
+    pub location_mean: f64,
+    /// Mean of each trace's recall over (span, category) pairs: its "joint accuracy".
+    #[serde(rename = "benchmark_joint_mean")]
+    pub joint_mean: f64,
+    #[serde(rename = "intervals_95")]
+    pub intervals: Intervals,
     /// Every category marked or predicted, in the taxonomy's order.
     pub categories: Vec<CategoryRow>,
-    /// In the order of [`IMPACTS`], then errors of no or another impact.
-    pub impacts: [ImpactRow; 4],
+    /// Every impact that occurs, from low to high.
+    pub impacts: Vec<ImpactRow>,
 }
 
 impl Benchmark {
     /// Counts over `cases`.
-    pub fn of<'a>(cases: impl IntoIterator<Item = &'a Case> + Clone) -> Benchmark {
-        let (mut traces, mut location, mut joint) = (0, Tally::default(), Tally::default());
-        let (mut location_sum, mut joint_sum) = (0.0, 0.0);
-        let mut impacts = [ImpactRow::default(); 4];
-        for case in cases.clone() {
-            traces += 1;
-            location += case.location;
-            joint += case.joint;
-            location_sum += case.location.recall();
-            joint_sum += case.joint.recall();
-            count_impacts(case, &mut impacts);
-        }
-        let presence = presence(cases.clone());
+    pub fn of(cases: &[TraceMarks]) -> Benchmark {
+        let mut impacts = IMPACTS.map(|impact| ImpactRow { impact, ..ImpactRow::default() });
+        cases.iter().for_each(|case| count_impacts(case, &mut impacts));
+        let (location, joint) = totals(cases);
+        let presence = presence(cases);
         let (category_f1, macro_f1) = means(&presence);
-        let seen = |(c, t): (Category, Tally)| {
-            (t.gold + t.predicted > 0).then(|| CategoryRow {
-                category: c,
-                traces: t,
-                joint: joint_of(cases.clone(), c),
-            })
+        let rows = Category::ALL.into_iter().zip(presence).filter(|(_, t)| t.gold + t.predicted > 0);
+        let row = |(category, traces)| CategoryRow { category, traces, joint: joint_of(cases, category) };
+        let mean_recall = |of: fn(&TraceMarks) -> Tally| {
+            mean(cases.iter().map(|case| of(case).recall()).sum(), cases.len())
         };
         Benchmark {
-            traces,
+            traces: cases.len(),
             location,
             joint,
-            location_mean: mean(location_sum, traces),
-            joint_mean: mean(joint_sum, traces),
             category_f1,
             macro_f1,
-            categories: Category::ALL.into_iter().zip(presence).filter_map(seen).collect(),
-            impacts,
+            location_mean: mean_recall(|case| case.location),
+            joint_mean: mean_recall(|case| case.joint),
+            intervals: Intervals::of(cases),
+            categories: rows.map(row).collect(),
+            impacts: impacts.into_iter().filter(|row| row.errors > 0).collect(),
         }
     }
 }
@@ -154,7 +158,17 @@ fn mean(sum: f64, count: usize) -> f64 {
     sum / count.max(1) as f64
 }
 
-fn presence<'a>(cases: impl IntoIterator<Item = &'a Case>) -> [Tally; Category::ALL.len()] {
+/// Tallies of spans, and of spans with categories.
+fn totals<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> (Tally, Tally) {
+    let (mut location, mut joint) = (Tally::default(), Tally::default());
+    for case in cases {
+        location += case.location;
+        joint += case.joint;
+    }
+    (location, joint)
+}
+
+fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [Tally; Category::ALL.len()] {
     let mut of = [Tally::default(); Category::ALL.len()];
     for case in cases {
         for (tally, category) in of.iter_mut().zip(Category::ALL) {
@@ -176,7 +190,7 @@ fn means(presence: &[Tally]) -> (f64, f64) {
     (weighted / support.max(1) as f64, mean(seen.iter().sum(), seen.len()))
 }
 
-fn joint_of<'a>(cases: impl IntoIterator<Item = &'a Case>, category: Category) -> Tally {
+fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> Tally {
     let mut sum = Tally::default();
     let label = Label::Known(category);
     for case in cases {
@@ -187,10 +201,9 @@ fn joint_of<'a>(cases: impl IntoIterator<Item = &'a Case>, category: Category) -
     sum
 }
 
-fn count_impacts(case: &Case, impacts: &mut [ImpactRow; 4]) {
+fn count_impacts(case: &TraceMarks, impacts: &mut [ImpactRow; 4]) {
     for ((span, label), impact) in &case.errors {
-        let at = IMPACTS.iter().position(|i| i == impact).unwrap_or(IMPACTS.len());
-        let row = &mut impacts[at];
+        let row = &mut impacts[IMPACTS.iter().position(|i| i == impact).unwrap_or(IMPACTS.len() - 1)];
         row.errors += 1;
         row.named += usize::from(case.predicted.iter().any(|(_, l)| l == label));
         row.located += usize::from(case.predicted.iter().any(|(s, _)| s == span));
@@ -206,30 +219,23 @@ impl ImpactRow {
 }
 
 /// 95 % intervals of the headline figures, traces drawn again.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Intervals {
-    /// Location precision, recall, F1.
-    pub location: [Option<Interval>; 3],
-    /// Joint precision, recall, F1.
-    pub joint: [Option<Interval>; 3],
-    /// Weighted category F1.
+    pub location: ShareIntervals,
+    pub joint: ShareIntervals,
+    #[serde(rename = "category_f1_weighted")]
     pub category_f1: Option<Interval>,
 }
 
 impl Intervals {
-    /// Over draws of `cases`.
-    pub fn of(cases: &[Case]) -> Intervals {
+    fn of(cases: &[TraceMarks]) -> Intervals {
         let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |choice| {
             let drawn = choice.iter().filter_map(|&i| cases.get(i));
-            let (mut location, mut joint) = (Tally::default(), Tally::default());
-            for case in drawn.clone() {
-                location += case.location;
-                joint += case.joint;
-            }
-            let [l, j] = [location, joint].map(|t| [t.precision(), t.recall(), t.f1()]);
+            let (location, joint) = totals(drawn.clone());
+            let [l, j] = [location, joint].map(|t| t.shares());
             [l[0], l[1], l[2], j[0], j[1], j[2], means(&presence(drawn)).0]
         });
-        Intervals { location: [lp, lr, lf], joint: [jp, jr, jf], category_f1 }
+        Intervals { location: [lp, lr, lf].into(), joint: [jp, jr, jf].into(), category_f1 }
     }
 }
 
@@ -247,7 +253,7 @@ mod tests {
     }
 
     /// Two traces by hand: one with three marks on two spans, one with one mark and no prediction.
-    fn two() -> Vec<Case> {
+    fn two() -> Vec<TraceMarks> {
         let gold = [
             error("Formatting Errors", "a", "LOW"),
             error("Goal Deviation", "a", "HIGH"),
@@ -259,7 +265,7 @@ mod tests {
             error("Goal Deviation", "c", ""),
             error("Hallucination", "b", ""),
         ];
-        vec![Case::new(&gold, &predicted), Case::new(&[error("Timeout Issues", "z", "odd")], &[])]
+        vec![TraceMarks::new(&gold, &predicted), TraceMarks::new(&[error("Timeout Issues", "z", "odd")], &[])]
     }
 
     #[test]
@@ -276,23 +282,29 @@ mod tests {
         assert!((b.macro_f1 - 2.0 / 3.0).abs() < 1e-12);
         let goal = b.categories.iter().find(|r| r.category == Category::GoalDeviation).unwrap();
         assert_eq!(goal.joint, Tally { hits: 0, predicted: 1, gold: 2 });
-        assert_eq!(b.impacts[0], ImpactRow { errors: 1, named: 1, located: 1, joint: 1 });
-        assert_eq!(b.impacts[2], ImpactRow { errors: 2, named: 2, located: 2, joint: 0 });
-        assert_eq!(b.impacts[3], ImpactRow { errors: 1, named: 0, located: 0, joint: 0 });
+        let row = |impact, [errors, named, located, joint]: [usize; 4]| ImpactRow {
+            impact,
+            errors,
+            named,
+            located,
+            joint,
+        };
+        let rows = [row("LOW", [1, 1, 1, 1]), row("HIGH", [2, 2, 2, 0]), row("other", [1, 0, 0, 0])];
+        assert_eq!(b.impacts, rows);
     }
 
     #[test]
     fn nothing_counted_is_zero_and_not_a_fault() {
         let b = Benchmark::of(&[]);
         assert_eq!((b.traces, b.location_mean, b.category_f1, b.macro_f1), (0, 0.0, 0.0, 0.0));
-        assert_eq!(Intervals::of(&[]).category_f1, None);
+        assert_eq!(b.intervals.category_f1, None);
     }
 
     #[test]
     fn intervals_hold_the_figure() {
-        let cases: Vec<Case> = (0..10).flat_map(|_| two()).collect();
-        let (b, i) = (Benchmark::of(&cases), Intervals::of(&cases));
-        let Interval { low, high } = i.location[2].unwrap();
+        let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two()).collect();
+        let b = Benchmark::of(&cases);
+        let Interval { low, high } = b.intervals.location.f1.unwrap();
         assert!(low < b.location.f1() && b.location.f1() < high, "{low} {} {high}", b.location.f1());
     }
 }

@@ -19,19 +19,19 @@
 //! Abuse the last: so with what is cited.
 //!
 //! **Once.** What one metric says again in the same words is the same error: only its first
-//! occurrence in a trace is told, of Resource Abuse its last. Formatting is the exception: each
+//! occurrence in a trace counts, of Resource Abuse its last. Formatting is the exception: each
 //! malformed piece of text is an error of its own, and annotators mark each.
 
 use std::collections::BTreeMap;
 
-use super::Annotation;
-use verdict_eval::measure::{Category, Finding, Measurement, Severity};
+use super::annotation::{Annotation, impact};
+use verdict_eval::measure::{Category, Finding, Measurement};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 /// A finding, as the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Found<'a> {
+pub struct LocatedFinding<'a> {
     /// The LLM or tool span it counts at.
     pub at: Idx,
     /// The span that its measurement is written on.
@@ -45,16 +45,16 @@ pub struct Found<'a> {
 }
 
 /// Everything that counts, by span and category; each pair once, its worst finding kept.
-pub fn found<'a>(trace: &AgentTrace, measurements: &'a [Measurement]) -> Vec<Found<'a>> {
+pub fn located_findings<'a>(trace: &AgentTrace, measurements: &'a [Measurement]) -> Vec<LocatedFinding<'a>> {
     let spans = Spans::new(trace);
-    let mut first: BTreeMap<(&str, Category, &str), Found<'a>> = BTreeMap::new();
-    let mut each: Vec<Found<'a>> = Vec::new();
+    let mut first: BTreeMap<(&str, Category, &str), LocatedFinding<'a>> = BTreeMap::new();
+    let mut each: Vec<LocatedFinding<'a>> = Vec::new();
     for m in measurements {
         let Ok(measured) = &m.outcome else { continue };
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
             let Some(at) = spans.place(m.at, finding, category) else { continue };
-            let found = Found { at, written: m.at, category, metric: m.metric, finding };
+            let found = LocatedFinding { at, written: m.at, category, metric: m.metric, finding };
             if recurs(category) {
                 each.push(found);
                 continue;
@@ -77,7 +77,7 @@ fn worse(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score))
 }
 
-impl Found<'_> {
+impl LocatedFinding<'_> {
     /// In the benchmark's shape.
     pub fn annotation(&self, trace: &AgentTrace) -> Annotation {
         let span = trace.tree.spans.get(self.at).map(|span| span.id.to_string());
@@ -86,12 +86,7 @@ impl Found<'_> {
             location: span.unwrap_or_default(),
             evidence: self.finding.quote.clone(),
             description: format!("{}: {}", self.metric, self.finding.rationale),
-            impact: match self.finding.severity {
-                Severity::Low => "LOW",
-                Severity::Medium => "MEDIUM",
-                Severity::High => "HIGH",
-            }
-            .to_owned(),
+            impact: impact(self.finding.severity),
         }
     }
 }
@@ -210,7 +205,7 @@ mod tests {
     }
 
     fn places(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
-        let found = found(trace, measurements);
+        let found = located_findings(trace, measurements);
         found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 

@@ -1,10 +1,8 @@
 //! Categories as annotators and models spell them.
 //!
 //! In: a category's text. Out: the category that is meant, by the rule of the reference script
-//! (`norm`): case and blanks do not count, and a text that is a part of a label's name stands for
+//! (`norm`): case and blanks do not count, and a text that is a part of a label's name means
 //! the first such label. What is no category is kept as it is: it matches only itself.
-
-use std::fmt;
 
 use verdict_eval::measure::Category;
 
@@ -36,21 +34,6 @@ impl Label {
         match self {
             Label::Known(category) => Some(*category),
             Label::Other(_) => None,
-        }
-    }
-}
-
-impl From<Category> for Label {
-    fn from(category: Category) -> Label {
-        Label::Known(category)
-    }
-}
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Label::Known(category) => f.write_str(category.as_str()),
-            Label::Other(text) => f.write_str(text),
         }
     }
 }

@@ -12,6 +12,6 @@ pub mod label;
 pub mod mapper;
 pub mod ratings;
 
-pub use annotation::{Annotation, Annotations, Ratings};
-pub use benchmark::{Benchmark, Case};
+pub use annotation::{Annotation, Annotations, Ratings, impact};
+pub use benchmark::{Benchmark, TraceMarks};
 pub use label::Label;

@@ -11,7 +11,7 @@
 //! looks at harmful calls. Overall is the mean of the scores that are there, as the benchmark's is.
 
 use super::annotation::Ratings;
-use super::find::Found;
+use super::find::LocatedFinding;
 use crate::score::correlation::{pearson, spearman};
 use crate::score::counts::Confusion;
 use verdict_eval::measure::{Category, Measurement, Severity};
@@ -40,7 +40,7 @@ fn takes(severity: Severity) -> f64 {
     }
 }
 
-/// Bears on whether the run did what it set out to do, with what it found.
+/// Affects the score of reliability.
 fn on_reliability(category: Category) -> bool {
     !matches!(
         category,
@@ -48,7 +48,7 @@ fn on_reliability(category: Category) -> bool {
     )
 }
 
-/// Bears on whether it kept to what it was told.
+/// Affects the score of instruction adherence.
 fn on_instructions(category: Category) -> bool {
     matches!(
         category,
@@ -56,7 +56,7 @@ fn on_instructions(category: Category) -> bool {
     )
 }
 
-/// Bears on whether it went about it well.
+/// Affects the score of plan optimisation.
 fn on_plan(category: Category) -> bool {
     matches!(
         category,
@@ -71,7 +71,7 @@ fn on_plan(category: Category) -> bool {
 }
 
 /// Scores a trace; nothing is scored where nothing was measured.
-pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[Found<'_>]) -> Ratings {
+pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFinding<'_>]) -> Ratings {
     if measurements.iter().all(|m| m.outcome.is_err()) {
         return Ratings::default();
     }
@@ -115,8 +115,8 @@ fn security(measurements: &[Measurement]) -> Option<f64> {
 }
 
 /// One score's correlation with the annotators'.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Correlated {
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct RatingCorrelation {
     /// Traces that both scored.
     pub traces: usize,
     /// `None` where a side never varies: undefined.
@@ -124,16 +124,17 @@ pub struct Correlated {
     /// `None` where a side never varies: undefined.
     pub spearman: Option<f64>,
     /// The annotators gave every trace one and the same score.
+    #[serde(rename = "annotators_constant")]
     pub constant: bool,
 }
 
 /// Correlations of the five, in the order of `annotation::RATINGS`, of `(ours, theirs)`.
-pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [Correlated; 5] {
+pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [RatingCorrelation; 5] {
     std::array::from_fn(|i| {
         let theirs: Vec<f64> = pairs.iter().filter_map(|(_, theirs)| theirs.all()[i]).collect();
         let both: Vec<(f64, f64)> =
             pairs.iter().filter_map(|(ours, theirs)| Some((ours.all()[i]?, theirs.all()[i]?))).collect();
-        Correlated {
+        RatingCorrelation {
             traces: both.len(),
             pearson: pearson(&both),
             spearman: spearman(&both),
@@ -142,23 +143,26 @@ pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [Correlated; 5] {
     })
 }
 
-/// The root's verdict under the two policies that the benchmark can tell apart.
+/// The root's verdict under the two policies that the benchmark distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Roots {
+pub struct RootVerdicts {
     /// Any failure fails the trace.
     pub existential: Option<bool>,
     /// Failures that the run recovered from do not.
     pub outcome_relevant: Option<bool>,
 }
 
-impl Roots {
+impl RootVerdicts {
     /// Verdicts under both, whatever the configuration says.
-    pub fn of(trace: &AgentTrace, measurements: &[Measurement]) -> Roots {
+    pub fn of(trace: &AgentTrace, measurements: &[Measurement]) -> RootVerdicts {
         let under = |default: Policy| {
             let policies = Policies { default, ..Policies::default() };
             propagate::propagate(trace, measurements, &policies).trace.passed
         };
-        Roots { existential: under(Policy::Existential), outcome_relevant: under(Policy::OutcomeRelevant) }
+        RootVerdicts {
+            existential: under(Policy::Existential),
+            outcome_relevant: under(Policy::OutcomeRelevant),
+        }
     }
 }
 

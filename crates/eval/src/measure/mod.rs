@@ -10,7 +10,8 @@ use verdict_otlp::trace::{Idx, SpanId};
 
 /// How bad a failure is. Score at or below 1.5 is high, at or below 2.5 medium, else low;
 /// categories may override.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth recording, seldom changes the outcome.
     Low,

@@ -1,11 +1,13 @@
-//! DOT, for Graphviz: `dot -Tsvg`.
+//! DOT, the input of Graphviz (`dot -Tsvg`).
+//!
+//! In: a [`Picture`]. Out: a DOT document.
 
 use std::fmt::Write as _;
 
 use super::super::picture::Picture;
 use super::joined;
 
-/// The picture as DOT. The walk is green where it was allowed, red where it was not.
+/// The picture as DOT. Allowed steps of the walk are green, harmful steps are red.
 pub(in super::super) fn dot(picture: &Picture) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -20,24 +22,24 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
         "  rankdir=LR; node [shape=circle, fontname=\"sans-serif\"]; edge [fontname=\"sans-serif\"];"
     )?;
     writeln!(out, "  begin [shape=point]; begin -> s0;")?;
-    for (i, place) in picture.places.iter().enumerate() {
-        let shape = if place.is_final { "doublecircle" } else { "circle" };
-        let fill = match (place.ended, place.visited) {
+    for (i, state) in picture.states.iter().enumerate() {
+        let shape = if state.is_final { "doublecircle" } else { "circle" };
+        let fill = match (state.ended, state.visited) {
             (true, _) => ", style=filled, fillcolor=\"#b7e1c0\"",
             (false, true) => ", style=filled, fillcolor=\"#e6f4ea\"",
             (false, false) => "",
         };
-        writeln!(out, "  s{i} [label={}, shape={shape}{fill}];", quoted(&place.name))?;
-        if !place.loops.is_empty() {
+        writeln!(out, "  s{i} [label={}, shape={shape}{fill}];", quoted(&state.name))?;
+        if !state.loops.is_empty() {
             writeln!(
                 out,
                 "  s{i} -> s{i} [label={}, color=gray, fontcolor=gray];",
-                quoted(&joined(&place.loops))
+                quoted(&joined(&state.loops))
             )?;
         }
         for (harmful, color, style) in [(false, "#1a7f37", "solid"), (true, "#cf222e", "dashed")] {
             let stays: Vec<String> =
-                place.stays.iter().filter(|(_, h)| *h == harmful).map(|(name, _)| name.clone()).collect();
+                state.stays.iter().filter(|(_, h)| *h == harmful).map(|(name, _)| name.clone()).collect();
             if !stays.is_empty() {
                 writeln!(
                     out,
@@ -47,12 +49,12 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
             }
         }
     }
-    for way in &picture.ways {
-        let (label, look) = match way.walked.is_empty() {
-            true => (joined(&way.symbols), ""),
-            false => (joined(&way.walked), ", color=\"#1a7f37\", fontcolor=\"#1a7f37\", penwidth=2"),
+    for edge in &picture.edges {
+        let (label, look) = match edge.walked.is_empty() {
+            true => (joined(&edge.symbols), ""),
+            false => (joined(&edge.walked), ", color=\"#1a7f37\", fontcolor=\"#1a7f37\", penwidth=2"),
         };
-        writeln!(out, "  s{} -> s{} [label={}{look}];", way.from, way.to, quoted(&label))?;
+        writeln!(out, "  s{} -> s{} [label={}{look}];", edge.from, edge.to, quoted(&label))?;
     }
     writeln!(out, "}}")
 }

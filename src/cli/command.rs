@@ -1,0 +1,142 @@
+//! What commands share: the options `--config` and `--output`, results on standard output, failures.
+//!
+//! In: options, files of text, a command's result. Out: the configuration, the printed result, and the exit
+//! code of a failure.
+
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use verdict_config::Invalid;
+
+use super::input;
+use crate::config::Config;
+
+/// The command ran and failed.
+const FAILED: u8 = 1;
+/// Wrong usage, configuration or input. clap exits with the same code.
+const WRONG: u8 = 2;
+
+/// Largest text file that a command reads: millions of steps or sequences.
+const MAX_TEXT: u64 = 256 << 20;
+
+/// Why a command ends with something other than 0.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("the configuration cannot be used:\n{0}")]
+    Config(Invalid),
+    #[error("{0}")]
+    Input(#[from] input::Unreadable),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Run(String),
+    /// The condition of `--fail-on` was met; the output says so already.
+    #[error("")]
+    ThresholdMet,
+    /// The reader of standard output closed it: no failure.
+    #[error("")]
+    ClosedPipe,
+}
+
+impl Failure {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Config(_) | Failure::Input(_) | Failure::Usage(_) => WRONG,
+            Failure::Run(_) | Failure::ThresholdMet => FAILED,
+            Failure::ClosedPipe => 0,
+        }
+    }
+
+    /// A failed write to standard output.
+    pub(super) fn stdout(error: &std::io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Run(format!("standard output: {error}")),
+        }
+    }
+
+    /// A file that cannot be read or has the wrong form.
+    pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> Failure {
+        Failure::Usage(format!("{}: {error}", path.display()))
+    }
+
+    /// Failed work, without further context.
+    pub(super) fn run(error: impl std::fmt::Display) -> Failure {
+        Failure::Run(error.to_string())
+    }
+}
+
+/// The option `--config`.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct ConfigFiles {
+    /// Configuration file (YAML); may be given several times
+    ///
+    /// Later files override earlier ones key by key: maps merge, lists and scalars replace.
+    /// Without any, the defaults apply. `config/reference.yaml` shows every key.
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl ConfigFiles {
+    pub(super) fn load(&self) -> Result<Config, Failure> {
+        crate::config::load(&self.files).map_err(Failure::Config)
+    }
+}
+
+/// The option `--output` of commands that print figures.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Output {
+    /// A table for people
+    #[default]
+    Table,
+    /// One JSON object
+    Json,
+}
+
+impl Output {
+    /// Prints `result` as JSON or as what `table` renders.
+    pub(super) fn print(
+        self,
+        result: &impl Serialize,
+        table: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = match self {
+            Output::Table => table(),
+            Output::Json => to_json(result)?,
+        };
+        write_stdout(text.as_bytes())
+    }
+}
+
+/// Indented JSON that ends with a newline.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(value).map_err(Failure::run)? + "\n")
+}
+
+/// The text of a file; `-` is standard input.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(MAX_TEXT).read_to_string(&mut text).map(|_| text),
+        false => verdict_config::read_bounded(path, MAX_TEXT),
+    };
+    read.map_err(|e| Failure::file(path, e))
+}
+
+/// Writes a command's result to standard output.
+pub(super) fn write_stdout(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| Failure::stdout(&e))
+}
+
+/// Writes a file that an option names.
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|e| Failure::Run(format!("{}: {e}", path.display())))
+}
+
+/// Writes a line to standard error. A closed standard error does not stop the command.
+pub(super) fn write_stderr(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
