@@ -6,90 +6,55 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How spans left one exporter.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub enum Outcome {
-    /// The destination accepted them.
-    Exported,
-    /// The destination refused them for good, or retries ended, and there is no storage, or its dead
-    /// letters may take no more.
-    Dropped,
-    /// Put into the dead-letter file.
-    DeadLettered,
-    /// Left in the log for the next start: shutdown came, or the disk took no dead letter.
-    Stored,
-    /// A receipt was dropped without an outcome: a bug.
-    Lost,
+verdict_otlp::labelled_enum! {
+    /// How spans left one exporter.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+    pub enum Outcome {
+        /// The destination accepted them.
+        Exported = "exported",
+        /// The destination refused them for good, or retries ended, and there is no storage, or its dead
+        /// letters may take no more.
+        Dropped = "dropped",
+        /// Put into the dead-letter file.
+        DeadLettered = "dead_lettered",
+        /// Left in the log for the next start: shutdown came, or the disk took no dead letter.
+        Stored = "stored",
+        /// A receipt was dropped without an outcome: a bug.
+        Lost = "lost",
+    }
 }
 
-/// Why items ended in [`Outcome::Dropped`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum DropReason {
-    /// The queue of an exporter that is not required was full.
-    QueueFull,
-    /// The destination rejected the request permanently.
-    Refused,
-    /// Rejected items of a request that was otherwise accepted (`partial_success`).
-    Rejected,
-    /// The destination does not accept the signal (logs, metrics).
-    Unsupported,
-    /// `retry_on_failure.max_elapsed_time` was reached, or retries are disabled.
-    RetriesEnded,
-    /// Not sent before the shutdown deadline.
-    Shutdown,
-}
-
-impl DropReason {
-    /// In the order of `reason as usize`.
-    pub const ALL: [DropReason; 6] = [
-        DropReason::QueueFull,
-        DropReason::Refused,
-        DropReason::Rejected,
-        DropReason::Unsupported,
-        DropReason::RetriesEnded,
-        DropReason::Shutdown,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DropReason::QueueFull => "queue_full",
-            DropReason::Refused => "refused",
-            DropReason::Rejected => "rejected",
-            DropReason::Unsupported => "unsupported",
-            DropReason::RetriesEnded => "retries_ended",
-            DropReason::Shutdown => "shutdown",
-        }
+verdict_otlp::labelled_enum! {
+    /// Why items ended in [`Outcome::Dropped`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+    pub enum DropReason {
+        /// The queue of an exporter that is not required was full.
+        QueueFull = "queue_full",
+        /// The destination rejected the request permanently.
+        Refused = "refused",
+        /// Rejected items of a request that was otherwise accepted (`partial_success`).
+        Rejected = "rejected",
+        /// The destination does not accept the signal (logs, metrics).
+        Unsupported = "unsupported",
+        /// `retry_on_failure.max_elapsed_time` was reached, or retries are disabled.
+        RetriesEnded = "retries_ended",
+        /// Not sent before the shutdown deadline.
+        Shutdown = "shutdown",
     }
 }
 
 /// Counts of outcomes of one exporter, in spans (or records, or points).
 #[derive(Debug, Default)]
-pub struct Ledger {
-    exported: AtomicU64,
-    dropped: AtomicU64,
-    dead_lettered: AtomicU64,
-    stored: AtomicU64,
-    lost: AtomicU64,
-}
+pub struct Ledger([AtomicU64; Outcome::ALL.len()]);
 
 impl Ledger {
-    fn cell(&self, outcome: Outcome) -> &AtomicU64 {
-        match outcome {
-            Outcome::Exported => &self.exported,
-            Outcome::Dropped => &self.dropped,
-            Outcome::DeadLettered => &self.dead_lettered,
-            Outcome::Stored => &self.stored,
-            Outcome::Lost => &self.lost,
-        }
-    }
-
-    /// How many items ended so.
+    /// Items with this outcome.
     pub fn count(&self, outcome: Outcome) -> u64 {
-        self.cell(outcome).load(Ordering::Relaxed)
+        self.0[outcome as usize].load(Ordering::Relaxed)
     }
 
     fn add(&self, outcome: Outcome, items: u64) {
-        self.cell(outcome).fetch_add(items, Ordering::Relaxed);
+        self.0[outcome as usize].fetch_add(items, Ordering::Relaxed);
     }
 }
 

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use verdict_config::Size;
 use verdict_journal::{DeadLetters, Delivery};
 use verdict_otlp::Signal;
 
@@ -41,7 +40,7 @@ pub use error::StartError;
 pub use exporter::Exporter;
 pub use parcel::Parcel;
 
-use config::{CompressionParams, ExporterConfig, ExporterConfigs, RetryOnFailure};
+use config::{ExporterConfig, ExporterConfigs};
 
 /// Retry delay for senders while the queue of a required exporter is full.
 const PRESSURE_RETRY: Duration = Duration::from_secs(1);
@@ -190,47 +189,24 @@ fn prepare(
     context: &RenderContext,
 ) -> Result<(Arc<Exporter>, Start), StartError> {
     let capacity = |queue: &config::SendingQueue| if queue.enabled { queue.queue_size.0 } else { 0 };
-    let otlp = |exporter: &Arc<Exporter>,
-                client,
-                compression,
-                params: &CompressionParams,
-                max_request: Size,
-                retry: &RetryOnFailure| {
-        otlp::OtlpConsumer {
-            exporter: Arc::clone(exporter),
-            client,
-            packing: pack::Packing { compression, level: params.level },
-            max_request: usize::try_from(max_request.0).unwrap_or(usize::MAX),
-            retry: retry.clone(),
-        }
-    };
+    // The two configurations have these fields in common, but no type.
+    macro_rules! otlp {
+        ($config:expr, $client:expr) => {{
+            let c = $config;
+            let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
+            let otlp = otlp::OtlpConsumer {
+                exporter: Arc::clone(&exporter),
+                client: $client,
+                packing: pack::Packing { compression: c.compression, level: c.compression_params.level },
+                max_request: usize::try_from(c.max_request_size.0).unwrap_or(usize::MAX),
+                retry: c.retry_on_failure.clone(),
+            };
+            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
+        }};
+    }
     match config {
-        ExporterConfig::Grpc(c) => {
-            let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
-            let client = otlp::Client::Grpc(Box::new(grpc::GrpcClient::new(c)?));
-            let otlp = otlp(
-                &exporter,
-                client,
-                c.compression,
-                &c.compression_params,
-                c.max_request_size,
-                &c.retry_on_failure,
-            );
-            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
-        }
-        ExporterConfig::Http(c) => {
-            let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
-            let client = otlp::Client::Http(Box::new(http::HttpClient::new(c)?));
-            let otlp = otlp(
-                &exporter,
-                client,
-                c.compression,
-                &c.compression_params,
-                c.max_request_size,
-                &c.retry_on_failure,
-            );
-            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
-        }
+        ExporterConfig::Grpc(c) => otlp!(c, otlp::Client::Grpc(Box::new(grpc::GrpcClient::new(c)?))),
+        ExporterConfig::Http(c) => otlp!(c, otlp::Client::Http(Box::new(http::HttpClient::new(c)?))),
         ExporterConfig::File(c) => {
             let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
             let lines = file::LineWriter::open(&c.path)

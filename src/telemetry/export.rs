@@ -21,14 +21,6 @@ use verdict_telemetry::histogram::{Buckets, latency_family};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
-const OUTCOMES: [(Outcome, &str); 5] = [
-    (Outcome::Exported, "exported"),
-    (Outcome::Dropped, "dropped"),
-    (Outcome::DeadLettered, "dead_lettered"),
-    (Outcome::Stored, "stored"),
-    (Outcome::Lost, "lost"),
-];
-
 /// The state of one exporter that a scrape reads.
 pub trait ExporterState: Send + Sync {
     /// `type` or `type/name`.
@@ -124,8 +116,8 @@ impl Collector for Registered {
         let mut items = Vec::new();
         let mut dropped = Vec::new();
         for exporter in all.iter() {
-            let counted = OUTCOMES.map(|(outcome, label)| {
-                (d::EXPORT_ITEMS.with([exporter.id(), label]), exporter.ledger().count(outcome))
+            let counted = Outcome::ALL.map(|outcome| {
+                (d::EXPORT_ITEMS.with([exporter.id(), outcome.as_str()]), exporter.ledger().count(outcome))
             });
             items.extend(counted);
             let counted = DropReason::ALL.map(|reason| {

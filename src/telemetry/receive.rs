@@ -11,55 +11,28 @@ use verdict_telemetry::declared as d;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// How a request was answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequestOutcome {
-    /// All of it was taken.
-    Accepted,
-    /// Taken but for some items, which the answer names.
-    Partial,
-    /// Not the message (or the compression, or the framing) that it claimed to be.
-    Malformed,
-    /// Larger than the configured limit, before or after decompression.
-    TooLarge,
-    /// No room; the sender was asked to try again.
-    Overloaded,
-    /// The process is going down; the sender was asked to try again.
-    ShuttingDown,
-    /// An encoding or content type that is not served, or a signal that no exporter takes.
-    Unsupported,
-    /// The sender went away, or did not send the body in time.
-    CutOff,
-    /// Without credentials, or with some that are not known.
-    Unauthenticated,
-}
-
-impl RequestOutcome {
-    const ALL: [RequestOutcome; 9] = [
-        RequestOutcome::Accepted,
-        RequestOutcome::Partial,
-        RequestOutcome::Malformed,
-        RequestOutcome::TooLarge,
-        RequestOutcome::Overloaded,
-        RequestOutcome::ShuttingDown,
-        RequestOutcome::Unsupported,
-        RequestOutcome::CutOff,
-        RequestOutcome::Unauthenticated,
-    ];
-
-    /// The value of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RequestOutcome::Accepted => "accepted",
-            RequestOutcome::Partial => "partial",
-            RequestOutcome::Malformed => "malformed",
-            RequestOutcome::TooLarge => "too_large",
-            RequestOutcome::Overloaded => "overloaded",
-            RequestOutcome::ShuttingDown => "shutting_down",
-            RequestOutcome::Unsupported => "unsupported",
-            RequestOutcome::CutOff => "cut_off",
-            RequestOutcome::Unauthenticated => "unauthenticated",
-        }
+verdict_otlp::labelled_enum! {
+    /// How a request was answered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum RequestOutcome {
+        /// All of it was taken.
+        Accepted = "accepted",
+        /// Taken but for some items, which the answer names.
+        Partial = "partial",
+        /// Not the message (or the compression, or the framing) that it claimed to be.
+        Malformed = "malformed",
+        /// Larger than the configured limit, before or after decompression.
+        TooLarge = "too_large",
+        /// No room; the sender was asked to try again.
+        Overloaded = "overloaded",
+        /// The process is going down; the sender was asked to try again.
+        ShuttingDown = "shutting_down",
+        /// An encoding or content type that is not served, or a signal that no exporter takes.
+        Unsupported = "unsupported",
+        /// The sender went away, or did not send the body in time.
+        CutOff = "cut_off",
+        /// Without credentials, or with some that are not known.
+        Unauthenticated = "unauthenticated",
     }
 }
 

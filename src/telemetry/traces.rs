@@ -77,27 +77,16 @@ impl Traces {
     }
 }
 
-/// A result as telemetry counts it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judged {
-    /// At or above the threshold.
-    Pass,
-    /// Below it.
-    Fail,
-    /// There was nothing to measure, or nobody who could.
-    Unmeasured,
-}
-
-impl Judged {
-    const ALL: [Judged; 3] = [Judged::Pass, Judged::Fail, Judged::Unmeasured];
-
-    /// The value of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Judged::Pass => "pass",
-            Judged::Fail => "fail",
-            Judged::Unmeasured => "unmeasured",
-        }
+verdict_otlp::labelled_enum! {
+    /// A result as telemetry counts it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Judged {
+        /// At or above the threshold.
+        Pass = "pass",
+        /// Below it.
+        Fail = "fail",
+        /// There was nothing to measure, or nobody who could.
+        Unmeasured = "unmeasured",
     }
 }
 

@@ -10,6 +10,7 @@ mod check;
 pub mod fields;
 mod intern;
 pub mod json;
+mod label;
 pub mod logs;
 mod malformed;
 pub mod metrics;

@@ -2,51 +2,30 @@
 
 use bytes::Bytes;
 
-/// One of OTLP's services.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Signal {
-    /// `TraceService`, `/v1/traces`.
-    Traces,
-    /// `LogsService`, `/v1/logs`.
-    Logs,
-    /// `MetricsService`, `/v1/metrics`.
-    Metrics,
-}
-
-impl Signal {
-    /// In the order of `signal as usize`.
-    pub const ALL: [Signal; 3] = [Signal::Traces, Signal::Logs, Signal::Metrics];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Signal::Traces => "traces",
-            Signal::Logs => "logs",
-            Signal::Metrics => "metrics",
-        }
+crate::labelled_enum! {
+    /// One of OTLP's services.
+    #[derive(
+        Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum Signal {
+        /// `TraceService`, `/v1/traces`.
+        Traces = "traces",
+        /// `LogsService`, `/v1/logs`.
+        Logs = "logs",
+        /// `MetricsService`, `/v1/metrics`.
+        Metrics = "metrics",
     }
 }
 
-/// The transport of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Transport {
-    /// OTLP/gRPC.
-    Grpc,
-    /// OTLP/HTTP.
-    Http,
-}
-
-impl Transport {
-    /// In the order of `transport as usize`.
-    pub const ALL: [Transport; 2] = [Transport::Grpc, Transport::Http];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Transport::Grpc => "grpc",
-            Transport::Http => "http",
-        }
+crate::labelled_enum! {
+    /// The transport of a request.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Transport {
+        /// OTLP/gRPC.
+        Grpc = "grpc",
+        /// OTLP/HTTP.
+        Http = "http",
     }
 }
 

@@ -3,57 +3,29 @@
 use super::id::TraceId;
 use super::span::{Attached, Span};
 
-/// Why a trace closed; written on its root as `verdict.trace.close_reason`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum CloseReason {
-    /// The root has ended, no parent is missing, and `close.quiet` has passed.
-    Complete,
-    /// The root has not come, and `close.idle` has passed.
-    Idle,
-    /// Only parents in other processes are missing, and `close.remote_idle` has passed.
-    RemoteIdle,
-    /// Open for `close.max_age`.
-    MaxAge,
-    /// Over `close.max_spans`.
-    MaxSpans,
-    /// Over `close.max_bytes`.
-    MaxBytes,
-    /// Closed early to free memory.
-    Pressure,
-    Shutdown,
-    /// Offline: the input ended.
-    EndOfInput,
-    /// Spans that came after their trace had closed.
-    Late,
-}
-
-impl CloseReason {
-    pub const ALL: [CloseReason; 10] = [
-        CloseReason::Complete,
-        CloseReason::Idle,
-        CloseReason::RemoteIdle,
-        CloseReason::MaxAge,
-        CloseReason::MaxSpans,
-        CloseReason::MaxBytes,
-        CloseReason::Pressure,
-        CloseReason::Shutdown,
-        CloseReason::EndOfInput,
-        CloseReason::Late,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CloseReason::Complete => "complete",
-            CloseReason::Idle => "idle",
-            CloseReason::RemoteIdle => "remote_idle",
-            CloseReason::MaxAge => "max_age",
-            CloseReason::MaxSpans => "max_spans",
-            CloseReason::MaxBytes => "max_bytes",
-            CloseReason::Pressure => "memory_pressure",
-            CloseReason::Shutdown => "shutdown",
-            CloseReason::EndOfInput => "end_of_input",
-            CloseReason::Late => "late",
-        }
+crate::labelled_enum! {
+    /// Why a trace closed; written on its root as `verdict.trace.close_reason`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum CloseReason {
+        /// The root has ended, no parent is missing, and `close.quiet` has passed.
+        Complete = "complete",
+        /// The root has not come, and `close.idle` has passed.
+        Idle = "idle",
+        /// Only parents in other processes are missing, and `close.remote_idle` has passed.
+        RemoteIdle = "remote_idle",
+        /// Open for `close.max_age`.
+        MaxAge = "max_age",
+        /// Over `close.max_spans`.
+        MaxSpans = "max_spans",
+        /// Over `close.max_bytes`.
+        MaxBytes = "max_bytes",
+        /// Closed early to free memory.
+        Pressure = "memory_pressure",
+        Shutdown = "shutdown",
+        /// Offline: the input ended.
+        EndOfInput = "end_of_input",
+        /// Spans that came after their trace had closed.
+        Late = "late",
     }
 }
 

@@ -1,0 +1,25 @@
+//! Enums whose variants have a label in attributes, metrics or configuration.
+
+/// Declares an enum with a label for each variant, and generates `ALL` and `as_str`, so that variants
+/// are listed once.
+#[macro_export]
+macro_rules! labelled_enum {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)+ }) => {
+        $(#[$meta])*
+        $vis enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            /// In the order of `self as usize`.
+            pub const ALL: [$name; [$($label),+].len()] = [$($name::$variant),+];
+
+            /// The label.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $label),+
+                }
+            }
+        }
+    };
+}
