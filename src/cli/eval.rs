@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::input::{self, Origin};
+use super::run::runtime;
 use crate::cli::command::{ConfigFiles, Failure, write_stderr};
 use crate::cli::report;
 use crate::config::Config;
@@ -136,13 +137,13 @@ pub(super) fn each(
 ) -> Result<(), Failure> {
     let mut evaluation = read(config, paths)?;
     let progress = Progress::new(evaluation.traces() as u64, "judging");
-    evaluation.finish(|evaluated| {
+    runtime()?.block_on(evaluation.finish(|evaluated| {
         progress.step(1);
         // A trace of log records alone has no spans.
         if !evaluated.judged.trace.tree.is_empty() {
             each(evaluated);
         }
-    });
+    }));
     progress.done();
     Ok(())
 }
@@ -156,10 +157,10 @@ pub(super) fn repeat(
 ) -> Result<(), Failure> {
     let mut evaluation = read(config, paths)?;
     let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "judging");
-    evaluation.repeat(runs, |run, judged| {
+    runtime()?.block_on(evaluation.repeat(runs, |run, judged| {
         progress.step(1);
         each(run, judged);
-    });
+    }));
     progress.done();
     Ok(())
 }
@@ -168,8 +169,7 @@ fn read(config: &Config, paths: &[PathBuf]) -> Result<Evaluation, Failure> {
     let origins = input::find(paths)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation =
-        Evaluation::new(config, nanos).map_err(|why| Failure::Usage(format!("verdict.{why}")))?;
+    let mut evaluation = Evaluation::new(config, nanos).map_err(|why| Failure::Usage(why.to_string()))?;
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
     let mut skipped = 0;
     for origin in &origins {

@@ -3,6 +3,7 @@
 //! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
 //! outcome per span and exporter.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,20 +79,24 @@ impl Exporters {
         Ok(Exporters { all, tasks, stop })
     }
 
-    /// Queues a parcel at every exporter configured for its signal, and waits for space in the queues
-    /// of required exporters. An exporter that is not required drops the parcel if its queue is full,
-    /// counted and logged.
+    /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
+    /// queues of required exporters; dropping it loses nothing. An exporter that is not required drops the
+    /// parcel if its queue is full, counted and logged.
     ///
     /// Returns the number of exporters configured for the signal; with 0 the parcel is discarded.
-    pub async fn send(&self, parcel: Parcel) -> usize {
-        self.send_record(parcel, None).await
+    pub fn send(&self, parcel: Parcel) -> impl Future<Output = usize> + use<> {
+        self.send_record(parcel, None)
     }
 
     /// As [`Exporters::send`], for a record of the journal: only to the exporters of the delivery, whose
     /// acknowledgements release the record.
-    pub async fn send_record(&self, parcel: Parcel, delivery: Option<&Delivery>) -> usize {
+    pub fn send_record(
+        &self,
+        parcel: Parcel,
+        delivery: Option<&Delivery>,
+    ) -> impl Future<Output = usize> + use<> {
         let mut takers = 0;
-        let mut full = Vec::new();
+        let mut waits = Vec::new();
         for exporter in self.all.iter().filter(|e| e.takes(parcel.signal)) {
             takers += 1;
             let ack = delivery.map(|delivery| delivery.ack(exporter.id()));
@@ -100,21 +105,20 @@ impl Exporters {
                 continue;
             }
             if let Err((parcel, receipt)) = exporter.offer(parcel.clone(), ack.flatten()) {
-                full.push((exporter, parcel, receipt));
+                // The caller may stop waiting, but receipts must not be dropped unresolved, so each parcel
+                // waits in its own task. Their number is bounded by the callers.
+                let exporter = Arc::clone(exporter);
+                waits.push(self.tasks.spawn(async move { exporter.wait(parcel, receipt).await }));
             }
         }
-        // The caller may stop waiting, but receipts must not be dropped unresolved, so each parcel
-        // waits in its own task. Their number is bounded by the callers.
-        let waits = full.into_iter().map(|(exporter, parcel, receipt)| {
-            let exporter = Arc::clone(exporter);
-            self.tasks.spawn(async move { exporter.wait(parcel, receipt).await })
-        });
-        for wait in waits.collect::<Vec<_>>() {
-            if let Err(error) = wait.await {
-                tracing::error!(%error, "a task that queues a parcel failed");
+        async move {
+            for wait in waits {
+                if let Err(error) = wait.await {
+                    tracing::error!(%error, "a task that queues a parcel failed");
+                }
             }
+            takers
         }
-        takers
     }
 
     /// Whether any exporter is configured for a signal.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::evaluator::EvaluatedTrace;
 use crate::assemble::Tally;
 use crate::receive::Refused;
 use crate::telemetry::{self as telemetry, MetricCells, Telemetry};
-use verdict_eval::evaluate::{Judged, Progress};
+use verdict_eval::evaluate::Progress;
 use verdict_eval::measure;
 use verdict_otlp::trace::CloseReason;
 
@@ -78,29 +79,28 @@ impl Meter {
         }
     }
 
-    pub fn judged(&self, judged: &Judged, existing: usize) {
-        for m in &judged.measurements {
+    pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
+        for m in &evaluated.measurements {
             if let Some(cells) = self.metrics.get(m.metric) {
                 cells.count(result(m.outcome.as_ref().ok().map(|o| o.passed)));
             }
         }
-        if judged.note.reason != CloseReason::Late {
-            self.telemetry.verdicts.trace(result(judged.note.passed));
+        if evaluated.note.reason != CloseReason::Late {
+            self.telemetry.verdicts.trace(result(evaluated.note.passed));
         }
-        self.telemetry.traces.closed(judged.note.reason);
-        self.telemetry.traces.attributes_replaced.inc_by(existing as u64);
+        self.telemetry.traces.closed(evaluated.note.reason);
+        self.telemetry.traces.attributes_replaced.inc_by(replaced as u64);
     }
 
     pub fn harmful_call(&self) {
         self.telemetry.traces.harmful_calls.inc();
     }
 
-    pub fn unjudged(&self) {
+    pub fn unevaluated(&self) {
         self.telemetry.traces.unjudged.inc();
     }
 
     pub fn quarantined(&self) {
-        self.unjudged();
         self.telemetry.traces.quarantined.inc();
     }
 

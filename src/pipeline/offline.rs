@@ -1,18 +1,19 @@
-//! The same stages without a network: recorded requests in, judged traces out.
+//! The same stages as a batch: recorded requests in, evaluated traces out. No runtime of its own.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::runtime::Runtime;
-
-use super::asking::{Panel, ask_all};
+use super::ask_judges::{Panel, ask_all};
+use super::evaluator::{EvaluatedTrace, Evaluator};
+use super::runtime_config::RuntimeConfig;
 use super::select;
+use super::service::{Error, judges};
 use crate::assemble::{Assembler, Close};
-use crate::config::Config;
+use crate::config::{Config, Mode, Verdict};
 use crate::receive::{Offer, Refused};
 use verdict_eval::annotate::Annotated;
-use verdict_eval::evaluate::{Engine, Judged};
-use verdict_judge::{JudgeError, Judges};
+use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs;
 use verdict_otlp::logs::GenAiRecord;
@@ -21,52 +22,32 @@ use verdict_otlp::request::{Interner, Rejected};
 use verdict_otlp::trace::{Attached, Span};
 use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
-/// Gathers recorded requests; [`Evaluation::finish`] judges what came together.
+/// Gathers recorded requests; [`Evaluation::finish`] evaluates the traces in them.
 pub struct Evaluation {
-    engine: Engine,
+    evaluator: Evaluator,
     assembler: Assembler,
     envelopes: Interner,
     prefix: String,
     now: Instant,
     unix_nanos: u64,
-    judges: Option<Asking>,
-}
-
-/// Judges, and what drives their connections.
-struct Asking {
-    judges: Judges,
-    runtime: Runtime,
-}
-
-impl Asking {
-    fn new(config: &Config) -> Result<Option<Asking>, String> {
-        if config.verdict.evaluation.metrics.named_judges().next().is_none() {
-            return Ok(None);
-        }
-        let judges =
-            Judges::new(&config.judges, &config.judging, &verdict_telemetry::JudgeMetrics::default());
-        let judges = judges.map_err(|error: JudgeError| error.to_string())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
-        Ok(Some(Asking { judges, runtime }))
-    }
+    judges: Option<Judges>,
 }
 
 /// One trace's result.
 pub struct Evaluated {
-    /// Readings, measurements and verdicts.
-    pub judged: Judged,
+    /// The recognised trace, measurements and verdicts.
+    pub judged: EvaluatedTrace,
     /// The annotated spans and the evaluation events.
     pub annotated: Annotated,
 }
 
 impl Evaluation {
-    /// With the verdict section of `config`. `unix_nanos` is what events say as observed time.
+    /// With the verdict section of `config`. `unix_nanos` is the observed time of events.
     ///
     /// # Errors
-    /// The user's additions to the map of conventions do not fit together, or a judge that a metric
-    /// names cannot be used; says where.
-    pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, String> {
+    /// The conventions in `verdict.recognise` do not fit together, or a task file or a judge that a metric
+    /// names cannot be used.
+    pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
         // Recordings end by themselves: neither time nor late spans have a meaning here.
         let close = Close {
             max_spans: usize::MAX,
@@ -74,24 +55,16 @@ impl Evaluation {
             remember: 0,
             ..Close::default()
         };
+        let verdict = Verdict { mode: Mode::Annotate, ..config.verdict.clone() };
         Ok(Evaluation {
-            engine: Engine::new(
-                &config.verdict.evaluation,
-                super::tasks::read(&config.verdict.evaluation.metrics.path)?,
-                true,
-            )?,
+            evaluator: RuntimeConfig::new(&verdict, None).map_err(Error::Verdict)?.evaluator,
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
-            prefix: config.verdict.evaluation.prefix.clone(),
+            prefix: verdict.evaluation.prefix,
             now: Instant::now(),
             unix_nanos,
-            judges: Asking::new(config)?,
+            judges: judges(config, None, &verdict_telemetry::JudgeMetrics::default())?,
         })
-    }
-
-    /// What reads spans; for rendering.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     /// Adds a recorded request. Metrics are no evidence and are left out.
@@ -124,42 +97,81 @@ impl Evaluation {
         self.assembler.traces()
     }
 
-    /// Judges every trace, in order of arrival and then id; `each` hears of one at a time, so that
-    /// only one is held in memory beyond its bytes.
-    pub fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
-        let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
-        for closing in closed {
-            let judged = match &self.judges {
-                Some(asking) if self.engine.asks(closing.reason) => self.hear(closing, asking, 0),
-                _ => self.engine.judge(closing, self.unix_nanos, &mut |_| ()),
+    /// Evaluates every trace, in order of arrival and then id; `each` is called with one at a time, so that
+    /// only one is held in memory in addition to its bytes. Where metrics name judges it must run on a
+    /// Tokio runtime.
+    pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
+        for closed in self.assembler.close_all(CloseReason::EndOfInput) {
+            let judged = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
+                Some(judges) => self.judge(closed, judges, 0).await,
+                None => self.evaluator.judge(closed, self.unix_nanos, &mut |_| ()),
             };
-            let annotated = self.engine.annotate(&judged);
+            let annotated = self.evaluator.annotate(&judged);
             each(Evaluated { judged, annotated });
         }
     }
 
     /// As [`Evaluation::finish`], each trace several times over, with answers of judges that are
-    /// independent of those of other runs. `each` hears the run too, from 0. Does nothing where no
-    /// judge would be asked: rules answer the same every time.
-    pub fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, Judged)) {
+    /// independent of those of other runs. `each` is also given the run, from 0. Does nothing where no
+    /// judge would be asked: rules give the same measurements every time.
+    pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace)) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
-        let Some(asking) = self.judges.as_ref().filter(|_| self.engine.asks(CloseReason::EndOfInput)) else {
+        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
+        else {
             return;
         };
-        for closing in closed {
-            (0..runs).for_each(|run| each(run, self.hear(closing.clone(), asking, run)));
+        for closed in closed {
+            for run in 0..runs {
+                each(run, self.judge(closed.clone(), judges, run).await);
+            }
         }
     }
 
-    /// Judges a trace by rules and judges. Nobody waits for spans here, so that judges may take
-    /// whatever time their own limits give them.
-    fn hear(&self, closing: ClosedTrace, asking: &Asking, run: u32) -> Judged {
-        let trace = closing.trace;
-        let weighed = self.engine.weigh(closing, &mut |_| ());
-        let panel: Arc<dyn Panel> = Arc::new(asking.judges.of_run(run));
+    /// Evaluates a trace by rules and judges. No span is delayed here, so judges may take as long as their
+    /// own limits allow.
+    async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> EvaluatedTrace {
+        let trace = closed.trace;
+        let assessment = self.evaluator.weigh(closed, &mut |_| ());
+        let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));
         let ask = |ask| Arc::clone(&panel).ask(trace, ask);
-        let all = ask_all(&self.engine, &weighed, ask, std::future::pending());
-        let said = asking.runtime.block_on(all);
-        self.engine.conclude(weighed, said.measurements, Some(said.usage), self.unix_nanos)
+        let judgements = ask_all(&self.evaluator, &assessment, ask, pending()).await;
+        self.evaluator.conclude(assessment, judgements.measurements, Some(judgements.usage), self.unix_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wiremock::{Mock, MockServer, ResponseTemplate};
+
+    use super::*;
+    use crate::config::from_sources;
+    use verdict_config::Source;
+    use verdict_otlp::json;
+
+    const TRACE: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{
+        "traceId":"01010101010101010101010101010101","spanId":"0101010101010101","name":"chat",
+        "startTimeUnixNano":"1","endTimeUnixNano":"2","attributes":[
+        {"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},
+        {"key":"gen_ai.input.messages","value":{"stringValue":"[{\"role\":\"user\",\"parts\":[{\"type\":\"text\",\"content\":\"In one word: 2+2?\"}]}]"}},
+        {"key":"gen_ai.output.messages","value":{"stringValue":"[{\"role\":\"assistant\",\"parts\":[{\"type\":\"text\",\"content\":\"Four.\"}]}]"}}]}]}]}]}"#;
+
+    #[tokio::test]
+    async fn judges_are_asked_from_within_a_runtime() {
+        let server = MockServer::start().await;
+        Mock::given(wiremock::matchers::any()).respond_with(ResponseTemplate::new(400)).mount(&server).await;
+        let text = format!(
+            "verdict: {{ metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
+             judges: {{ main: {{ endpoint: '{}/v1', model: m }} }}",
+            server.uri()
+        );
+        let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+        let mut evaluation = Evaluation::new(&config, 0).unwrap();
+        let body: Bytes = json::decode(Signal::Traces, TRACE.as_bytes()).unwrap();
+        evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
+        let mut traces = 0;
+        evaluation.finish(|_| traces += 1).await;
+        assert_eq!(traces, 1);
+        assert!(!server.received_requests().await.unwrap().is_empty());
     }
 }

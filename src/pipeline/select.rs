@@ -1,4 +1,4 @@
-//! Which spans are judged: `verdict.select`.
+//! Which spans are evaluated: `verdict.select`.
 
 use crate::config::Select;
 use verdict_config::matches;

@@ -1,38 +1,42 @@
-//! The whole process joined: sockets bound early, the pipeline between receivers and exporters,
-//! and an orderly end. `run`, `demo` and the tests start the same thing.
+//! The whole process: sockets bound early, the pipeline between receivers and exporters, reload and an
+//! orderly stop. `run`, `demo` and the tests start the same service.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Pipeline;
-use super::memory::Budget;
+use super::ask_judges::Panel;
+use super::budget::Budget;
+use super::runtime_config::RuntimeConfig;
+use super::shared::Shared;
 use crate::admin;
 use crate::admin::Readiness;
-use crate::config::Config;
+use crate::config::{Config, Verdict};
 use crate::export::{Exporter, Exporters, RenderContext, StartError};
 use crate::outcome::{DropReason, Outcome};
 use crate::receive;
 use crate::receive::{BindError, Intake};
 use crate::telemetry::{ExporterState, Telemetry};
-use verdict_eval::recognise::Recogniser;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::{JudgeError, Judges};
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeMetrics;
 
 /// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
-/// sender that dawdles must not use up the time of what was taken from others.
+/// slow sender must not use up the time of what was accepted from others.
 const RECEIVING_SHARE: f64 = 0.2;
 /// Share of the time left then that may go into closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
-/// For what takes no time by then; beyond it something hangs.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// For steps that take no time unless something hangs.
+const LAST_STEPS: Duration = Duration::from_secs(2);
 
 /// The process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +61,7 @@ pub enum Error {
     /// `judges` or `judging`.
     #[error(transparent)]
     Judges(#[from] JudgeError),
-    /// Spans would come in and go nowhere.
+    /// Spans would be received and not exported.
     #[error("service.exporters: none of the exporters takes traces")]
     NoTraces,
 }
@@ -71,9 +75,8 @@ pub struct Service {
     pub http: Option<SocketAddr>,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub admin: Option<SocketAddr>,
-    /// In force.
-    config: Mutex<Config>,
-    judges: Mutex<Option<Judges>>,
+    /// The configuration in force, and its judges.
+    current: Mutex<(Config, Option<Judges>)>,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
     journal: Option<Arc<Journal>>,
@@ -92,7 +95,7 @@ pub struct Reloaded {
     pub waiting: Vec<String>,
 }
 
-/// Tasks that end when told to.
+/// Tasks that end when `stop` is cancelled.
 #[derive(Debug)]
 struct Tasks {
     stop: CancellationToken,
@@ -100,7 +103,7 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Tells them to end, and ends those that have not after `within`. False if there were such.
+    /// Cancels them, and aborts those that have not ended after `within`. False if there were such.
     async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
         let deadline = Instant::now() + within;
@@ -129,25 +132,23 @@ impl Service {
         let budget = Budget::new(config.memory.budget);
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = admin::bind(&config.admin).await?;
-        let exporters = Arc::new(exporters(config, &budget)?);
         let telemetry = Telemetry::new();
+        let judges = judges(config, None, &telemetry.judge)?;
+        let runtime_config = runtime_config(&config.verdict, judges.clone())?;
+        let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
+        let exporters = Arc::new(exporters(config, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
         let opened = open_journal(config, &telemetry).await?;
-        let (journal, recovered) = opened.map(|(j, attempts, r)| ((j, attempts), r)).unzip();
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
-        let judges = judges(config, None, &telemetry)?;
-        let pipeline = Pipeline::start(
-            config,
-            budget,
-            Arc::clone(&telemetry),
-            Arc::clone(&exporters),
-            journal.clone(),
-            judges.clone(),
-        )
-        .map_err(Error::Verdict)?;
-        let journal = journal.map(|(journal, _)| journal);
-        if let Some((journal, recovered)) = journal.as_ref().zip(recovered) {
-            pipeline.take_up(journal, recovered).await;
+        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), Arc::clone(&telemetry), budget);
+        if let Some((journal, attempts, _)) = &opened {
+            (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
+        }
+        let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
+        let mut journal = None;
+        if let Some((opened, _, recovered)) = opened {
+            pipeline.recover(&opened, recovered).await;
+            journal = Some(opened);
         }
         let asked = Arc::clone(&pipeline);
         let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
@@ -169,8 +170,7 @@ impl Service {
             grpc,
             http,
             admin: admin_addr,
-            config: Mutex::new(config.clone()),
-            judges: Mutex::new(judges),
+            current: Mutex::new((config.clone(), judges)),
             pipeline,
             exporters,
             journal,
@@ -186,34 +186,34 @@ impl Service {
         &self.telemetry
     }
 
-    /// Takes what of `new` can be taken while running, and says what changed and what would need
-    /// a restart; the rest stays as it was. Spans that are held stay held: traces that close from
-    /// now on are judged by the new settings, and those that open now close by them.
+    /// Applies what of `new` can be applied while running, and returns what changed and what needs a
+    /// restart; the rest stays as it was. Spans that are held stay held: traces that close from
+    /// now on are evaluated by the new settings, and those that open now close by them.
     ///
     /// # Errors
     /// `verdict.recognise` does not fit together, or a task file or a judge cannot be used; nothing
     /// changes then.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (config, before) = &mut *current;
         let taken = config.taking(new);
-        let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
-        let taking = self.take(&taken, judges.as_ref());
-        self.telemetry.reloaded(taking.is_ok());
-        *judges = taking?;
+        let apply = |judges: Option<Judges>| {
+            let new = runtime_config(&taken.verdict, judges.clone())?;
+            self.pipeline.shared.config.store(Arc::new(new));
+            Ok(judges)
+        };
+        let judges = judges(&taken, before.as_ref(), &self.telemetry.judge);
+        let applied = judges.map_err(Error::from).and_then(apply);
+        self.telemetry.reloaded(applied.is_ok());
+        *before = applied?;
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
         *config = taken;
         Ok(reloaded)
     }
 
-    fn take(&self, taken: &Config, before: Option<&Judges>) -> Result<Option<Judges>, Error> {
-        let judges = judges(taken, before, &self.telemetry)?;
-        self.pipeline.take(&taken.verdict, judges.clone()).map_err(Error::Verdict)?;
-        Ok(judges)
-    }
-
     /// The configuration in force.
     pub fn config(&self) -> Config {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     /// Closes every open trace now and hands it to the exporters.
@@ -237,30 +237,30 @@ impl Service {
             tracing::warn!("open traces could not all be closed in time");
         }
         self.exporters.drain(deadline).await;
-        // Whatever waited for room in a queue has been turned away by now and is counted.
+        // What waited for room in a queue has been dropped by now and is counted.
         let mut lost = 0;
-        if !self.pipeline.ended(LAST_WORDS).await {
+        if !self.pipeline.ended(LAST_STEPS).await {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             tracing::error!(spans = lost, "open traces were left behind at shutdown");
         }
         if let Some(journal) = &self.journal {
-            // What is open is there.
+            // Open traces are in the journal.
             lost = 0;
             // A disk that does not answer must not keep the process.
-            if tokio::time::timeout_at(deadline.max(Instant::now() + LAST_WORDS), journal.close())
+            if tokio::time::timeout_at(deadline.max(Instant::now() + LAST_STEPS), journal.close())
                 .await
                 .is_err()
             {
                 tracing::error!("the journal could not be closed in time; it holds what was written");
             }
         }
-        self.background.end(LAST_WORDS).await;
+        self.background.end(LAST_STEPS).await;
         unsent(&self.exporters) - before + lost
     }
 }
 
-/// Items that the exporters gave up. Not those of a signal that its destination does not have: it
-/// was told once, and a span's fate does not depend on logs.
+/// Items that the exporters gave up. Not those of a signal that its destination does not support: that
+/// is logged once, and whether spans are delivered does not depend on logs.
 fn unsent(exporters: &Exporters) -> u64 {
     let of = |exporter: &Arc<Exporter>| {
         let count = |outcome| exporter.ledger().count(outcome);
@@ -270,25 +270,25 @@ fn unsent(exporters: &Exporters) -> u64 {
     exporters.iter().map(of).sum()
 }
 
-/// The judges, where any metric names one. Those of another configuration remember what `before`
-/// spent and what it was told.
-fn judges(
+/// The judges, where any metric names one. At a reload they keep what `before` spent and its answers.
+pub(super) fn judges(
     config: &Config,
     before: Option<&Judges>,
-    telemetry: &Telemetry,
+    metrics: &JudgeMetrics,
 ) -> Result<Option<Judges>, JudgeError> {
     if config.verdict.evaluation.metrics.named_judges().next().is_none() {
         return Ok(None);
     }
     match before {
         Some(before) => before.renewed(&config.judges, &config.judging),
-        None => Judges::new(&config.judges, &config.judging, &telemetry.judge),
+        None => Judges::new(&config.judges, &config.judging, metrics),
     }
     .map(Some)
 }
 
-/// The journal, what was being judged when the process before ended, and what it held; `None` where no folder is configured. A long one takes its time to
-/// be read, on another thread, so that the process can be told to stop meanwhile.
+/// The journal, which traces were being evaluated when the process before ended, and what the journal
+/// holds; `None` where no folder is configured. It is read on another thread, which may take long, so that
+/// the process can be told to stop meanwhile.
 async fn open_journal(
     config: &Config,
     telemetry: &Arc<Telemetry>,
@@ -320,15 +320,55 @@ fn open_dead_letters(
     Ok(Some(dead_letters))
 }
 
-fn exporters(config: &Config, budget: &Budget) -> Result<Exporters, Error> {
-    let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
-        .map_err(|e| Error::Verdict(format!("recognise: {e}")))?;
-    let look = RenderContext {
-        kind_of: Arc::new(move |span, envelope| recogniser.kind(span, envelope)),
-        prefix: config.verdict.evaluation.prefix.clone(),
-    };
+fn runtime_config(verdict: &Verdict, judges: Option<Judges>) -> Result<RuntimeConfig, Error> {
+    let panel = judges.map(|judges| Arc::new(judges) as Arc<dyn Panel>);
+    RuntimeConfig::new(verdict, panel).map_err(Error::Verdict)
+}
+
+fn exporters(
+    config: &Config,
+    budget: &Budget,
+    runtime_config: &Arc<ArcSwap<RuntimeConfig>>,
+) -> Result<Exporters, Error> {
+    let context = render_context(runtime_config, &config.verdict.evaluation.prefix);
     let configs = config.exporters.with_best_effort_within(budget.for_best_effort());
-    let exporters = Exporters::start(&configs, &config.service.exporters, &look)
+    let exporters = Exporters::start(&configs, &config.service.exporters, &context)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
     if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
+}
+
+/// The console exporter recognises spans by the conventions of the current configuration.
+fn render_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> RenderContext {
+    let config = Arc::clone(runtime_config);
+    RenderContext {
+        kind_of: Arc::new(move |span, envelope| config.load().evaluator.recogniser().kind(span, envelope)),
+        prefix: prefix.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_sources;
+    use verdict_config::Source;
+    use verdict_otlp::trace::{Envelope, Kind};
+    use verdict_otlp::value::SPAN_ATTRIBUTES;
+    use verdict_otlp::write::{self, Scalar};
+
+    #[test]
+    fn the_console_exporter_follows_the_conventions_of_a_reload() {
+        let of = |recognise: &str| {
+            let text = format!("verdict: {{ recognise: {{ {recognise} }} }}");
+            let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+            runtime_config(&config.verdict, None).unwrap()
+        };
+        let config = Arc::new(ArcSwap::from_pointee(of("")));
+        let context = render_context(&config, "verdict.");
+        let mut span = Vec::new();
+        write::attribute(&mut span, SPAN_ATTRIBUTES, "acme.type", Scalar::Str("step"));
+        let kind = || (context.kind_of)(&span, &Envelope::default());
+        assert_eq!(kind(), Kind::Unknown);
+        config.store(Arc::new(of("kinds: [{ key: acme.type, values: { step: tool } }]")));
+        assert_eq!(kind(), Kind::Tool);
+    }
 }

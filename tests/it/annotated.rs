@@ -63,7 +63,7 @@ fn judged(file: &Path, config: &Config) -> Evaluated {
     let body = json::decode(Signal::Traces, &std::fs::read(file).unwrap()).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
     let mut out = Vec::new();
-    evaluation.finish(|evaluated| out.push(evaluated));
+    crate::support::finish(&mut evaluation, |evaluated| out.push(evaluated));
     out.pop().unwrap()
 }
 

@@ -66,7 +66,9 @@ fn judge(what: &str, spans: Vec<Span>, apart: bool) {
     let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).unwrap();
     let mut out = 0;
-    evaluation.finish(|trace| out += trace.annotated.spans.iter().map(|p| p.items).sum::<u64>());
+    crate::support::finish(&mut evaluation, |trace| {
+        out += trace.annotated.spans.iter().map(|p| p.items).sum::<u64>()
+    });
     println!("{what}: {:?}", began.elapsed());
     assert_eq!(out, total, "{what}: every span comes out");
     assert!(began.elapsed() < LIMIT, "{what}: {:?}", began.elapsed());
@@ -135,7 +137,7 @@ fn check(schema: &Value, arguments: &Value) -> Validation {
     let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).unwrap();
     let mut found = Vec::new();
-    evaluation.finish(|trace| {
+    crate::support::finish(&mut evaluation, |trace| {
         assert_eq!(trace.annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), 2);
         for measurement in trace.judged.measurements.iter().filter(|m| m.metric == "tool_completeness") {
             let span = trace.judged.trace.tree.spans[measurement.at].id;

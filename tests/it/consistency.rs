@@ -103,3 +103,24 @@ fn consistency_without_a_judge_exits_2() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no metric names a judge"));
 }
+
+#[test]
+fn eval_and_consistency_report_the_same_fault_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| -> String {
+        let path: PathBuf = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let input = file("trace.json", trace(1, "Where is my refund?").to_string());
+    let judges = "judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
+    let tasks = "path: { enabled: true, tasks: [absent.yaml] }";
+    let config = file("c.yaml", format!("verdict: {{ metrics: {{ judges: [main], {tasks} }} }}\n{judges}"));
+    let said = ["eval", "consistency"].map(|command| {
+        let output = run(&[command, &input, "--config", &config]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        String::from_utf8(output.stderr).unwrap()
+    });
+    assert_eq!(said[0], said[1]);
+    assert!(said[0].contains("verdict.metrics.path.tasks: "), "{}", said[0]);
+}

@@ -121,7 +121,7 @@ fn judged(offers: &[Offer], config: &Config) -> Vec<Evaluated> {
         evaluation.add(offer).unwrap();
     }
     let mut out = Vec::new();
-    evaluation.finish(|evaluated| out.push(evaluated));
+    crate::support::finish(&mut evaluation, |evaluated| out.push(evaluated));
     out
 }
 

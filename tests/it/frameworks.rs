@@ -125,7 +125,9 @@ fn evaluate(case: &Case) -> Spans {
         evaluation.add(offer).unwrap();
     }
     let mut out = Vec::new();
-    evaluation.finish(|trace| out.extend(trace.annotated.spans.into_iter().map(|piece| piece.bytes)));
+    crate::support::finish(&mut evaluation, |trace| {
+        out.extend(trace.annotated.spans.into_iter().map(|piece| piece.bytes))
+    });
     read(&out)
 }
 

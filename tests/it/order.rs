@@ -66,7 +66,7 @@ fn annotated<'a>(requests: impl IntoIterator<Item = &'a Offer>) -> Vec<Vec<u8>> 
         evaluation.add(offer).unwrap();
     }
     let mut spans = Vec::new();
-    evaluation.finish(|trace| {
+    crate::support::finish(&mut evaluation, |trace| {
         let bodies: Vec<_> = trace.annotated.spans.into_iter().map(|piece| piece.bytes).collect();
         spans.extend(spans_of(&bodies).iter().map(|span| span.encode_to_vec()));
     });

@@ -21,6 +21,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{Config, from_sources};
+use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
 use prost::Message;
@@ -31,6 +32,11 @@ use verdict_otlp::Signal;
 
 /// Largest message of the test's own client and destination.
 const LARGE: usize = 256 << 20;
+
+/// Evaluates what was gathered, without judges.
+pub fn finish(evaluation: &mut Evaluation, each: impl FnMut(Evaluated)) {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(evaluation.finish(each));
+}
 
 /// Remembers what it was sent.
 #[derive(Clone, Default)]

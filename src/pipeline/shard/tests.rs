@@ -1,15 +1,20 @@
-//! A shard, its exporters behind it: what becomes of spans when judging goes wrong.
+//! A shard with its exporters: spans are exported whatever happens during evaluation.
 
 mod judges;
 mod private;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::*;
-use crate::config::from_sources;
-use crate::export::RenderContext;
+use crate::config::{Config, from_sources};
+use crate::export::{Exporters, RenderContext};
+use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::budget::Budget;
+use crate::pipeline::meter::Meter;
 use crate::telemetry::Telemetry;
 use verdict_config::Source;
 use verdict_otlp::request::{Interner, split};
@@ -53,6 +58,17 @@ fn under(resource: &[u8], spans: &[u8]) -> Bytes {
     request.into()
 }
 
+fn exporters(config: &Config) -> Arc<Exporters> {
+    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap())
+}
+
+/// What a shard shares with others, without a store.
+fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Panel>>) -> Shared {
+    let runtime_config = Arc::new(ArcSwap::from_pointee(RuntimeConfig::new(&config.verdict, panel).unwrap()));
+    Shared::new(runtime_config, Arc::clone(exporters), Telemetry::new(), Budget::new(config.memory.budget))
+}
+
 /// Runs one shard over three traces; what it exports, as lines of JSON.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (String, Arc<Telemetry>) {
     run((1..=3).map(request).collect(), change).await
@@ -70,21 +86,10 @@ async fn run(
          verdict: {{ close: {{ quiet: 0s }} }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
-    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
+    let exporters = exporters(&config);
     let telemetry = Telemetry::new();
-    let mut shared = Shared {
-        live: InForce::new(Live::new(&config.verdict, None).unwrap()),
-        exporters: Arc::clone(&exporters),
-        meter: Meter::new(Arc::clone(&telemetry)),
-        budget: Budget::new(config.memory.budget),
-        shadow: false,
-        journal: None,
-        attempts: Arc::default(),
-        hurried: AtomicBool::new(false),
-        hurry: Notify::new(),
-        leaving: AtomicBool::new(false),
-    };
+    let mut shared =
+        Shared { meter: Meter::new(Arc::clone(&telemetry)), ..shared(&config, &exporters, None) };
     change(&mut shared, &config.verdict);
     let budget = Arc::clone(&shared.budget);
     let (inbox, work) = mpsc::channel(8);
@@ -103,9 +108,9 @@ async fn run(
 #[tokio::test]
 async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
     let (out, telemetry) = export(|shared, verdict| {
-        let mut live = Live::new(verdict, None).unwrap();
-        live.engine.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "as the test wants"));
-        shared.live.set(live);
+        let mut config = RuntimeConfig::new(verdict, None).unwrap();
+        config.evaluator.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "as the test wants"));
+        shared.config.store(Arc::new(config));
     })
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
@@ -127,14 +132,14 @@ async fn what_comes_while_a_large_trace_is_judged_waits_for_its_verdict() {
     let large = 300;
     let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
     let (out, _) = run(requests, |shared, verdict| {
-        let mut live = Live::new(verdict, None).unwrap();
+        let mut config = RuntimeConfig::new(verdict, None).unwrap();
         // Longer than it takes until the late span is there.
-        live.engine.before = Some(|trace| {
+        config.evaluator.before = Some(|trace| {
             if trace == TraceId([1; 16]) {
                 std::thread::sleep(Duration::from_millis(400));
             }
         });
-        shared.live.set(live);
+        shared.config.store(Arc::new(config));
     })
     .await;
     assert_eq!(out.matches("\"spanId\"").count() as u64, large + 1 + 3);

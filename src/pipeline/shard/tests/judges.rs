@@ -8,7 +8,9 @@ use std::sync::atomic::AtomicUsize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pipeline::asking::Panel;
+use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::ingest::OfTrace;
+use crate::pipeline::schedule::READ_SHARE;
 use verdict_eval::measure;
 use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Opinion, Usage};
@@ -135,27 +137,24 @@ pub(super) async fn with_panel<F: Future<Output = ()>>(
     panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
 ) -> Vec<Value> {
+    with_queue(config, "64MiB", panel, play).await
+}
+
+/// As [`with_panel`], with an exporter that has room for so much.
+async fn with_queue<F: Future<Output = ()>>(
+    config: &str,
+    queue: &str,
+    panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
+    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let text = format!(
-        "{config}\nexporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}"
+        "{config}\nexporters: {{ file: {{ path: {path:?}, signals: [traces], sending_queue: {{ queue_size: {queue} }} }} }}\nservice: {{ exporters: [file] }}"
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
-    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
-    let live = Live::new(&config.verdict, Some(panel(&config))).unwrap();
-    let shared = Arc::new(Shared {
-        live: InForce::new(live),
-        exporters: Arc::clone(&exporters),
-        meter: Meter::new(Telemetry::new()),
-        budget: Budget::new(config.memory.budget),
-        shadow: false,
-        journal: None,
-        attempts: Arc::default(),
-        hurried: AtomicBool::new(false),
-        hurry: Notify::new(),
-        leaving: AtomicBool::new(false),
-    });
+    let exporters = exporters(&config);
+    let shared = Arc::new(shared(&config, &exporters, Some(panel(&config))));
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
     play(inbox, Arc::clone(&shared)).await;
@@ -259,7 +258,7 @@ async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_
         held(&shared, || bytes.len()).await;
         let weight = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
-            groups.iter().map(crate::pipeline::held).sum()
+            groups.iter().map(OfTrace::weight).sum()
         };
         let first = call(1, 1);
         send(&inbox, &shared, &first).await;
@@ -323,4 +322,32 @@ async fn a_span_that_comes_while_its_trace_waits_follows_with_the_next_revision(
     let spans = &out[1]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"];
     let late = spans.as_array().unwrap().iter().find(|a| a["key"] == "verdict.late");
     assert_eq!(late.map(|a| &a["value"]["boolValue"]), Some(&json!(true)));
+}
+
+/// Waiting for the exporter on blocking threads would use up those that the exporter writes with.
+#[test]
+fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let config = JUDGED.replace("quiet: 5s", "quiet: 0s");
+    let panel = Scripted { does: Does::Fails(0), asked: Mutex::default(), rubrics: AtomicUsize::new(0) };
+    let run = with_queue(
+        &config,
+        "1KiB",
+        |_| Arc::new(panel),
+        |inbox, shared| async move {
+            for trace in 1..=6 {
+                send(&inbox, &shared, &spans(trace, 1..=300)).await;
+            }
+        },
+    );
+    let out = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), run).await });
+    let out = out.expect("the exporter has no thread left to write with");
+    let spans = out.iter().map(|request| request.to_string().matches("\"spanId\"").count());
+    assert_eq!(spans.sum::<usize>(), 6 * 300);
+    runtime.shutdown_timeout(Duration::ZERO);
 }

@@ -9,7 +9,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::judges::{fill, send, with_panel};
 use super::*;
-use crate::pipeline::asking::Panel;
+use crate::pipeline::ask_judges::Panel;
 use verdict_judge::Judges;
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::write::Scalar;

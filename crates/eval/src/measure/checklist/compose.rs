@@ -21,7 +21,7 @@ use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::prompt_page::{Block, Sheet};
 use crate::measure::ask::quote::Quotable;
 use crate::measure::defects::clip;
-use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
+use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
@@ -282,16 +282,8 @@ impl<'a> Case<'a> {
                 path.push(text("tool").to_owned());
                 continue;
             }
-            let votes =
-                |word: &str| opinions.iter().filter(|o| o.value.get("answer") == Some(&json!(word))).count();
-            let (yes, no, all) = (votes("yes"), votes("no"), opinions.len());
-            let reason = clip(text("reason"), MOST_TEXT).to_owned();
-            // More than half must agree; judges that are split have not answered.
-            let answer = match (yes * 2 > all, no * 2 > all) {
-                (true, _) => Ok(true),
-                (_, true) => Ok(false),
-                _ => Err(Unmeasured::NotApplicable),
-            };
+            let (answer, split) = majority(opinions);
+            let reason = split.unwrap_or_else(|| clip(text("reason"), MOST_TEXT).to_owned());
             return Next::Done(Answered {
                 question: item.question.clone(),
                 proofs: seen.proofs,
@@ -327,6 +319,23 @@ impl<'a> Case<'a> {
         let question = format!("Answer this question: {}{tools}", self.asker.clean(&item.question));
         let sheet = Sheet { intro: "Answer a question about a run.".to_owned(), blocks, question };
         sheet.prompt(ANSWER.trim())
+    }
+}
+
+/// What more than half of the judges answered. Where no answer has a majority, the judges failed to
+/// answer, and the second value says how they are split.
+fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) {
+    let votes = |word: &str| opinions.iter().filter(|o| o.value.get("answer") == Some(&json!(word))).count();
+    let (yes, no, unclear, all) = (votes("yes"), votes("no"), votes("unclear"), opinions.len());
+    match (yes * 2 > all, no * 2 > all, unclear * 2 > all) {
+        (true, _, _) => (Ok(true), None),
+        (_, true, _) => (Ok(false), None),
+        (_, _, true) => (Err(Unmeasured::NotApplicable), None),
+        _ => {
+            let split =
+                format!("no majority: of {all} judges {yes} answered yes, {no} no, {unclear} unclear");
+            (Err(Unmeasured::JudgeError), Some(split))
+        }
     }
 }
 

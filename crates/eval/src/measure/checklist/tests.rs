@@ -32,6 +32,15 @@ fn drive(
     settings: &crate::measure::Settings,
     judge: impl Fn(&Question) -> Result<Json, Unmeasured>,
 ) -> (Vec<Measurement>, Vec<Question>) {
+    drive_panel(trace, settings, |question| judge(question).map(|value| vec![value]))
+}
+
+/// As [`drive`], with one answer of each judge.
+fn drive_panel(
+    trace: &AgentTrace,
+    settings: &crate::measure::Settings,
+    judges: impl Fn(&Question) -> Result<Vec<Json>, Unmeasured>,
+) -> (Vec<Measurement>, Vec<Question>) {
     let mut answers: Vec<Answer> = Vec::new();
     let mut asked = Vec::new();
     loop {
@@ -43,12 +52,13 @@ fn drive(
             Step::Ask(questions) => {
                 assert!(asked.len() < 100, "it ends");
                 for question in questions {
-                    let opinions = judge(&question).map(|value| {
+                    let opinion = |value: Json| {
                         let checked = Schema::compile(&question.form.schema).check(&value);
                         let fits = checked.validity == Validity::Valid;
                         assert!(fits, "{value} does not fit {}", question.form.schema);
-                        vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]
-                    });
+                        Opinion { value, weighted: None, judge: Arc::from("m/1") }
+                    };
+                    let opinions = judges(&question).map(|values| values.into_iter().map(opinion).collect());
                     answers.push(Answer { key: question.key.clone(), opinions, usage: Usage::default() });
                     asked.push(question);
                 }
@@ -142,6 +152,31 @@ fn a_plan_is_never_shown_as_proof() {
     });
     let shown = asked.iter().filter(|q| q.key.starts_with('q'));
     assert!(shown.into_iter().all(|q| !q.prompt.user.contains("email the curator")));
+}
+
+#[test]
+fn judges_without_a_majority_failed_to_answer_and_the_reason_names_the_votes() {
+    let trace = specimens("Saint Petersburg");
+    let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
+    let answered = |votes: &[&str]| {
+        let (measured, _) = drive_panel(&trace, &settings(one), |question| {
+            Ok(match question.key.contains("answer") {
+                true => votes.iter().map(|vote| checked(vote)).collect(),
+                false => {
+                    let piece = piece_with(question, "A catalogue of type");
+                    vec![perceived(piece, "Zoological Institute", "yes")]
+                }
+            })
+        });
+        let DetailValue::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
+        let items: Json = serde_json::from_str(items).unwrap();
+        let reason = items["eval"][0]["c3_response"]["reason"].as_str().unwrap().to_owned();
+        (measured[0].outcome.as_ref().map(|o| o.passed).map_err(|why| *why), reason)
+    };
+    let split = "no majority: of 2 judges 1 answered yes, 1 no, 0 unclear".to_owned();
+    assert_eq!(answered(&["yes", "no"]), (Err(Unmeasured::JudgeError), split));
+    assert_eq!(answered(&["yes", "yes", "no"]).0, Ok(true));
+    assert_eq!(answered(&["yes", "unclear", "unclear"]).0, Err(Unmeasured::NotApplicable));
 }
 
 #[test]

@@ -1,36 +1,36 @@
-//! How much may be buffered, how much is, and what gives way first.
+//! The memory budget: how many bytes may be buffered, and how many are.
 //!
-//! Charged are the allocations that spans of open traces share, each whole, with what stands around
-//! them and what a span costs beside its bytes; log records joined to them; the same while it waits
-//! in a shard's inbox or is judged; and the questions that judges have not answered. When nine tenths
-//! are used the largest idle traces are closed early, and none waits for judges any longer. When these and the queues of required exporters together take all, requests are
-//! refused before they are read; the queues close no trace early, since that would only fill them.
+//! Charged are the allocations that spans of open traces share, each whole, with their resources and scopes
+//! and an overhead per span; log records that belong to them; the same while they wait in a shard's inbox or
+//! are evaluated; and questions that judges have not answered. When nine tenths are used the largest idle
+//! traces are closed early, and none waits for judges any longer. When these and the queues of required
+//! exporters together use all, requests are refused before they are read; the queues close no trace early,
+//! since that would only fill them.
 //!
-//! Beside the budget stand requests being read, with at most a quarter as much, and each queue of an
-//! exporter that is not required, with at most an eighth: such a queue may stay full for good, and
-//! must hold nobody up.
+//! Not charged are requests being read, limited to a quarter of the budget, and each queue of an exporter
+//! that is not required, limited to an eighth: such a queue may stay full for good without slowing others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use verdict_config::MemoryBudget;
 
-/// Bytes that a buffered span costs beside its own: its place in the trace and in the index of ids.
-/// Rounded up from what `tests/bench` measures.
+/// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
+/// ids. Rounded up from what `tests/bench` measures.
 pub(super) const SPAN_OVERHEAD: usize = 256;
 /// Above this share of the budget idle traces are closed early, ...
 const HIGH: f64 = 0.9;
 /// ... down to this one, so that it is not done again for every request.
 const LOW: f64 = 0.8;
-/// Share of the machine's (or container's) memory that the default budget takes: what stands beside
-/// it, judging and the allocator need the rest.
+/// Share of the machine's (or container's) memory that the default budget takes: what is not charged,
+/// evaluation and the allocator need the rest.
 const DEFAULT_SHARE: u64 = 2;
-/// Share of the budget that requests being read take at most, beside it: they go through in
-/// milliseconds, and each is in memory twice while it is taken apart.
+/// Share of the budget that requests being read take at most, in addition: they are read in
+/// milliseconds, and each is in memory twice while it is split.
 const READING_SHARE: u64 = 4;
-/// Share of the budget that the queue of an exporter that is not required takes at most, beside it.
+/// Share of the budget that the queue of an exporter that is not required takes at most, in addition.
 const BEST_EFFORT_SHARE: u64 = 8;
-/// Where no limit can be read.
+/// Limit assumed where none can be read.
 const FALLBACK: u64 = 1 << 30;
 
 /// The bytes that may be buffered, and those that are.
@@ -39,7 +39,7 @@ pub(super) struct Budget {
     limit: u64,
     /// By open traces, ...
     open: AtomicU64,
-    /// ... and by what has not got there yet, or has closed.
+    /// ... and by what waits for a shard, or has closed.
     passing: AtomicU64,
 }
 
@@ -89,7 +89,7 @@ impl Budget {
         Held { bytes, budget: Arc::clone(self) }
     }
 
-    /// What the open traces of one shard hold has changed.
+    /// The bytes of one shard's open traces have changed.
     pub fn shift(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
             Some(more) => self.open.fetch_add(more as u64, Ordering::Relaxed),
@@ -102,7 +102,7 @@ impl Budget {
         self.held().saturating_add(queued) >= self.limit
     }
 
-    /// Something should be freed.
+    /// Whether memory should be freed.
     pub fn is_scarce(&self) -> bool {
         self.held() as f64 >= self.limit as f64 * HIGH
     }
@@ -110,10 +110,9 @@ impl Budget {
     /// How much of what is too much a shard should free whose open traces hold `mine`; 0 while there
     /// is room.
     ///
-    /// Each frees its share, so that several who look at once do not free the same bytes again. Each
-    /// begins with the largest of its own, which is near to the largest of all: a few that hold most
-    /// of the bytes make the share of their shard as large, and of many, a hash deals large and small
-    /// ones to all shards alike.
+    /// Each shard frees its share, so that several that look at once do not free the same bytes again.
+    /// Each begins with its largest trace, which is near to the largest of all: a few traces that hold
+    /// most of the bytes make the share of their shard as large, and many are spread evenly by the hash.
     pub fn excess(&self, mine: usize) -> usize {
         if !self.is_scarce() {
             return 0;
@@ -178,9 +177,9 @@ mod tests {
         let held = budget.hold(200);
         let shards = [500, 100, 99, 1, 0];
         shards.iter().for_each(|&mine| budget.shift(0, mine));
-        // All look before any has freed something. Whoever holds most frees most.
+        // All look before any has freed something. The shard that holds most frees most.
         assert_eq!(shards.map(|mine| budget.excess(mine)), [72, 15, 15, 1, 0]);
-        // Who frees nothing because it holds nothing still hears of it.
+        // A shard that holds nothing frees nothing, and still sees that memory is scarce.
         budget.shift(700, 0);
         let judged = budget.hold(700);
         assert_eq!((budget.excess(0), budget.is_scarce()), (0, true));

@@ -1,11 +1,10 @@
-//! Harmful calls of traces that are still open, told at once: a log line and a counter. What is
-//! written on spans comes when the trace closes, as always.
+//! Harmful calls of traces that are still open, reported at once: a log line and a counter. What is
+//! written on spans follows when the trace closes, as always.
 //!
-//! In: which traces have grown. Out: each harmful call once. A look reads an open trace as if it
-//! closed now, so what it says rests on the spans that have come: a call that began earlier and
-//! takes longer may still change where the run stood. Traces that grew little since the last look
-//! wait, so that looking at a trace as it grows costs a constant number of times what judging it
-//! costs once.
+//! In: which traces have grown. Out: each harmful call once. A look reads an open trace as if it closed
+//! now, so its result rests on the spans that have arrived: a call that began earlier and takes longer may
+//! still change the state of the run. Traces that grew little since the last look wait, so that looking at
+//! a trace as it grows costs a constant number of times what evaluating it costs once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::live::Live;
 use super::meter::Meter;
-use super::shard::Shared;
+use super::runtime_config::RuntimeConfig;
+use super::shared::Shared;
 use crate::assemble::Assembler;
 use verdict_otlp::trace::ClosedTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
@@ -29,33 +28,33 @@ const AT_ONCE: usize = 2;
 const SMALL: usize = 64;
 /// Larger ones are looked at when they have grown by this part: an eighth.
 const SHARE: usize = 8;
-/// Harmful calls remembered of one trace: more are not told before it closes.
-const MOST_TOLD: usize = 100;
+/// Harmful calls remembered of one trace: more are not reported before it closes.
+const MAX_REPORTED: usize = 100;
 
-/// What is known of an open trace.
+/// An open trace that was looked at.
 #[derive(Debug, Default)]
 struct Known {
     /// Spans at the last look.
     looked_at: usize,
-    told: HashSet<SpanId>,
+    reported: HashSet<SpanId>,
 }
 
-/// A harmful call: its span, the reason, and both with the state in words.
+/// Span, reason, and an explanation.
 type Harmful = (SpanId, &'static str, String);
 
 /// Looks at the open traces of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
-    looked: Option<Instant>,
+pub(super) struct HarmfulCalls {
+    last_look: Option<Instant>,
     grown: HashSet<TraceId>,
     known: HashMap<TraceId, Known>,
     looks: JoinSet<(TraceId, Vec<Harmful>)>,
 }
 
-impl Alarm {
-    /// Spans of a trace have come.
-    pub fn grown(&mut self, trace: TraceId, live: &Live) {
-        if live.engine.has_tasks() {
+impl HarmfulCalls {
+    /// Spans of a trace have arrived.
+    pub fn grown(&mut self, trace: TraceId, config: &RuntimeConfig) {
+        if config.evaluator.has_tasks() {
             self.grown.insert(trace);
         }
     }
@@ -63,20 +62,26 @@ impl Alarm {
     /// When to look again; `None` while nothing has grown.
     pub fn next(&self) -> Option<Instant> {
         let waiting = !self.grown.is_empty() || !self.looks.is_empty();
-        waiting.then(|| self.looked.map_or_else(Instant::now, |at| at + EVERY))
+        waiting.then(|| self.last_look.map_or_else(Instant::now, |at| at + EVERY))
     }
 
-    /// Tells what the last looks found, and looks at what has grown since.
-    pub fn look(&mut self, assembler: &Assembler, live: &Arc<Live>, shared: &Shared, now: Instant) {
+    /// Reports what the last looks found, and looks at what has grown since.
+    pub fn look(
+        &mut self,
+        assembler: &Assembler,
+        config: &Arc<RuntimeConfig>,
+        shared: &Shared,
+        now: Instant,
+    ) {
         while let Some(done) = self.looks.try_join_next() {
             if let Ok((trace, found)) = done {
-                self.tell(trace, found, &shared.meter);
+                self.report(trace, found, &shared.meter);
             }
         }
-        if self.looked.is_some_and(|at| now < at + EVERY) || self.grown.is_empty() {
+        if self.last_look.is_some_and(|at| now < at + EVERY) || self.grown.is_empty() {
             return;
         }
-        self.looked = Some(now);
+        self.last_look = Some(now);
         let attempts = &shared.attempts;
         self.grown.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
         self.known.retain(|trace, _| assembler.is_open(*trace));
@@ -87,8 +92,8 @@ impl Alarm {
             self.grown.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
             self.known.entry(trace).or_default().looked_at = snapshot.spans.len();
-            let (live, attempts) = (Arc::clone(live), Arc::clone(attempts));
-            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&live, snapshot))));
+            let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));
+            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&config, snapshot))));
         }
     }
 
@@ -97,10 +102,10 @@ impl Alarm {
         before <= SMALL || assembler.spans_of(trace) > before + before / SHARE
     }
 
-    fn tell(&mut self, trace: TraceId, found: Vec<Harmful>, meter: &Meter) {
+    fn report(&mut self, trace: TraceId, found: Vec<Harmful>, meter: &Meter) {
         let known = self.known.entry(trace).or_default();
         for (span, reason, why) in found {
-            if known.told.len() < MOST_TOLD && known.told.insert(span) {
+            if known.reported.len() < MAX_REPORTED && known.reported.insert(span) {
                 meter.harmful_call();
                 tracing::warn!(%trace, %span, reason, why, "harmful call in a trace that is still open");
             }
@@ -108,8 +113,8 @@ impl Alarm {
     }
 }
 
-/// The content is a stranger's: a look that panics says nothing, and closing will say why.
-fn harmful(live: &Live, snapshot: ClosedTrace) -> Vec<Harmful> {
-    let look = std::panic::AssertUnwindSafe(|| live.engine.harmful(snapshot));
+/// The content is untrusted: a look that panics reports nothing, and closing the trace logs why.
+fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> Vec<Harmful> {
+    let look = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(look).unwrap_or_default()
 }

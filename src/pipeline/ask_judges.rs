@@ -1,8 +1,8 @@
-//! A trace's questions carried to judges, and their answers back, until all are answered or its time
-//! is up.
+//! Sends a trace's questions to judges and collects the answers, until all are answered or its time is
+//! up.
 //!
-//! In: a weighed trace and what answers a question. Out: what the judges measured. Rendering and
-//! reading run on content that a stranger wrote: should they panic, the rules' word stands.
+//! In: an assessed trace and what answers a question. Out: what the judges measured. Rendering questions
+//! and reading answers work on untrusted content: should they panic, the rules' measurements remain.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use verdict_eval::evaluate::{Engine, Weighed};
+use super::evaluator::{Assessment, Evaluator};
 use verdict_eval::measure::question_rounds::{Ask, Rounds};
 use verdict_eval::measure::{Answer, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
@@ -21,7 +21,7 @@ use verdict_otlp::trace::TraceId;
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.
 const IN_FLIGHT: usize = 64;
 
-/// Who answers: the configured judges, or a test's.
+/// What answers questions: the configured judges, or a test's.
 pub(super) trait Panel: Send + Sync + std::fmt::Debug {
     /// Answers one question. Never fails: what goes wrong is the answer's reason.
     fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -34,33 +34,33 @@ impl Panel for Judges {
 }
 
 /// What judges measured in a trace.
-pub(super) struct Said {
+pub(super) struct Judgements {
     pub measurements: Vec<Measurement>,
     pub usage: Usage,
     /// Every question was answered, if only with a reason.
-    pub whole: bool,
+    pub complete: bool,
 }
 
 /// Asks everything that is to be asked of a trace, until `until`; what is not answered then is
 /// unmeasured: timeout. Dropping the future ends what is on its way.
 pub(super) async fn ask_all<F>(
-    engine: &Engine,
-    weighed: &Weighed,
+    evaluator: &Evaluator,
+    assessment: &Assessment,
     ask: impl Fn(Ask) -> F,
     until: impl Future<Output = ()>,
-) -> Said
+) -> Judgements
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let sight = engine.sight(weighed);
+    let sight = evaluator.sight(assessment);
     let mut spent = Usage::default();
     let Some(mut rounds) = guarded(|| Rounds::new(sight)) else {
-        return Said { measurements: Vec::new(), usage: spent, whole: true };
+        return Judgements { measurements: Vec::new(), usage: spent, complete: true };
     };
     let mut flying: JoinSet<(usize, Answer)> = JoinSet::new();
     tokio::pin!(until);
-    let whole = loop {
-        // Who has no time asks nothing.
+    let complete = loop {
+        // Without time nothing is asked.
         tokio::select! {
             biased;
             () = &mut until => break false,
@@ -74,7 +74,7 @@ where
                     flying.spawn(async move { (ticket, answer.await) });
                 }
                 Some(None) => break,
-                None => return Said { measurements: Vec::new(), usage: spent, whole: true },
+                None => return Judgements { measurements: Vec::new(), usage: spent, complete: true },
             }
         }
         let answered = tokio::select! {
@@ -85,27 +85,31 @@ where
             Some(Ok((ticket, answer))) => {
                 spent += answer.usage;
                 if guarded(|| rounds.answer(ticket, answer, sight)).is_none() {
-                    return Said { measurements: Vec::new(), usage: spent, whole: true };
+                    return Judgements { measurements: Vec::new(), usage: spent, complete: true };
                 }
             }
             Some(Err(error)) => {
-                // Its metric waits for it in vain and is unmeasured when the others are through.
+                // Its metric is unmeasured when the others are answered.
                 tracing::error!(%error, "asking a judge ended abnormally; this is a bug");
             }
             None => break true,
         }
     };
     let measured = guarded(|| rounds.finish(sight, Unmeasured::Timeout));
-    Said { measurements: measured.unwrap_or_default(), usage: spent, whole }
+    Judgements { measurements: measured.unwrap_or_default(), usage: spent, complete }
 }
 
-/// Asks beforehand what can be asked of a trace that is still open; what comes back is in the
-/// judges' cache then. Returns what it took.
-pub(super) async fn ask_early<F>(engine: &Engine, weighed: &Weighed, ask: impl Fn(Ask) -> F) -> Usage
+/// Asks what can be asked about a trace that is still open, so that the answers are in the judges' cache
+/// when it closes. Returns what it took.
+pub(super) async fn ask_early<F>(
+    evaluator: &Evaluator,
+    assessment: &Assessment,
+    ask: impl Fn(Ask) -> F,
+) -> Usage
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let sight = engine.sight(weighed);
+    let sight = evaluator.sight(assessment);
     let Some(mut rounds) = guarded(|| Rounds::early(sight)) else { return Usage::default() };
     let mut flying: JoinSet<Answer> = JoinSet::new();
     let mut usage = Usage::default();
@@ -124,11 +128,13 @@ where
     }
 }
 
-/// `None` if the work panicked: it reads what a stranger wrote.
+/// `None` if the work panicked: it reads untrusted content.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(work)).ok();
     if done.is_none() {
-        tracing::error!("reading or writing for judges panicked; the rules' word stands. This is a bug");
+        tracing::error!(
+            "preparing a question or reading an answer panicked; the rules' measurements remain. This is a bug"
+        );
     }
     done
 }

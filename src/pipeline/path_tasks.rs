@@ -1,6 +1,6 @@
-//! Task files of `verdict.metrics.path`, read when judging is set up or set up anew.
+//! Reads the task files of `verdict.metrics.path`, at start and at a reload.
 //!
-//! In: their names. Out: tasks that are ready, or every fault of every file.
+//! In: their names. Out: the tasks, or every fault of every file.
 
 use verdict_config::{Source, read_bounded};
 use verdict_eval::measure::path::load::load;

@@ -1,0 +1,79 @@
+//! Evaluated traces and forwarded requests, handed to the exporters.
+//!
+//! In: encoded traces, whose verdicts are stored first, and requests that are stored already. Out:
+//! parcels in the exporters' queues. A stored record is released when every required exporter has it.
+
+use std::future::Future;
+
+use super::shared::Shared;
+use super::store::EncodedTrace;
+use crate::export::Parcel;
+use verdict_journal::{RetainReason, Seq, VerdictRecord};
+use verdict_otlp::{Piece, Signal};
+
+/// Stores the verdicts of some traces, then exports the traces.
+pub(super) async fn deliver(shared: &Shared, traces: Vec<EncodedTrace>) {
+    let mut record = shared.store.append_verdicts(&traces).await;
+    for trace in traces {
+        let started = trace.started;
+        export(shared, record, trace, &[]).await;
+        shared.meter.exported(started.elapsed());
+        record = record.map(|seq| seq + 1);
+    }
+}
+
+/// Hands a trace whose verdict is stored to the exporters, but for those in `acked`. The future waits
+/// until required exporters have room; dropping it loses nothing.
+pub(super) fn export(
+    shared: &Shared,
+    record: Option<Seq>,
+    trace: EncodedTrace,
+    acked: &[String],
+) -> impl Future<Output = ()> + use<> {
+    let VerdictRecord { trace: id, requests, events, .. } = trace.verdict;
+    let record = record.map(|seq| {
+        let traces = requests.into_iter().map(|request| (request, RetainReason::Trace(id)));
+        (seq, traces.chain([(seq, RetainReason::Verdict)]).collect())
+    });
+    let events = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
+    let parcel = |signal, pieces: Vec<Piece>| {
+        (!pieces.is_empty()).then_some(Parcel { signal, pieces, trace: Some(id) })
+    };
+    let parcels = [parcel(Signal::Traces, trace.spans), parcel(Signal::Logs, events)];
+    hand_out(shared, record, parcels, acked)
+}
+
+/// Hands a stored request to the exporters, but for those in `acked`. As with [`export`], dropping the
+/// future loses nothing.
+pub(super) fn forward(
+    shared: &Shared,
+    record: Option<Seq>,
+    signal: Signal,
+    piece: Piece,
+    acked: &[String],
+) -> impl Future<Output = ()> + use<> {
+    let record = record.map(|seq| (seq, vec![(seq, RetainReason::PassThrough)]));
+    let parcel = Parcel { signal, pieces: vec![piece], trace: None };
+    hand_out(shared, record, [Some(parcel), None], acked)
+}
+
+fn hand_out(
+    shared: &Shared,
+    record: Option<(Seq, Vec<(Seq, RetainReason)>)>,
+    parcels: [Option<Parcel>; 2],
+    acked: &[String],
+) -> impl Future<Output = ()> + use<> {
+    let delivery = record.and_then(|(seq, releases)| {
+        let signals: Vec<Signal> = parcels.iter().flatten().map(|parcel| parcel.signal).collect();
+        shared.store.track(seq, releases, shared.exporters.takers(&signals, acked))
+    });
+    let waits = parcels.map(|parcel| Some(shared.exporters.send_record(parcel?, delivery.as_ref())));
+    if let Some(delivery) = delivery {
+        delivery.dispatched();
+    }
+    async move {
+        for wait in waits.into_iter().flatten() {
+            wait.await;
+        }
+    }
+}

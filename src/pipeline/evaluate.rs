@@ -1,0 +1,114 @@
+//! One closed trace, evaluated and encoded.
+//!
+//! In: a closed trace, with the answers of judges where they were asked. Out: an encoded trace. Its
+//! content is untrusted: should evaluating it panic, its spans are delivered without verdicts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::ask_judges::Judgements;
+use super::budget::SPAN_OVERHEAD;
+use super::evaluator::{Assessment, EvaluatedTrace};
+use super::runtime_config::RuntimeConfig;
+use super::shared::Shared;
+use super::store::EncodedTrace;
+use verdict_eval::measure;
+use verdict_journal::{Seq, VerdictRecord};
+use verdict_otlp::trace::ClosedTrace;
+
+/// A trace with more spans, or more bytes, is evaluated on a thread for blocking work, so that it delays
+/// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
+const LARGE_SPANS: usize = 256;
+/// As [`LARGE_SPANS`], in bytes.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// A closed trace and the stored records that hold its spans and logs.
+pub(super) struct StoredTrace {
+    pub closed: ClosedTrace,
+    pub records: Vec<Seq>,
+}
+
+impl StoredTrace {
+    /// What it is charged: as much as while it was open.
+    pub fn weight(&self) -> usize {
+        self.closed.bytes + self.closed.spans.len() * SPAN_OVERHEAD
+    }
+
+    pub fn is_large(&self) -> bool {
+        self.closed.spans.len() > LARGE_SPANS || self.closed.bytes > LARGE_BYTES
+    }
+}
+
+/// Evaluates a trace and encodes the result. Without verdicts it is encoded if that panics, if shutdown
+/// leaves no time, or if the trace is quarantined.
+pub(super) fn evaluate(
+    shared: &Shared,
+    config: &RuntimeConfig,
+    trace: StoredTrace,
+    judged: Option<(Assessment, Judgements)>,
+) -> EncodedTrace {
+    let started = Instant::now();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let StoredTrace { closed, records } = trace;
+    let trace = closed.trace;
+    let evaluator = &config.evaluator;
+    let quarantined = shared.attempts.is_quarantined(trace);
+    let mut encoded = None;
+    if !quarantined && (judged.is_some() || !shared.hurried.load(Ordering::Relaxed)) {
+        let timer = &mut shared.meter.stopwatch();
+        let evaluated = catch_unwind(AssertUnwindSafe(|| {
+            let evaluated = match judged {
+                Some((assessment, Judgements { measurements, usage, .. })) => {
+                    evaluator.conclude(assessment, measurements, Some(usage), now)
+                }
+                None => evaluator.judge(closed.clone(), now, timer),
+            };
+            encode(shared, config, &evaluated, started)
+        }));
+        shared.attempts.judged(trace);
+        encoded = evaluated.ok();
+        if encoded.is_none() {
+            tracing::error!(%trace, "evaluating a trace panicked; it is exported unmeasured. This is a bug");
+        }
+    }
+    let mut encoded = encoded.unwrap_or_else(|| {
+        let mut unmeasured = evaluator.unjudged(closed, now);
+        shared.meter.unevaluated();
+        if quarantined {
+            tracing::error!(%trace, "the process died twice while this trace was evaluated; it is exported unmeasured");
+            shared.meter.quarantined();
+            unmeasured.note.unmeasured = Some(measure::Unmeasured::Quarantined);
+        }
+        encode(shared, config, &unmeasured, started)
+    });
+    encoded.verdict.requests = records;
+    encoded
+}
+
+fn encode(
+    shared: &Shared,
+    config: &RuntimeConfig,
+    evaluated: &EvaluatedTrace,
+    started: Instant,
+) -> EncodedTrace {
+    let tree = &evaluated.trace.tree;
+    let marks = config.evaluator.marks(evaluated);
+    let (spans, replaced) = match config.shadow {
+        true => Default::default(),
+        false => config.evaluator.join(tree, &marks),
+    };
+    debug_assert!(config.shadow || spans.iter().map(|piece| piece.items).sum::<u64>() == tree.len() as u64);
+    shared.meter.evaluated(evaluated, replaced);
+    let verdict = VerdictRecord {
+        trace: tree.id,
+        requests: Vec::new(),
+        passed: evaluated.note.passed,
+        revision: evaluated.note.revision,
+        with_spans: !config.shadow,
+        lengths: marks.lengths.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
+        appended: marks.appended,
+        events: marks.events.into_iter().map(|piece| (piece.items, piece.bytes)).collect(),
+    };
+    EncodedTrace { verdict, spans, started }
+}

@@ -1,0 +1,85 @@
+//! What a request leads to, in shadow mode and at shutdown.
+
+use arc_swap::ArcSwap;
+
+use super::*;
+use crate::config::{Config, from_sources};
+use crate::export::{Exporters, RenderContext};
+use crate::pipeline::runtime_config::RuntimeConfig;
+use crate::pipeline::shared::Shared;
+use crate::telemetry::Telemetry;
+use verdict_config::Source;
+use verdict_otlp::trace::Kind;
+
+fn config(path: &std::path::Path, verdict: &str) -> Config {
+    let text = format!(
+        "verdict: {{ {verdict} }}\nexporters: {{ file: {{ path: {path:?} }} }}\nservice: {{ exporters: [file] }}"
+    );
+    from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap()
+}
+
+fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
+    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
+    let config_in_use = Arc::new(ArcSwap::from_pointee(RuntimeConfig::new(&config.verdict, None).unwrap()));
+    let budget = Budget::new(config.memory.budget);
+    let shared = Shared::new(config_in_use, Arc::clone(&exporters), Telemetry::new(), budget);
+    (Pipeline::start(shared, "verdict."), exporters)
+}
+
+/// A request of one span for each trace, under scopes of these names.
+fn request(scopes: &[&str]) -> Bytes {
+    let mut request = Vec::new();
+    for (n, name) in scopes.iter().enumerate() {
+        let (mut scope, mut span, mut scope_spans, mut resource_spans) = (vec![], vec![], vec![], vec![]);
+        write::bytes(&mut scope, 1, name.as_bytes());
+        write::bytes(&mut span, 1, &[n as u8 + 1; 16]);
+        write::bytes(&mut span, 2, &[1; 8]);
+        write::fixed64(&mut span, 7, 1);
+        write::fixed64(&mut span, 8, 2);
+        write::bytes(&mut scope_spans, 1, &scope);
+        write::bytes(&mut scope_spans, 2, &span);
+        write::bytes(&mut resource_spans, 2, &scope_spans);
+        write::bytes(&mut request, 1, &resource_spans);
+    }
+    request.into()
+}
+
+/// Offers a request once `before` has run; what is exported, as lines of JSON.
+async fn exported(
+    verdict: &str,
+    scopes: &[&str],
+    before: impl AsyncFnOnce(&Pipeline),
+) -> (Result<Accepted, Refused>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let (pipeline, exporters) = pipeline(&config(&path, verdict));
+    before(&pipeline).await;
+    let answer = pipeline.offer(Offer { signal: Signal::Traces, body: request(scopes) }).await;
+    assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    (answer, std::fs::read_to_string(path).unwrap())
+}
+
+const SHADOW: &str = "mode: shadow, emit: [log_events]";
+
+#[tokio::test]
+async fn a_request_that_is_refused_has_not_been_forwarded() {
+    let stop = async |pipeline: &Pipeline| assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+    let select = "select: { scope: [agent] }";
+    for verdict in [SHADOW.to_owned(), select.to_owned(), format!("{SHADOW}, {select}")] {
+        let (answer, out) = exported(&verdict, &["agent", "web"], stop).await;
+        assert_eq!(answer, Err(Refused::ShuttingDown), "{verdict}");
+        assert_eq!(out, "", "{verdict}");
+    }
+}
+
+#[tokio::test]
+async fn every_span_is_exported_once_in_every_mode() {
+    let select = "select: { scope: [agent] }";
+    for verdict in ["", SHADOW, select, &format!("{SHADOW}, {select}")] {
+        let (answer, out) = exported(verdict, &["agent", "web"], async |_| ()).await;
+        assert_eq!(answer, Ok(Accepted::default()), "{verdict}");
+        assert_eq!(out.matches("\"startTimeUnixNano\"").count(), 2, "{verdict}: {out}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What the journal held at start: traces that were open are open again, and what did not reach every
+//! required exporter is exported again.
+//!
+//! In: what was recovered. Out: work for the shards, and deliveries to those exporters that have not
+//! acknowledged them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Pipeline;
+use super::deliver::{export, forward};
+use super::ingest::OfTrace;
+use super::store::EncodedTrace;
+use crate::assemble::{Assembler, Close};
+use crate::export::Parcel;
+use crate::receive::Refused;
+use verdict_config::Size;
+use verdict_eval::annotate::Marks;
+use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
+use verdict_otlp::Signal;
+use verdict_otlp::logs;
+use verdict_otlp::request;
+use verdict_otlp::request::Group;
+use verdict_otlp::trace::{CloseReason, Span, TraceId, Tree};
+
+impl Pipeline {
+    /// Opens traces again before it returns. What is to be exported again follows in a task, as the
+    /// exporters have room.
+    pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
+        let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
+        let (requests, evaluated, passing) = (open.len(), verdicts.len(), passes.len());
+        if requests + evaluated + passing > 0 || corrupt + torn > 0 {
+            tracing::info!(requests, evaluated, passing, corrupt, torn, "recovering what the journal holds");
+        }
+        // First, so that spans of a trace that had closed are known to be late.
+        if let Ok(reserved) = self.reserve(closed).await {
+            reserved.send(&self.shared.budget, None);
+        }
+        for (seq, traces) in open {
+            self.reopen(journal, seq, &traces.into_iter().collect()).await;
+        }
+        let (this, journal) = (Arc::clone(self), Arc::clone(journal));
+        self.tasks.spawn(async move {
+            for (seq, acked) in verdicts.into_iter().chain(passes) {
+                // What has not been exported by now stays in the journal for the next start.
+                if this.inboxes().is_empty() {
+                    return;
+                }
+                match journal.read(seq).await {
+                    Some(Record::Verdict(verdict)) => this.resend(&journal, seq, verdict, &acked).await,
+                    Some(Record::Request { signal, body, .. }) => {
+                        for piece in Parcel::request(signal, body).pieces {
+                            forward(&this.shared, Some(seq), signal, piece, &acked).await;
+                        }
+                    }
+                    _ => unreadable(seq),
+                }
+            }
+        });
+    }
+
+    /// Gives the shards what a request holds of some traces.
+    async fn reopen(&self, journal: &Arc<Journal>, seq: Seq, traces: &BTreeSet<TraceId>) {
+        let Some(Record::Request { signal, body, .. }) = journal.read(seq).await else {
+            return unreadable(seq);
+        };
+        let sent = match signal {
+            Signal::Traces => self.reopen_items(seq, self.groups(&body), traces).await,
+            Signal::Logs => {
+                let records = logs::find(&body).map(|found| found.gen_ai).unwrap_or_default();
+                self.reopen_items(seq, records, traces).await
+            }
+            Signal::Metrics => Ok(()),
+        };
+        if sent.is_err() {
+            tracing::warn!(seq, "stopped during recovery; the rest stays in the journal");
+        }
+    }
+
+    async fn reopen_items<T: OfTrace>(
+        &self,
+        seq: Seq,
+        mut items: Vec<T>,
+        traces: &BTreeSet<TraceId>,
+    ) -> Result<(), Refused> {
+        items.retain(|item| traces.contains(&item.trace()));
+        self.reserve(items).await?.send(&self.shared.budget, Some(seq));
+        Ok(())
+    }
+
+    fn groups(&self, body: &[u8]) -> Vec<Group> {
+        // It was read once before it was stored.
+        request::split(body, &self.prefix, &self.envelopes).map(|split| split.groups).unwrap_or_default()
+    }
+
+    /// Exports an evaluated trace again, with its stored verdict.
+    async fn resend(&self, journal: &Arc<Journal>, seq: Seq, verdict: VerdictRecord, acked: &[String]) {
+        let mut groups = Vec::new();
+        for &request in verdict.requests.iter().filter(|_| verdict.with_spans) {
+            if let Some(Record::Request { signal: Signal::Traces, body, .. }) = journal.read(request).await {
+                groups.extend(self.groups(&body).into_iter().filter(|group| group.trace == verdict.trace));
+            }
+        }
+        let tree = Tree::new(verdict.trace, without_resends(groups));
+        if tree.len() != verdict.lengths.len() {
+            tracing::error!(trace = %verdict.trace, "an evaluated trace in the journal is not complete; it is evaluated again");
+            journal.release(vec![(seq, RetainReason::Verdict)]);
+            for of in verdict.requests {
+                self.reopen(journal, of, &BTreeSet::from([verdict.trace])).await;
+            }
+            return;
+        }
+        let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
+        let marks = Marks { appended: verdict.appended.clone(), lengths, events: Vec::new() };
+        let spans = self.shared.config.load_full().evaluator.join(&tree, &marks).0;
+        let trace = EncodedTrace { verdict, spans, started: Instant::now() };
+        export(&self.shared, Some(seq), trace, acked).await;
+    }
+}
+
+fn unreadable(seq: Seq) {
+    tracing::error!(seq, "a record of the journal can no longer be read");
+}
+
+/// The spans of one trace as the assembler had them when it closed.
+fn without_resends(groups: Vec<Group>) -> Vec<Span> {
+    let caps = Close { max_spans: usize::MAX, max_bytes: Size(u64::MAX), ..Close::default() };
+    let mut assembler = Assembler::new(caps);
+    for group in groups {
+        assembler.add(group.trace, group.spans, group.size, |_| None, Instant::now());
+    }
+    assembler.close_all(CloseReason::Shutdown).pop().map(|closed| closed.spans).unwrap_or_default()
+}

@@ -1,0 +1,274 @@
+//! How closed traces of one shard are worked off, and those that are still in flight.
+//!
+//! In: closed traces. Out: deliveries, and the verdict to remember of each trace. Small traces are
+//! evaluated where they close and delivered in batches; large ones are evaluated on threads for blocking
+//! work; those that wait for judges have tasks of their own. Only evaluation runs on blocking threads:
+//! waiting for exporters there could use up the threads that exporters need themselves. Late spans of a
+//! trace in flight are deferred, since their verdict adds to the first.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::Semaphore;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::ask_judges::{Judgements, Panel, ask_all, guarded};
+use super::budget::Held;
+use super::deliver::deliver;
+use super::evaluate::{StoredTrace, evaluate};
+use super::evaluator::Assessment;
+use super::runtime_config::RuntimeConfig;
+use super::shared::Shared;
+use super::store::EncodedTrace;
+use verdict_eval::measure::Usage;
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
+
+/// Large traces in flight at once in one shard; the next waits. Bounds threads and memory.
+const MAX_LARGE: usize = 2;
+/// So many small traces, or so many bytes, make a batch: each command to the journal and each answer
+/// wakes a thread.
+const BATCH_TRACES: usize = 16;
+/// As [`BATCH_TRACES`], in bytes.
+const BATCH_BYTES: usize = 256 << 10;
+/// What a trace that waits for judges is charged, as a multiple of its spans: it is held as bytes and as
+/// what was read of them, most of which is texts.
+pub(super) const READ_SHARE: usize = 2;
+
+/// Late spans of a trace in flight.
+pub(super) struct LateSpans {
+    pub trace: StoredTrace,
+    _held: Held,
+}
+
+pub(super) struct Schedule {
+    shared: Arc<Shared>,
+    in_flight: JoinSet<Option<PriorVerdict>>,
+    traces: HashMap<Id, TraceId>,
+    late: HashMap<TraceId, Vec<LateSpans>>,
+    /// Small traces that are delivered next, and their bytes.
+    batch: (Vec<EncodedTrace>, usize),
+    deliveries: JoinSet<()>,
+    large: Arc<Semaphore>,
+}
+
+impl Schedule {
+    pub fn new(shared: Arc<Shared>) -> Schedule {
+        Schedule {
+            shared,
+            in_flight: JoinSet::new(),
+            traces: HashMap::new(),
+            late: HashMap::new(),
+            batch: (Vec::new(), 0),
+            deliveries: JoinSet::new(),
+            large: Arc::new(Semaphore::new(MAX_LARGE)),
+        }
+    }
+
+    pub fn is_in_flight(&self, trace: TraceId) -> bool {
+        self.late.contains_key(&trace)
+    }
+
+    /// Holds late spans until their trace, which is in flight, is done.
+    pub fn defer(&mut self, trace: StoredTrace) {
+        let held = self.shared.budget.hold(trace.weight());
+        let id = trace.closed.trace;
+        self.late.entry(id).or_default().push(LateSpans { trace, _held: held });
+    }
+
+    /// The late spans of a trace that is done.
+    pub fn take_late(&mut self, trace: TraceId) -> Vec<LateSpans> {
+        self.late.remove(&trace).unwrap_or_default()
+    }
+
+    /// For small traces: evaluates at once, for the next batch.
+    pub async fn evaluate_inline(&mut self, config: &RuntimeConfig, trace: StoredTrace) -> PriorVerdict {
+        let section = self.shared.attempts.enter(trace.closed.trace).await;
+        let encoded = evaluate(&self.shared, config, trace, None);
+        drop(section);
+        let verdict = encoded.verdict.prior_verdict();
+        self.batch.1 += encoded.bytes();
+        self.batch.0.push(encoded);
+        let unbatched = self.shared.store.max_batches() == 0;
+        if unbatched || self.batch.0.len() >= BATCH_TRACES || self.batch.1 >= BATCH_BYTES {
+            self.flush_batch().await;
+        }
+        verdict
+    }
+
+    /// For large traces: evaluates on a thread for blocking work. Waits while too many are in flight.
+    pub async fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
+        // What has been evaluated does not wait for the large trace.
+        self.flush_batch().await;
+        let large = Arc::clone(&self.large).acquire_owned().await;
+        let shared = Arc::clone(&self.shared);
+        let held = shared.budget.hold(trace.weight());
+        self.spawn(trace.closed.trace, async move {
+            let _held = (large, held);
+            evaluate_and_deliver(&shared, config, trace, None).await
+        });
+    }
+
+    /// Asks judges first. `spent` is what questions took that were asked while the trace was open.
+    pub fn evaluate_judged(
+        &mut self,
+        config: Arc<RuntimeConfig>,
+        panel: Arc<dyn Panel>,
+        spent: Usage,
+        trace: StoredTrace,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let held = shared.budget.hold(trace.weight().saturating_mul(READ_SHARE));
+        let large = Arc::clone(&self.large);
+        self.spawn(trace.closed.trace, async move {
+            let _held = held;
+            judge_and_deliver(&shared, config, panel, spent, large, trace).await
+        });
+    }
+
+    fn spawn(&mut self, trace: TraceId, work: impl Future<Output = Option<PriorVerdict>> + Send + 'static) {
+        self.traces.insert(self.in_flight.spawn(work).id(), trace);
+        self.late.entry(trace).or_default();
+    }
+
+    /// The next trace that is done, with its verdict; without if it was not delivered because the process
+    /// stops, or because of a bug. `None` when nothing is in flight or being delivered.
+    pub async fn next(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
+        loop {
+            let joined = tokio::select! {
+                Some(joined) = self.in_flight.join_next_with_id() => joined,
+                Some(done) = self.deliveries.join_next() => {
+                    done.unwrap_or_else(|error| log_join_error(&error));
+                    continue;
+                }
+                else => return None,
+            };
+            let (id, verdict) = joined.unwrap_or_else(|error| {
+                log_join_error(&error);
+                (error.id(), None)
+            });
+            if let Some(trace) = self.traces.remove(&id) {
+                return Some((trace, verdict));
+            }
+        }
+    }
+
+    /// Delivers the batch while further traces are evaluated, unless the store takes no batches.
+    pub async fn flush_batch(&mut self) {
+        if self.batch.0.is_empty() {
+            return;
+        }
+        let (traces, bytes) = std::mem::take(&mut self.batch);
+        let max_batches = self.shared.store.max_batches();
+        if max_batches == 0 {
+            return deliver(&self.shared, traces).await;
+        }
+        let held = self.shared.budget.hold(bytes);
+        while self.deliveries.len() >= max_batches
+            && let Some(done) = self.deliveries.join_next().await
+        {
+            done.unwrap_or_else(|error| log_join_error(&error));
+        }
+        let shared = Arc::clone(&self.shared);
+        self.deliveries.spawn(async move {
+            let _held = held;
+            deliver(&shared, traces).await;
+        });
+    }
+}
+
+async fn evaluate_and_deliver(
+    shared: &Arc<Shared>,
+    config: Arc<RuntimeConfig>,
+    trace: StoredTrace,
+    judged: Option<(Assessment, Judgements)>,
+) -> Option<PriorVerdict> {
+    let (id, large) = (trace.closed.trace, trace.is_large());
+    let own = Arc::clone(shared);
+    let encoded = read_content(shared, id, large, move || evaluate(&own, &config, trace, judged)).await?;
+    let verdict = encoded.verdict.prior_verdict();
+    deliver(shared, vec![encoded]).await;
+    Some(verdict)
+}
+
+/// Evaluates by rules, asks judges until all have answered or `max_wait` is over, and delivers. `None` if
+/// the process stops before that: the trace stays in the store.
+async fn judge_and_deliver(
+    shared: &Arc<Shared>,
+    config: Arc<RuntimeConfig>,
+    panel: Arc<dyn Panel>,
+    spent: Usage,
+    large: Arc<Semaphore>,
+    trace: StoredTrace,
+) -> Option<PriorVerdict> {
+    let (id, reason, is_large) = (trace.closed.trace, trace.closed.reason, trace.is_large());
+    let permit = async || if is_large { large.acquire().await.ok() } else { None };
+    let (own, evaluator, closed) = (Arc::clone(shared), Arc::clone(&config), trace.closed.clone());
+    let assess = move || {
+        let timer = &mut own.meter.stopwatch();
+        guarded(|| evaluator.evaluator.weigh(closed, timer))
+    };
+    let assessing = permit().await;
+    let assessment = read_content(shared, id, is_large, assess).await.flatten();
+    drop(assessing);
+    let mut judged = None;
+    if let Some(assessment) = assessment {
+        let ask = |ask: Ask| {
+            let held = shared.budget.hold(question_bytes(&ask));
+            let answer = Arc::clone(&panel).ask(id, ask);
+            let attempts = Arc::clone(&shared.attempts);
+            async move {
+                let _held = held;
+                attempts.watch(id, answer).await
+            }
+        };
+        // Waiting would hold more where less must be held.
+        let waits = reason != CloseReason::Pressure && !shared.budget.is_full(0);
+        let until = async {
+            if waits {
+                shared.time_is_up(config.max_wait).await;
+            }
+        };
+        let asking = ask_all(&config.evaluator, &assessment, ask, until);
+        let mut judgements = shared.attempts.watch(id, asking).await;
+        judgements.usage += spent;
+        if !judgements.complete && shared.stopping.load(Ordering::Relaxed) {
+            return None;
+        }
+        judged = Some((assessment, judgements));
+    }
+    let _delivering = permit().await;
+    evaluate_and_deliver(shared, config, trace, judged).await
+}
+
+/// Runs work that reads a trace's content, for large traces on a thread for blocking work. `None` if it
+/// panicked.
+async fn read_content<T: Send + 'static>(
+    shared: &Shared,
+    trace: TraceId,
+    large: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if !large {
+        let section = shared.attempts.enter(trace).await;
+        let out = work();
+        drop(section);
+        return Some(out);
+    }
+    let attempts = Arc::clone(&shared.attempts);
+    let done = tokio::task::spawn_blocking(move || attempts.run(trace, work)).await;
+    done.inspect_err(log_join_error).ok()
+}
+
+/// What a question takes until it is answered: the content that it shows, and for each judge the body of
+/// a request with all of it.
+fn question_bytes(ask: &Ask) -> usize {
+    let prompt = &ask.question.prompt;
+    prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
+}
+
+fn log_join_error(error: &JoinError) {
+    tracing::error!(%error, "evaluating or delivering a trace ended abnormally; this is a bug");
+}

@@ -1,0 +1,71 @@
+//! What all shards and requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::budget::Budget;
+use super::meter::Meter;
+use super::runtime_config::RuntimeConfig;
+use super::store::{NoStore, Store};
+use crate::export::Exporters;
+use crate::telemetry::Telemetry;
+use verdict_journal::Attempts;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub config: Arc<ArcSwap<RuntimeConfig>>,
+    pub exporters: Arc<Exporters>,
+    pub meter: Meter,
+    pub budget: Arc<Budget>,
+    pub store: Box<dyn Store>,
+    /// Which traces are being evaluated, for the next start should the process die of one.
+    pub attempts: Arc<Attempts>,
+    /// Shutdown runs out of time: traces are delivered without evaluation, ...
+    pub hurried: AtomicBool,
+    /// ... and traces that wait for judges wait no longer. Also notified when memory is scarce.
+    pub hurry: Notify,
+    /// The process stops and the store keeps what waits for judges.
+    pub stopping: AtomicBool,
+}
+
+impl Shared {
+    /// Without a store.
+    pub fn new(
+        config: Arc<ArcSwap<RuntimeConfig>>,
+        exporters: Arc<Exporters>,
+        telemetry: Arc<Telemetry>,
+        budget: Arc<Budget>,
+    ) -> Shared {
+        Shared {
+            config,
+            exporters,
+            meter: Meter::new(telemetry),
+            budget,
+            store: Box::new(NoStore),
+            attempts: Arc::default(),
+            hurried: AtomicBool::new(false),
+            hurry: Notify::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns when a trace should wait for judges no longer: after `max_wait`, or when memory is
+    /// scarce or the process stops.
+    pub async fn time_is_up(&self, max_wait: Duration) {
+        let hurry = self.hurry.notified();
+        tokio::pin!(hurry);
+        // From here on no notification is missed.
+        hurry.as_mut().enable();
+        if self.hurried.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        tokio::select! {
+            () = hurry => {}
+            () = tokio::time::sleep(max_wait) => {}
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Where requests and verdicts are stored until the exporters have them: in the journal, or nowhere.
+//!
+//! Every request and every trace takes the same path whether there is a journal or not. The invariants:
+//! a request is stored before it is acknowledged, and a verdict before its spans are exported.
+
+use std::fmt::Debug;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
+use verdict_otlp::{Piece, Signal};
+
+/// Why a request is stored, and its body.
+pub(super) type Record = (Vec<RetainReason>, Bytes);
+/// Records that are no longer needed, each for one reason.
+pub(super) type Releases = Vec<(Seq, RetainReason)>;
+pub(super) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An evaluated trace as it is stored and exported. It is encoded right after it was evaluated, while its
+/// spans are in the processor's cache, and not when the store has answered.
+pub(super) struct EncodedTrace {
+    /// The verdict and the annotations, for the store; the log events too.
+    pub verdict: VerdictRecord,
+    /// The annotated spans. None in shadow mode, where they went out as they came.
+    pub spans: Vec<Piece>,
+    /// When its evaluation began.
+    pub started: Instant,
+}
+
+impl EncodedTrace {
+    /// Bytes that it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let spans: usize = self.spans.iter().map(|piece| piece.bytes.len()).sum();
+        let events: usize = self.verdict.events.iter().map(|(_, bytes)| bytes.len()).sum();
+        spans + self.verdict.appended.len() + events
+    }
+}
+
+/// A request that has been stored. Dropped before [`Admission::commit`], it is removed again: its sender
+/// was not answered and will send it once more.
+pub(super) struct Admission(Option<AppendedRequest>);
+
+impl Admission {
+    /// Its record, where there is one; the pipeline releases it from now on.
+    pub fn commit(self) -> Option<Seq> {
+        self.0.map(AppendedRequest::accept)
+    }
+}
+
+/// Storage of requests and verdicts. The defaults store nothing.
+pub(super) trait Store: Send + Sync + Debug {
+    /// Whether open traces survive the process. Shutdown leaves them in the store then.
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    /// Whether new requests are to be refused.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Batches of traces that may wait for the store at once, so that one write serves many. 0 where
+    /// storing takes no time: a batch of one is delivered before the next trace is evaluated.
+    fn max_batches(&self) -> usize {
+        0
+    }
+
+    /// Stores a request, or a part of one; `None` if that failed. `record` is called only where something
+    /// is written.
+    fn admit(&self, _: Signal, _record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
+        Box::pin(ready(Some(Admission(None))))
+    }
+
+    /// Stores verdicts. Returns when the traces may be exported, with the first of their consecutive
+    /// records.
+    fn append_verdicts<'a>(&'a self, _: &'a [EncodedTrace]) -> Pending<'a, Option<Seq>> {
+        Box::pin(ready(None))
+    }
+
+    /// Follows a record until the exporters (id, and whether it is required) have it; `_releases` are
+    /// released when all required ones do.
+    fn track(&self, _: Seq, _releases: Releases, _exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
+        None
+    }
+
+    /// These records are no longer needed for these reasons.
+    fn release(&self, _: Releases) {}
+}
+
+/// Without `storage.directory`: what is held is in memory alone.
+#[derive(Debug)]
+pub(super) struct NoStore;
+
+impl Store for NoStore {}
+
+impl Store for Arc<Journal> {
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.pressure()
+    }
+
+    fn max_batches(&self) -> usize {
+        64
+    }
+
+    fn admit(&self, signal: Signal, record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
+        let (reasons, body) = record();
+        let stored = self.append_request(signal, reasons, body);
+        Box::pin(async move { stored.await.map(|stored| Admission(Some(stored))) })
+    }
+
+    fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> Pending<'a, Option<Seq>> {
+        let stored = Journal::append_verdicts(self, traces.iter().map(|trace| &trace.verdict));
+        // The spans were accepted and are exported even if their verdicts cannot be stored.
+        Box::pin(async move { Some(stored.await.0.start) })
+    }
+
+    fn track(&self, seq: Seq, releases: Releases, exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
+        Some(Delivery::new(self, seq, releases, exporters))
+    }
+
+    fn release(&self, releases: Releases) {
+        Journal::release(self, releases);
+    }
+}
