@@ -210,7 +210,11 @@ fn a_drawing_of_a_run_marks_harmful_calls() {
     assert!(svg.contains("\u{2717} 3: &lt;script&gt;"), "{svg}");
     let output = path(&["show", &task, "--trace", &shipped("refund-run.json")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("the task 'water-plant' is for no agent there"), "{}", err(&output));
+    assert!(
+        err(&output).contains("the task 'water-plant' matches no agent in the traces"),
+        "{}",
+        err(&output)
+    );
 }
 
 /// The shipped runs evaluated with the shipped tasks, from the root of the repository.

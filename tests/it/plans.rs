@@ -187,7 +187,7 @@ fn a_score_with_a_judge_uses_every_metric_without_reference() {
     assert_eq!(found["score"], json!(20.0 + 20.0 + 15.0 + 7.5 + 30.0));
     let unknown = run(&["plan", "score", &plan, "--judge", "other", "--query", QUERY, "-c", &asking]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there are main"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("defined are main"));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn redacted_text_is_sent_by_no_command() {
             asked += 1;
         }
         assert!(asked > 0, "{args:?} asks");
-        assert_eq!(told.contains("took something out of the plan"), args.contains(&"improve"), "{told}");
+        assert_eq!(told.contains("removed text from the plan"), args.contains(&"improve"), "{told}");
     }
 }
 
