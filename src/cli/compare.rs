@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::judge::JudgeSession;
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
-use verdict_eval::measure::plan::compare::{self, Compared, NAMES};
+use verdict_eval::measure::plan::compare::{self, NAMES, ResponseComparison};
 
 pub(super) const LONG: &str = "\
 Compare two or three answers to one query.
@@ -62,12 +62,12 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let opinions =
         opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
     let read = opinions.iter().filter_map(|opinion| compare::read(answers.len(), &opinion.value));
-    let compared = compare::joined(read.collect())
+    let compared = compare::combine(read.collect())
         .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
     args.output.print(&compared, || table(&compared))
 }
 
-fn table(compared: &Compared) -> String {
+fn table(compared: &ResponseComparison) -> String {
     let mut out = String::from("    validity  consistency  completeness  redundancy\n");
     for (name, s) in NAMES.iter().zip(&compared.scores) {
         out.push_str(&format!(

@@ -4,7 +4,7 @@
 
 use verdict_config::{Source, read_bounded};
 use verdict_eval::measure::path::load::load;
-use verdict_eval::measure::path::settings::{Ready, Settings};
+use verdict_eval::measure::path::settings::{Settings, TaskSet};
 
 /// Largest task file: thousands of tasks.
 const MAX_BYTES: u64 = 64 << 20;
@@ -13,9 +13,9 @@ const MAX_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// A file that cannot be read or used; one line a fault.
-pub(super) fn read(settings: &Settings) -> Result<Ready, String> {
+pub(super) fn read(settings: &Settings) -> Result<TaskSet, String> {
     if !settings.is_on() {
-        return Ok(Ready::default());
+        return Ok(TaskSet::default());
     }
     let of = |file: &std::path::PathBuf| {
         let name = file.display().to_string();
@@ -28,5 +28,5 @@ pub(super) fn read(settings: &Settings) -> Result<Ready, String> {
     for warning in &loaded.warnings {
         tracing::warn!(%warning, "a task file may not mean what it says");
     }
-    Ok(Ready::new(loaded.tasks))
+    Ok(TaskSet::new(loaded.tasks))
 }

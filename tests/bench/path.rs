@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use regex::Regex;
-use verdict_eval::measure::path::{Automaton, Draft, Parameters, Scores, Token, Walk, check};
+use verdict_eval::measure::path::{Automaton, Draft, Parameters, PathScores, Token, Walk, check};
 
 /// A pattern as task files have them.
 const PATTERN: &str = r"(?i)water plant (?P<plant>[A-C]) with (?P<litres>[0-9.]+) lit(re|er)s";
@@ -51,12 +51,12 @@ fn run(automaton: &Automaton, length: usize) -> Vec<Token> {
     tokens
 }
 
-fn score(automaton: &Automaton, tokens: &[Token]) -> Scores {
+fn score(automaton: &Automaton, tokens: &[Token]) -> PathScores {
     let mut walk = Walk::new(automaton);
     for token in tokens {
         walk.push(automaton, *token);
     }
-    Scores::of(automaton, &walk, Parameters::default())
+    PathScores::of(automaton, &walk, Parameters::default())
 }
 
 fn scoring(criterion: &mut Criterion) {

@@ -21,7 +21,7 @@ use verdict_eval::Config;
 use verdict_eval::annotate;
 use verdict_eval::annotate::{Emission, Emit, Note};
 use verdict_eval::evaluate::Engine;
-use verdict_eval::measure::path::settings::Ready;
+use verdict_eval::measure::path::settings::TaskSet;
 use verdict_eval::measure::{Measured, Measurement, Value as Measure};
 use verdict_eval::propagate;
 use verdict_eval::propagate::{TraceVerdict, Verdicts};
@@ -172,8 +172,9 @@ pub fn ours(requests: &[Bytes]) -> Done {
 
 /// The same with every rule: recognised, measured, propagated, annotated, log events and all.
 pub fn rules(requests: &[Bytes]) -> Done {
-    static ENGINE: LazyLock<Engine> =
-        LazyLock::new(|| Engine::new(&Config::default(), Ready::default(), true).expect("the defaults hold"));
+    static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
+        Engine::new(&Config::default(), TaskSet::default(), true).expect("the defaults hold")
+    });
     assemble(requests, |closing| {
         let judged = ENGINE.judge(closing, NOW, &mut |_| ());
         ENGINE.annotate(&judged)

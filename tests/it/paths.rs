@@ -251,7 +251,7 @@ fn shipped_runs_are_judged_by_shipped_tasks() {
     let first = &measured(&trace, 3)["path.harmful_call"];
     assert_eq!((first["label"].as_str(), first["result"].as_str()), (Some("not_allowed_here"), Some("fail")));
     let why = first["findings"][0]["rationale"].as_str().unwrap();
-    assert!(why.starts_with("in state 'unlocked' of the task 'water-plant'"), "{why}");
+    assert!(why.contains(" was expected in state 'unlocked' of the task 'water-plant'; "), "{why}");
     let second = &measured(&trace, 6)["path.harmful_call"];
     assert_eq!(second["label"], "other_arguments");
     assert!((0..10).filter(|i| measured(&trace, *i).contains_key("path.harmful_call")).count() == 2);

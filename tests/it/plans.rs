@@ -50,7 +50,7 @@ fn plan_check_prints_layout_and_faults_and_exits_accordingly() {
     let output = run(&["plan", "check", &bad, "--tools", &tools]);
     assert_eq!(output.status.code(), Some(1));
     for part in [
-        "step 6: depends on step 9, which there is not [dependencies]",
+        "step 6: depends on step 9, which does not exist [dependencies]",
         "step 6: uses (5) and does not depend on step 5 [dependencies]",
         "step 6: depends on step 9 and has no placeholder (9) [format]",
         "step 5: does not contribute to the last step [redundancy]",

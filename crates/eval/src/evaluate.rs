@@ -5,7 +5,7 @@ use crate::annotate::{Annotated, Emission, Marks, Note};
 use crate::config::Config;
 use crate::measure;
 use crate::measure::merge_judgements::merge_judgements;
-use crate::measure::path::settings::Ready;
+use crate::measure::path::settings::TaskSet;
 use crate::measure::question_rounds::Sight;
 use crate::measure::{Measurement, Settings, Usage};
 use crate::propagate;
@@ -77,7 +77,7 @@ impl Engine {
     ///
     /// # Errors
     /// The user's additions to the map of conventions do not fit together; says where.
-    pub fn new(config: &Config, tasks: Ready, annotates: bool) -> Result<Engine, String> {
+    pub fn new(config: &Config, tasks: TaskSet, annotates: bool) -> Result<Engine, String> {
         let mut settings = config.settings()?;
         settings.path.loaded = tasks;
         Ok(Engine {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;
-use verdict_eval::measure::path::learn::{MAX_RUNS, Observed, Whose, learn as infer};
+use verdict_eval::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
 use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
 pub(super) const LONG: &str = "\
@@ -51,7 +51,7 @@ pub(in crate::cli) struct Learn {
 /// Runs with their agents and services.
 #[derive(Default)]
 struct Runs {
-    calls: Vec<Vec<Observed>>,
+    calls: Vec<Vec<RecordedCall>>,
     agents: Vec<Option<String>>,
     services: Vec<Option<String>>,
     /// Traces that did not pass.
@@ -73,7 +73,8 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         }
         _ => None,
     };
-    let whose = Whose { task: args.task.clone(), agent: same(&runs.agents), service: same(&runs.services) };
+    let whose =
+        TaskIdentity { task: args.task.clone(), agent: same(&runs.agents), service: same(&runs.services) };
     let Some(learnt) = infer(&runs.calls, &whose) else {
         let why = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
         return Err(Failure::Usage(why));
@@ -90,7 +91,7 @@ impl Runs {
             None => agent.parent.is_none(),
         };
         for agent in trace.agents.iter().filter(named) {
-            let calls: Vec<Observed> =
+            let calls: Vec<RecordedCall> =
                 agent.calls.iter().filter_map(|i| trace.calls.get(*i)).map(observed).collect();
             if calls.is_empty() || self.calls.len() >= MAX_RUNS {
                 continue;
@@ -103,7 +104,7 @@ impl Runs {
     }
 }
 
-fn observed(call: &Call) -> Observed {
+fn observed(call: &Call) -> RecordedCall {
     let arguments = call.parsed.as_deref().and_then(|parsed| parsed.as_object().cloned());
-    Observed { name: call.name.to_string(), arguments, failed: call.failed }
+    RecordedCall { name: call.name.to_string(), arguments, failed: call.failed }
 }

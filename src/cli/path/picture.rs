@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::measure::path::{Automaton, Move, StateId, Task};
+use verdict_eval::measure::path::{Automaton, StateId, Task, Transition};
 
 pub(super) struct State {
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct Picture {
 
 impl Picture {
     /// Of `task`, with the calls of a run and their moves.
-    pub fn new(task: &Task, walk: Option<&[(String, Move)]>) -> Picture {
+    pub fn new(task: &Task, walk: Option<&[(String, Transition)]>) -> Picture {
         let automaton = &task.automaton;
         let mut picture = Picture { title: task.name.clone(), states: states(automaton), edges: Vec::new() };
         let index = state_index(automaton);
@@ -57,13 +57,13 @@ impl Picture {
         picture
     }
 
-    fn walk(&mut self, initial: usize, steps: &[(String, Move)], index: &dyn Fn(StateId) -> usize) {
+    fn walk(&mut self, initial: usize, steps: &[(String, Transition)], index: &dyn Fn(StateId) -> usize) {
         let mut at = initial;
         self.visit(at);
         for (n, (name, step)) in steps.iter().enumerate() {
             let label = format!("{}: {name}", n + 1);
             match step {
-                Move::Progress(to) => {
+                Transition::Progress(to) => {
                     let to = index(*to);
                     if let Some(edge) = self.edges.iter_mut().find(|w| w.from == at && w.to == to) {
                         edge.walked.push(label);
@@ -71,9 +71,9 @@ impl Picture {
                     at = to;
                     self.visit(at);
                 }
-                Move::Loop | Move::Harmful => {
+                Transition::Loop | Transition::Harmful => {
                     if let Some(state) = self.states.get_mut(at) {
-                        state.stays.push((label, *step == Move::Harmful));
+                        state.stays.push((label, *step == Transition::Harmful));
                     }
                 }
             }

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::command::{Failure, read_text, write_stdout};
-use verdict_eval::measure::path::{Scores, Task, Token, Walk};
+use verdict_eval::measure::path::{PathScores, Task, Token, Walk};
 
 pub(super) const LONG: &str = "\
 Score sequences of symbols against their tasks.
@@ -111,7 +111,7 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
 
 fn results<'a>(tasks: &'a [Task], sequences: &'a [Sequence], more: bool) -> Result<Results<'a>, String> {
     let by_name: HashMap<&str, &Task> = tasks.iter().map(|task| (task.name.as_str(), task)).collect();
-    let mut all: Vec<(&str, Scores)> = Vec::with_capacity(sequences.len());
+    let mut all: Vec<(&str, PathScores)> = Vec::with_capacity(sequences.len());
     let mut vectors = Vec::with_capacity(sequences.len());
     for (i, sequence) in sequences.iter().enumerate() {
         let Some(task) = by_name.get(sequence.prompt_id.as_str()) else {
@@ -135,14 +135,14 @@ fn results<'a>(tasks: &'a [Task], sequences: &'a [Sequence], more: bool) -> Resu
     Ok(Results { vectors })
 }
 
-fn one<'a>(task: &'a Task, sequence: &'a Sequence) -> (Scores, Metrics<'a>) {
+fn one<'a>(task: &'a Task, sequence: &'a Sequence) -> (PathScores, Metrics<'a>) {
     let automaton = &task.automaton;
     let mut walk = Walk::new(automaton);
     for (i, symbol) in sequence.sequence.iter().enumerate() {
         let token = automaton.symbol(symbol).map_or(Token::Foreign(i as u32), Token::Symbol);
         walk.push(automaton, token);
     }
-    let scores = Scores::of(automaton, &walk, task.parameters);
+    let scores = PathScores::of(automaton, &walk, task.parameters);
     let name = |token| match token {
         Token::Symbol(symbol) => automaton.symbol_name(symbol),
         Token::Foreign(i) => sequence.sequence.get(i as usize).map_or("", String::as_str),

@@ -12,7 +12,7 @@ use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;
 use verdict_eval::measure::path::matching::calls_of;
 use verdict_eval::measure::path::trail::Trail;
-use verdict_eval::measure::path::{Move, Task, Token, Walk};
+use verdict_eval::measure::path::{Task, Token, Transition, Walk};
 use verdict_eval::recognise::AgentTrace;
 
 pub(super) const LONG: &str = "\
@@ -93,7 +93,7 @@ fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure
     }
 }
 
-fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Move)> {
+fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
     let mut walk = Walk::new(&task.automaton);
     let step = |(i, name): (usize, &String)| {
         let token = task.automaton.symbol(name).map_or(Token::Foreign(i as u32), Token::Symbol);
@@ -103,7 +103,7 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Move)> {
 }
 
 /// The run of the first agent that the task is for.
-fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
+fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Failure> {
     let mut found = None;
     eval::each(&args.config.load()?, &args.trace, |evaluated| {
         if found.is_none() {
@@ -111,15 +111,15 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Move)>, Failure> {
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
         }
     })?;
-    let (steps, lost) = found
+    let (steps, indeterminate) = found
         .ok_or_else(|| Failure::Usage(format!("the task '{}' matches no agent in the traces", task.name)))?;
-    if lost {
+    if indeterminate {
         write_stderr("the arguments of a call were not recorded: the walk ends before it");
     }
     Ok(steps)
 }
 
-fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<(String, Move)>, bool)> {
+fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<(String, Transition)>, bool)> {
     let (calls, captured) = calls_of(task, trace, i)?;
     let trail = Trail::follow(task, trace, &calls, &captured);
     let steps = trail.steps.iter().map(|(call, token, step)| {
@@ -129,5 +129,5 @@ fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<(String, M
         };
         (name, *step)
     });
-    Some((steps.collect(), trail.lost))
+    Some((steps.collect(), trail.indeterminate))
 }

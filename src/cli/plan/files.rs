@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 use crate::config::Config;
-use verdict_eval::measure::plan::read;
+use verdict_eval::measure::plan::parse;
 use verdict_eval::measure::plan::schema::Plan;
 
 /// Options of every plan command.
@@ -36,7 +36,7 @@ impl PlanOptions {
 /// A plan and the query in its file, if there is one.
 pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
     let text = read_text(path)?;
-    Ok((read::read(&text), read::query_beside(&text)))
+    Ok((parse::parse_plan(&text), parse::query_of_file(&text)))
 }
 
 /// As [`plan`]; a plan without any readable step is an error.

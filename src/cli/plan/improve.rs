@@ -9,7 +9,7 @@ use clap::Args;
 use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, to_json, write_file, write_stderr};
 use crate::cli::judge::JudgeSession;
-use verdict_eval::measure::plan::improve::{Improve, MAX_PASSES};
+use verdict_eval::measure::plan::improve::{ImprovementLoop, MAX_PASSES};
 use verdict_eval::measure::plan::tools::Toolbox;
 use verdict_eval::measure::{Answer, Unmeasured};
 
@@ -60,7 +60,7 @@ pub(super) fn improve(args: &ImproveArgs) -> Result<(), Failure> {
             "note: verdict.redact removed text from the plan; the improved plan does not contain it either",
         );
     }
-    let mut improve = Improve::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
+    let mut improve = ImprovementLoop::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
     while let Some(question) = improve.question() {
         let answer = judge.ask("plan.improve", vec![question]).pop();
         improve.answer(values(answer));

@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::files::PlanOptions;
 use crate::cli::command::{Failure, read_text, to_json, write_stdout};
-use verdict_eval::measure::plan::examine::Examined;
+use verdict_eval::measure::plan::assessment::PlanAssessment;
 use verdict_eval::measure::plan::improve::Lineage;
-use verdict_eval::measure::plan::learn::{self, Learnt, Ranked};
-use verdict_eval::measure::plan::part::Part;
+use verdict_eval::measure::plan::learn_weights::{self, LearntWeights, RankedPlan};
+use verdict_eval::measure::plan::part::PlanPart;
 use verdict_eval::measure::plan::tools::Toolbox;
-use verdict_eval::measure::plan::{lineage, read};
+use verdict_eval::measure::plan::{lineage, parse};
 
 pub(super) const LONG: &str = "\
 Fit the score's weights to plans that people have ranked.
@@ -62,17 +62,18 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         let object: Value = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
         groups.push(group(&object, &tools).map_err(fault)?);
     }
-    let learnt = learn::learn(&groups).ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
+    let learnt = learn_weights::learn_weights(&groups)
+        .ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
     args.options.output.print(&learnt, || table(&learnt))
 }
 
 /// The last plans of one line, worst first.
-fn group(object: &Value, tools: &Toolbox) -> Result<Vec<Ranked>, String> {
+fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
     let plans = object.get("plans").or_else(|| object.get("revisions")).and_then(Value::as_array);
     let plans = plans.ok_or("there is neither \"plans\" nor \"revisions\" in it")?;
     let last = plans.get(plans.len().saturating_sub(RANKED)..).unwrap_or(&[]);
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
-    let best = last.last().and_then(|p| p.get("plan")).map(|p| read::read(&text(p)));
+    let best = last.last().and_then(|p| p.get("plan")).map(|p| parse::parse_plan(&text(p)));
     let mut group = Vec::new();
     for entry in last {
         let planner = entry.get("planner").and_then(Value::as_str).map(str::to_owned);
@@ -81,19 +82,20 @@ fn group(object: &Value, tools: &Toolbox) -> Result<Vec<Ranked>, String> {
                 serde_json::from_value(metrics.clone()).map_err(|e| format!("metrics: {e}"))?
             }
             (None, Some(plan)) => {
-                let examined = Examined::new(read::read(&text(plan)), tools.clone(), best.clone());
-                Part::ALL.iter().map(|p| (p.name().to_owned(), examined.value(*p))).collect()
+                let examined =
+                    PlanAssessment::new(parse::parse_plan(&text(plan)), tools.clone(), best.clone());
+                PlanPart::ALL.iter().map(|p| (p.name().to_owned(), examined.value(*p))).collect()
             }
             (None, None) => return Err("a plan has neither \"metrics\" nor \"plan\"".to_owned()),
         };
-        group.push(Ranked { metrics, planner });
+        group.push(RankedPlan { metrics, planner });
     }
     Ok(group)
 }
 
-fn table(learnt: &Learnt) -> String {
+fn table(learnt: &LearntWeights) -> String {
     let mut out = String::from("verdict:\n  metrics:\n    plan:\n      weights:\n");
-    for (part, weight) in Part::ALL.iter().zip(learnt.weights.to_array()) {
+    for (part, weight) in PlanPart::ALL.iter().zip(learnt.weights.to_array()) {
         out.push_str(&format!("        {}: {weight:.2}\n", part.name()));
     }
     let shown = |rho: Option<f64>| rho.map_or("undefined".to_owned(), |r| format!("{r:.3}"));

@@ -12,9 +12,9 @@ use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::JudgeSession;
 use crate::config::Config;
 use verdict_eval::measure::Unmeasured;
-use verdict_eval::measure::plan::examine::Examined;
-use verdict_eval::measure::plan::judged::{self, ASKED};
-use verdict_eval::measure::plan::part::Part;
+use verdict_eval::measure::plan::assessment::PlanAssessment;
+use verdict_eval::measure::plan::judge_questions::{self, JUDGED_PARTS};
+use verdict_eval::measure::plan::part::PlanPart;
 use verdict_eval::measure::plan::tools::Toolbox;
 
 pub(super) const CHECK: &str = "\
@@ -61,7 +61,10 @@ pub(super) struct Score {
 }
 
 /// The plan examined by rules, the query that it answers, and the configuration.
-fn examined(args: &PlanArgs, query: Option<&str>) -> Result<(Examined, Option<String>, Config), Failure> {
+fn examined(
+    args: &PlanArgs,
+    query: Option<&str>,
+) -> Result<(PlanAssessment, Option<String>, Config), Failure> {
     let config = args.options.load()?;
     let (plan, query_in_file) = files::plan(&args.file)?;
     let query = query.map(str::to_owned).or(query_in_file);
@@ -70,34 +73,36 @@ fn examined(args: &PlanArgs, query: Option<&str>) -> Result<(Examined, Option<St
         Some(path) => Some(files::readable_plan(path)?.0),
         None => query.as_deref().and_then(|query| settings.reference(query)),
     };
-    Ok((Examined::new(plan, Toolbox::new(&settings.tools), reference), query, config))
+    Ok((PlanAssessment::new(plan, Toolbox::new(&settings.tools), reference), query, config))
 }
 
 pub(super) fn check(args: &PlanArgs) -> Result<(), Failure> {
     let (examined, _, config) = examined(args, None)?;
     show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.options.output, false)?;
-    let wrong = examined.issues.iter().any(|i| Part::of(i.fault).is_some());
+    let wrong = examined.issues.iter().any(|i| PlanPart::of(i.fault).is_some());
     if wrong { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
-    if !args.judge.is_empty() && !examined.is_settled() {
+    if !args.judge.is_empty() && !examined.is_rejected() {
         ask(&mut examined, &files::query(None, query)?, &JudgeSession::new(&config, &args.judge)?);
     }
     show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.plan.options.output, true)
 }
 
 /// Asks the judges. A metric without an answer stays unmeasured and is named on standard error.
-fn ask(examined: &mut Examined, query: &str, judge: &JudgeSession) {
+fn ask(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession) {
     let clean = |text: &str| judge.clean(text);
-    for answer in judge.ask("plan.score", judged::questions(&clean(query), &examined.shown(clean))) {
-        let Some(part) = ASKED.into_iter().find(|part| part.metric() == answer.key) else { continue };
+    for answer in
+        judge.ask("plan.score", judge_questions::questions(&clean(query), &examined.sanitized(clean)))
+    {
+        let Some(part) = JUDGED_PARTS.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let said = answer.opinions.and_then(|opinions| {
-            judged::middle(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
+            judge_questions::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
         });
         match said {
-            Ok((judged, _)) => drop(examined.take(part, &judged)),
+            Ok((judged, _)) => drop(examined.apply_judgement(part, &judged)),
             Err(why) => write_stderr(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
         }
     }

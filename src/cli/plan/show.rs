@@ -5,14 +5,14 @@
 use serde_json::{Map, Value, json};
 
 use crate::cli::command::{Failure, Output};
-use verdict_eval::measure::plan::examine::Examined;
-use verdict_eval::measure::plan::part::{Part, Weights};
-use verdict_eval::measure::plan::reference::Comparison;
+use verdict_eval::measure::plan::assessment::PlanAssessment;
+use verdict_eval::measure::plan::part::{PlanPart, Weights};
+use verdict_eval::measure::plan::reference::ReferenceMatch;
 use verdict_eval::measure::plan::shape;
 
 /// Prints the plan's issues and layout; with `scored` its metrics as well.
 pub(super) fn plan(
-    examined: &Examined,
+    examined: &PlanAssessment,
     weights: &Weights,
     output: Output,
     scored: bool,
@@ -20,51 +20,51 @@ pub(super) fn plan(
     output.print(&object(examined, weights), || table(examined, weights, scored))
 }
 
-fn object(examined: &Examined, weights: &Weights) -> Value {
+fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
     let metrics: Map<String, Value> =
-        Part::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
+        PlanPart::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
     let issues: Vec<Value> = examined
         .issues
         .iter()
-        .map(|i| json!({ "step": i.step, "metric": Part::of(i.fault).map(Part::name), "said": i.said }))
+        .map(|i| json!({ "step": i.step, "metric": PlanPart::of(i.fault).map(PlanPart::name), "said": i.message }))
         .collect();
     json!({
         "shape": shape::shape(&examined.plan),
         "structured": examined.plan.structured,
-        "rejected": shape::rejected(&examined.plan),
+        "rejected": shape::is_rejected(&examined.plan),
         "issues": issues,
         "metrics": metrics,
         "score": examined.score(weights),
         "weights": weights,
         "with_reference": examined.reference.is_some(),
-        "comparison": examined.beside,
+        "comparison": examined.reference_match,
         "plan": examined.plan.to_json(),
     })
 }
 
-fn table(examined: &Examined, weights: &Weights, scored: bool) -> String {
+fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
     let shape = shape::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
-    if shape::rejected(&examined.plan) {
+    if shape::is_rejected(&examined.plan) {
         out.push_str("rejected: it cannot be carried out\n");
     } else if !examined.plan.structured {
         out.push_str("in words: no format, and wiring only where steps speak of one another\n");
     }
     for issue in &examined.issues {
-        let counts = Part::of(issue.fault).map_or("noted", Part::name);
+        let counts = PlanPart::of(issue.fault).map_or("noted", PlanPart::name);
         out.push_str(&format!("  {issue} [{counts}]\n"));
     }
     if scored {
         metrics(&mut out, examined, weights);
-        if let Some(comparison) = &examined.beside {
+        if let Some(comparison) = &examined.reference_match {
             rating(&mut out, comparison, examined.plan.structured);
         }
     }
     out
 }
 
-fn metrics(out: &mut String, examined: &Examined, weights: &Weights) {
-    for (part, weight) in Part::ALL.iter().zip(weights.to_array()) {
+fn metrics(out: &mut String, examined: &PlanAssessment, weights: &Weights) {
+    for (part, weight) in PlanPart::ALL.iter().zip(weights.to_array()) {
         let value = examined.value(*part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
         out.push_str(&format!("{:<26} {value:>12}  of weight {weight:.1}\n", part.name()));
     }
@@ -72,7 +72,7 @@ fn metrics(out: &mut String, examined: &Examined, weights: &Weights) {
     out.push_str(&format!("{:<26} {score:>12}\n", "score"));
 }
 
-fn rating(out: &mut String, comparison: &Comparison, structured: bool) {
+fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
     out.push_str(&format!("{:<26} {:>12}\n", "rating", comparison.rating.as_str().replace('_', " ")));
     let shares = [
         ("precision", comparison.precision),

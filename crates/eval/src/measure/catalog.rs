@@ -5,7 +5,7 @@
 //! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
 //! their own errors count.
 
-use super::ask::Asked;
+use super::ask::JudgedMetric;
 use super::locate_quotes;
 use super::memo::Memo;
 use super::table::{MetricSpec, TABLE};
@@ -21,7 +21,7 @@ pub fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric
 /// Every metric that asks judges, with its row, where the settings name any for it.
 pub fn asking(settings: &Settings) -> Vec<(&'static MetricSpec, Box<dyn Metric>)> {
     // Rows with a way of asking of their own come after the others.
-    let common = super::table::asked().map(|row| (row, Box::new(Asked(row)) as Box<dyn Metric>));
+    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
     let own = TABLE.iter().filter_map(|row| Some((row, Box::new(row.asks?) as Box<dyn Metric>)));
     common.chain(own).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }

@@ -1,9 +1,9 @@
 //! `instruction_following` (001, table 1): verifiable instructions of the prompt, 1-5.
 //!
-//! In: a model call's prompt and output. Out: 5, or the anchor of the worst broken instruction
-//! (a missing required tag is 3). Instructions are read from system messages and the latest user
-//! message ([`prompt`]), and held only against outputs they are about ([`check`]): what is said
-//! of the answer does not bind a step on the way. Without one, unmeasured.
+//! In: a model call's prompt and output. Out: 5, or the score of the worst violated instruction (a
+//! missing required tag is 3). Instructions are read from system messages and the latest user
+//! message ([`prompt`]), and checked only for the outputs they apply to ([`check`]): an instruction
+//! about the answer does not apply to intermediate steps. Without one, unmeasured.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -18,7 +18,8 @@ pub mod check;
 pub mod prompt;
 mod reading_limit;
 
-use prompt::{Instruction, Rule, Scope};
+use check::Violation;
+use prompt::{OutputInstruction, OutputScope, Rule};
 
 pub const NAME: &str = "instruction_following";
 
@@ -30,32 +31,32 @@ impl Metric for InstructionFollowing {
     }
 }
 
-struct OfSystem(Rc<[Instruction]>);
-struct OfUser(Vec<Instruction>);
+struct SystemInstructions(Rc<[OutputInstruction]>);
+struct UserInstructions(Vec<OutputInstruction>);
 
 fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     if view.input_content != Content::Present || view.output_content != Content::Present {
         return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));
     }
-    let output = Output::of(context, view);
+    let output = ModelOutput::of(context, view);
     let mut findings = Findings::new();
     let mut held = false;
-    let (systems, user) = parsed(context, view);
+    let (systems, user) = prompt_instructions(context, view);
     let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
     for instruction in all {
-        match hold(context, view, &output, instruction) {
+        match check_instruction(context, view, &output, instruction) {
             None => {}
             Some(None) => held = true,
-            Some(Some((defect, expected, seen))) => {
+            Some(Some(Violation { defect, expected, found })) => {
                 held = true;
                 let rationale =
                     format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
-                findings.push(defect.finding(rationale, &seen));
+                findings.push(defect.finding(rationale, &found));
             }
         }
     }
-    if let Some(read) = reading_limit::broken(context, view) {
+    if let Some(read) = reading_limit::check_reading_limit(context, view) {
         held = true;
         read.into_iter().for_each(|finding| findings.push(finding));
     }
@@ -66,7 +67,10 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.
-fn parsed(context: &Context<'_>, view: &SpanView) -> (Vec<Rc<OfSystem>>, Vec<Rc<OfUser>>) {
+fn prompt_instructions(
+    context: &Context<'_>,
+    view: &SpanView,
+) -> (Vec<Rc<SystemInstructions>>, Vec<Rc<UserInstructions>>) {
     let texts = |m: usize| {
         view.input.get(m).into_iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Text(text) => Some(text),
@@ -77,30 +81,30 @@ fn parsed(context: &Context<'_>, view: &SpanView) -> (Vec<Rc<OfSystem>>, Vec<Rc<
     let systems = (0..view.input.len())
         .filter(system)
         .flat_map(texts)
-        .map(|text| context.memo.of(text, |t| OfSystem(prompt::of_system(t))))
+        .map(|text| context.memo.of(text, |t| SystemInstructions(prompt::system_instructions(t))))
         .collect();
     let last_user = view.input.iter().rposition(|m| m.role == Role::User);
     let user = last_user
         .into_iter()
         .flat_map(texts)
-        .map(|text| context.memo.of(text, |t| OfUser(prompt::of_user(t))))
+        .map(|text| context.memo.of(text, |t| UserInstructions(prompt::user_instructions(t))))
         .collect();
     (systems, user)
 }
 
-/// One output, and what kind of output it is.
-struct Output<'a> {
+/// An output and its kind.
+struct ModelOutput<'a> {
     text: Cow<'a, str>,
     calls: usize,
     /// The agent whose final answer this output is.
     answers: Option<&'a Agent>,
-    /// Steps on the way do not count as answers, where it is known which output is the answer.
+    /// Intermediate steps are no answers, if it is known which output is the answer.
     is_answer: bool,
     is_plan: bool,
 }
 
-impl<'a> Output<'a> {
-    fn of(context: &Context<'a>, view: &'a SpanView) -> Output<'a> {
+impl<'a> ModelOutput<'a> {
+    fn of(context: &Context<'a>, view: &'a SpanView) -> ModelOutput<'a> {
         let text = view.output_text();
         let calls = view.requests().count();
         let agent =
@@ -113,45 +117,45 @@ impl<'a> Output<'a> {
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
         let is_plan = calls == 0 && (!view.plans.is_empty() || numbered >= 2);
-        Output { text, calls, answers, is_answer, is_plan }
+        ModelOutput { text, calls, answers, is_answer, is_plan }
     }
 }
 
-/// Nothing where the instruction is not about this output; else whether it is broken.
-fn hold(
+/// `None` if the instruction does not apply to this output, else its violation, if any.
+fn check_instruction(
     context: &Context<'_>,
     view: &SpanView,
-    output: &Output<'_>,
-    instruction: &Instruction,
-) -> Option<Option<(Defect, String, String)>> {
+    output: &ModelOutput<'_>,
+    instruction: &OutputInstruction,
+) -> Option<Option<Violation>> {
     match &instruction.rule {
         Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
             let names: Vec<&str> = view.requests().take(8).map(|r| &*r.name).collect();
-            let second = names.get(1).copied().unwrap_or_default().to_owned();
+            let found = names.get(1).copied().unwrap_or_default().to_owned();
             let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
-            (Defect::TooManyCalls, expected, second)
+            Violation { defect: Defect::TooManyCalls, expected, found }
         })),
         Rule::OneCall => None,
-        Rule::UseTool(_) | Rule::UseSomeTool => used(context, view, output, &instruction.rule),
+        Rule::UseTool(_) | Rule::UseSomeTool => check_required_tool(context, view, output, &instruction.rule),
         rule => {
             let about = match instruction.scope {
-                Scope::Every => output.calls == 0 && !output.text.trim().is_empty(),
-                Scope::Answer => output.is_answer,
-                Scope::Plan => output.is_plan,
+                OutputScope::Every => output.calls == 0 && !output.text.trim().is_empty(),
+                OutputScope::Answer => output.is_answer,
+                OutputScope::Plan => output.is_plan,
             };
-            about.then(|| check::broken(rule, &output.text))
+            about.then(|| check::violation(rule, &output.text))
         }
     }
 }
 
-/// A required tool, asked of the answer of an agent that was shown it.
-fn used(
+/// Checks a required tool for the answer of an agent that was offered it.
+fn check_required_tool(
     context: &Context<'_>,
     view: &SpanView,
-    output: &Output<'_>,
+    output: &ModelOutput<'_>,
     rule: &Rule,
-) -> Option<Option<(Defect, String, String)>> {
-    /// A shorter answer is small talk, for which no tool is needed.
+) -> Option<Option<Violation>> {
+    /// Shorter answers are small talk, for which no tool is needed.
     const MIN_WORDS: usize = 5;
     let agent = output.answers.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
@@ -176,10 +180,12 @@ fn used(
     });
     let known = CallIndex::of(context.trace, context.memo);
     let called = |name: &str| known.names.iter().any(|n| same(n, name));
-    let in_scene = wanted.map_or(!context.trace.calls.is_empty(), called);
-    let unused = !in_prompt && !in_scene;
-    let what = wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
-    Some(unused.then(|| (Defect::RequiredToolUnused, what, output.text.to_string())))
+    let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
+    let unused = !in_prompt && !in_trace;
+    let expected =
+        wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
+    let defect = Defect::RequiredToolUnused;
+    Some(unused.then(|| Violation { defect, expected, found: output.text.to_string() }))
 }
 
 fn same(a: &str, b: &str) -> bool {

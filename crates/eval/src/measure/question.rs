@@ -1,8 +1,8 @@
-//! What a metric asks a judge, and what comes back.
+//! Questions to judges and their answers.
 //!
-//! A metric renders a [`Question`]: two texts and the [`Form`] that an answer must have. It knows
-//! neither who answers nor how: `judge` sends it, holds the answer against the form, repairs, asks
-//! again, caches and pays. What comes back are [`Opinion`]s that fit the form, or a [`Unmeasured`].
+//! A metric renders a [`Question`]: two texts and the [`Form`] of the answer. The judge client
+//! sends it, validates the answer against the form, repairs, retries, caches and accounts for it.
+//! It returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use super::Unmeasured;
 use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
 
-/// What a judge reads. Redacted and fenced before it stands here.
+/// The text for a judge, redacted and fenced.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prompt {
-    /// Who the judge is and by which rubric it judges. The same for all spans of a metric, so that
-    /// servers can cache it.
+    /// Role and rubric of the judge. The same for all spans of a metric, so that servers can cache
+    /// it.
     pub system: Arc<str>,
-    /// What is judged: content of the trace, fenced as data.
+    /// Content of the trace, fenced as data.
     pub user: Arc<str>,
     shows: Shows,
 }
 
 impl Prompt {
-    /// Shows any span of the trace, as far as is known.
+    /// A prompt that may show any span of the trace.
     pub fn new(system: impl Into<Arc<str>>, user: impl Into<Arc<str>>) -> Prompt {
         Prompt { system: system.into(), user: user.into(), shows: Shows::default() }
     }
 
-    /// Shows these spans and no other.
+    /// Restricts the shown spans to these.
     pub(super) fn showing(self, shows: Shows) -> Prompt {
         Prompt { shows, ..self }
     }
 
-    /// The spans whose content it shows.
+    /// The shown spans.
     pub(super) fn shows(&self) -> &Shows {
         &self.shows
     }
@@ -47,24 +47,24 @@ impl Prompt {
 pub struct Shows(Option<BTreeSet<Idx>>);
 
 impl Shows {
-    /// Our words alone.
+    /// No span.
     pub(super) fn nothing() -> Shows {
         Shows(Some(BTreeSet::new()))
     }
 
-    /// Content of the span `at`, and its title, in which the name of its agent may stand.
+    /// The span `at`, and its agent, whose name may be in the title.
     pub(super) fn span(trace: &AgentTrace, at: Idx) -> Shows {
         let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
         let titled = agent.filter(|_| trace.agents.len() > 1).map(|agent| agent.at);
         Shows(Some(titled.into_iter().chain([at]).collect()))
     }
 
-    /// What either shows.
+    /// The union of both.
     pub(super) fn and(self, other: &Shows) -> Shows {
         Shows(self.0.zip(other.0.as_ref()).map(|(own, other)| &own | other))
     }
 
-    /// The services that recorded it; of spans without a service, every one of `all`.
+    /// The services of the shown spans; all services if one of them has none.
     pub(super) fn services(&self, trace: &AgentTrace, all: &Arc<[Text]>) -> Arc<[Text]> {
         let service = |at: &Idx| trace.views.get(*at)?.service.clone();
         let named = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
@@ -79,57 +79,53 @@ pub(super) fn services(trace: &AgentTrace) -> Arc<[Text]> {
     all.collect::<BTreeSet<Text>>().into_iter().collect()
 }
 
-/// The shape of an answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Form {
-    /// Names the schema to the server; letters, digits and underscores.
+    /// The name of the schema; letters, digits and underscores.
     pub name: &'static str,
     /// A strict JSON schema of an object: rationale first, then score, then findings.
     pub schema: Value,
-    /// The enumerated score in it, where there is one. Servers that give the probabilities of
-    /// tokens can weigh it.
+    /// The enumerated score, if there is one; weighted if the server returns token probabilities.
     pub score: Option<ScoreField>,
 }
 
-/// Where the score stands in an answer, and what it may be.
+/// The field of the score in an answer and its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScoreField {
     /// The key at the top of the object.
     pub key: &'static str,
-    /// Each is one token in every vocabulary in use: small integers.
+    /// Small integers, each of which is one token in common vocabularies.
     pub values: Vec<u8>,
 }
 
 /// A question to a judge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
-    /// Tells it from the other questions of the same metric on the same span.
+    /// Unique among the questions of the same metric on the same span.
     pub key: String,
-    /// The two texts.
     pub prompt: Prompt,
-    /// The shape that an answer must have.
     pub form: Arc<Form>,
-    /// Who is to answer, by name; where empty, the judges of the metric.
+    /// Names of the judges; if empty, those of the metric.
     pub judges: Vec<String>,
 }
 
-/// What one judge said, in one sample.
+/// The answer of one judge in one sample.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Opinion {
-    /// Fits the question's form.
+    /// The answer, valid against the question's form.
     pub value: Value,
-    /// The score weighted by the probabilities of its tokens, where the server gave them.
+    /// The score weighted by token probabilities, if the server returned them.
     pub weighted: Option<f64>,
     /// As in `verdict.<metric>.judge`: the model, a slash, the hash of rubric and form.
     pub judge: Arc<str>,
 }
 
-/// What answers have cost.
+/// Tokens and cost of answers.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Usage {
-    /// Prompt and completion tokens; none for answers out of a cache.
+    /// Prompt and completion tokens; 0 for cached answers.
     pub tokens: u64,
-    /// Price in USD, by the judge's configured price a token.
+    /// Cost in USD, by the judge's configured price per token.
     pub cost_usd: f64,
 }
 
@@ -140,14 +136,13 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// What came of a question: an opinion of each judge and sample that answered, at least one; or
+/// The answer to a question: one opinion for each judge and sample that answered, at least one; or
 /// why there is none.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// The question's key.
     pub key: String,
-    /// In order of the judges as configured, then of samples.
+    /// Ordered by judge as configured, then by sample.
     pub opinions: Result<Vec<Opinion>, Unmeasured>,
-    /// What it took, failed attempts included.
+    /// Usage, failed attempts included.
     pub usage: Usage,
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
 use super::ask::Asker;
 use super::path::metric::NAMES as PATH;
-use super::plan::part::Part;
+use super::plan::part::PlanPart;
 use super::settings::*;
 use super::{Category, Metric, Need, avoidance, checklist, error_detection, instruction_following, latency};
 use super::{path, plan, reasoning, tokens, tool_completeness};
@@ -264,13 +264,13 @@ metrics! {
         categories: ANSWER, rules: Some(&completeness::Completeness), rubric: rubric!("completeness") };
     /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
     plan: plan::Settings =
-        Part::ToolPromptAlignment.metric() => PLAN {},
-        Part::Format.metric() => PLAN {},
-        Part::StepExecutability.metric() => PLAN {},
-        Part::QueryAdherence.metric() => PLAN {},
-        Part::Dependencies.metric() => PLAN {},
-        Part::Redundancy.metric() => PLAN {},
-        Part::ToolUsageCompleteness.metric() => PLAN {},
+        PlanPart::ToolPromptAlignment.metric() => PLAN {},
+        PlanPart::Format.metric() => PLAN {},
+        PlanPart::StepExecutability.metric() => PLAN {},
+        PlanPart::QueryAdherence.metric() => PLAN {},
+        PlanPart::Dependencies.metric() => PLAN {},
+        PlanPart::Redundancy.metric() => PLAN {},
+        PlanPart::ToolUsageCompleteness.metric() => PLAN {},
         plan::metric::SCORE => PLAN {
             scale: Scale::Scores(0, 100), threshold: Some(75.0),
             rules: Some(&plan::metric::PlanRules), asks: Some(&plan::metric::PlanJudged) },
@@ -408,7 +408,7 @@ weights: { correctness: 1 }
             path: { tasks: [refund.yaml] }\n";
         let mut settings: Settings = serde_saphyr::from_str(settings).unwrap();
         let task = verdict_config::Source { name: "refund.yaml".into(), text: TASK.into() };
-        settings.path.loaded = path::settings::Ready::new(path::load::load(&[task]).unwrap().tasks);
+        settings.path.loaded = path::settings::TaskSet::new(path::load::load(&[task]).unwrap().tasks);
         let trace = Script::new("Please refund order A-17.")
             .tools(&["get_order", "issue_refund"])
             .says("First look, then pay.")

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
-use crate::measure::plan::execution::{Execution, Fate};
+use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Severity, Step, Unmeasured};
@@ -74,7 +74,8 @@ fn execution_of_last_plan<'a>(
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
-    Some(Execution::of(plan, &tools, &context.trace.calls, &calls)).filter(|e| e.telling().next().is_some())
+    Some(Execution::of(plan, &tools, &context.trace.calls, &calls))
+        .filter(|e| e.steps_naming_tools().next().is_some())
 }
 
 /// What became of each step of the plan that agent `i` followed last, in words for a judge of plan
@@ -112,7 +113,11 @@ struct PlanCheck<'a> {
 
 impl PlanCheck<'_> {
     fn skipped_steps(&self, findings: &mut Findings) {
-        for (n, step) in self.execution.telling().filter(|(n, _)| self.execution.fate(*n) == Fate::Skipped) {
+        for (n, step) in self
+            .execution
+            .steps_naming_tools()
+            .filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped)
+        {
             let rationale = format!(
                 "a call to {} was expected for step {} of the plan; none followed the plan",
                 step.tools.join(" and "),
@@ -142,7 +147,7 @@ impl PlanCheck<'_> {
     }
 
     fn repeated(&self, findings: &mut Findings) {
-        for (n, step) in self.execution.telling() {
+        for (n, step) in self.execution.steps_naming_tools() {
             let mut times: HashMap<(&str, &str), usize> = HashMap::new();
             for call in &step.possible {
                 let (Some(attempt), Some(call)) =
@@ -168,7 +173,7 @@ impl PlanCheck<'_> {
     }
 
     fn unrevised_failures(&self, findings: &mut Findings) {
-        for (n, step) in self.execution.telling() {
+        for (n, step) in self.execution.steps_naming_tools() {
             // To hand the step to a helper is another way to do it.
             let own = |c: &usize| {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))

@@ -1,146 +1,148 @@
-//! Content of spans as blocks of a page.
+//! Content of spans as blocks of a prompt page.
 //!
-//! In: a trace and a span. Out: what it was given, what it said, what went wrong, each piece cleaned
-//! and named. What an instrumentation did not record, or a service withholds, is said to be missing.
+//! In: a trace and a span. Out: its input, output and errors, each piece cleaned and labelled.
+//! Content that was not recorded or is withheld is marked as missing.
 
 use std::borrow::Cow;
 
-use super::Asker;
+use super::asker::Asker;
 use super::prompt_page::Block;
 use crate::measure::Shows;
 use crate::measure::defects::{clip, clip_end};
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// What is shown of what a service withholds.
+/// Shown instead of withheld content.
 pub const WITHHELD: &str = "(withheld)";
-/// Tools shown of one offer; beyond it only their number is told.
+/// Most tools listed of one offer; of the rest only the number.
 const MOST_TOOLS: usize = 200;
-/// Bytes of one tool's description and of its schema.
+/// Most bytes of one tool's description and of its schema.
 const MOST_OF_TOOL: usize = 4 * 1024;
 
 /// A piece of content before it is cleaned.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
-    /// What it is.
-    pub what: What,
-    /// The text.
+    pub kind: PieceKind,
     pub text: Cow<'a, str>,
 }
 
 /// What a piece of content is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
-    /// Instructions of the developer.
+pub enum PieceKind {
     System,
-    /// What a user or a caller says.
+    /// A message of a user or a caller.
     User,
-    /// What a model said before.
+    /// An earlier message of a model.
     Assistant,
-    /// What a tool returned, as it stands in a prompt.
+    /// A tool result in a prompt.
     ToolMessage,
-    /// What a model says.
+    /// The output of a model.
     Output,
-    /// What it thinks, where that is recorded.
+    /// Recorded reasoning of a model.
     Thinking,
-    /// A tool call that it asks for.
+    /// A tool call that a model requests.
     Call,
-    /// Arguments that a tool was given.
+    /// Arguments of a tool call.
     Arguments,
-    /// What a tool or search returned.
+    /// The result of a tool or search.
     Result,
-    /// Why it failed.
+    /// An error.
     Error,
 }
 
-impl What {
-    /// In the words of a heading.
-    pub fn words(self) -> &'static str {
+impl PieceKind {
+    /// The kind in a heading.
+    pub fn label(self) -> &'static str {
         match self {
-            What::System => "input, system instructions",
-            What::User => "input, user",
-            What::Assistant => "input, assistant before",
-            What::ToolMessage => "input, tool result",
-            What::Output => "output",
-            What::Thinking => "thinking",
-            What::Call => "output, tool call",
-            What::Arguments => "arguments",
-            What::Result => "result",
-            What::Error => "error",
+            PieceKind::System => "input, system instructions",
+            PieceKind::User => "input, user",
+            PieceKind::Assistant => "input, assistant before",
+            PieceKind::ToolMessage => "input, tool result",
+            PieceKind::Output => "output",
+            PieceKind::Thinking => "thinking",
+            PieceKind::Call => "output, tool call",
+            PieceKind::Arguments => "arguments",
+            PieceKind::Result => "result",
+            PieceKind::Error => "error",
         }
     }
 
-    /// It tells the agent what to do: an omission may quote it.
+    /// It instructs the agent, so that a finding about an omission may quote it.
     pub fn binds(self) -> bool {
-        matches!(self, What::System | What::User)
+        matches!(self, PieceKind::System | PieceKind::User)
     }
 
-    /// It was made by this span: it is shown even if the same was said before.
+    /// It was made by this span and is shown even if the same text occurred before.
     pub fn is_new(self) -> bool {
         matches!(
             self,
-            What::Output | What::Thinking | What::Call | What::Arguments | What::Result | What::Error
+            PieceKind::Output
+                | PieceKind::Thinking
+                | PieceKind::Call
+                | PieceKind::Arguments
+                | PieceKind::Result
+                | PieceKind::Error
         )
     }
 }
 
-/// What a span was given.
-pub fn given(view: &SpanView) -> Vec<Piece<'_>> {
-    let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(said_before).collect();
+/// The input of a span.
+pub fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
+    let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(message_pieces).collect();
     if let Some(arguments) = view.call.as_ref().and_then(|call| call.arguments.as_ref()) {
-        out.push(Piece { what: What::Arguments, text: Cow::Borrowed(arguments) });
+        out.push(Piece { kind: PieceKind::Arguments, text: Cow::Borrowed(arguments) });
     }
     out
 }
 
-/// What a span made of it.
-pub fn made(view: &SpanView) -> Vec<Piece<'_>> {
+/// The output of a span.
+pub fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
     for part in view.output.iter().flat_map(|m| &m.parts) {
         out.push(match part {
-            Part::Text(text) => Piece { what: What::Output, text: Cow::Borrowed(text) },
-            Part::Reasoning(text) => Piece { what: What::Thinking, text: Cow::Borrowed(text) },
-            Part::Call(request) => Piece { what: What::Call, text: Cow::Owned(called(request)) },
-            Part::Result { content, .. } => Piece { what: What::Result, text: Cow::Borrowed(content) },
-            Part::Media => Piece { what: What::Output, text: Cow::Borrowed(MEDIA) },
+            Part::Text(text) => Piece { kind: PieceKind::Output, text: Cow::Borrowed(text) },
+            Part::Reasoning(text) => Piece { kind: PieceKind::Thinking, text: Cow::Borrowed(text) },
+            Part::Call(request) => Piece { kind: PieceKind::Call, text: Cow::Owned(render_call(request)) },
+            Part::Result { content, .. } => Piece { kind: PieceKind::Result, text: Cow::Borrowed(content) },
+            Part::Media => Piece { kind: PieceKind::Output, text: Cow::Borrowed(MEDIA) },
         });
     }
     if let Some(result) = &view.result {
-        out.push(Piece { what: What::Result, text: Cow::Borrowed(result) });
+        out.push(Piece { kind: PieceKind::Result, text: Cow::Borrowed(result) });
     }
     for error in &view.errors {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
-        out.push(Piece { what: What::Error, text: Cow::Owned(text) });
+        out.push(Piece { kind: PieceKind::Error, text: Cow::Owned(text) });
     }
     out
 }
 
 const MEDIA: &str = "(an image or file, not shown)";
 
-fn said_before(message: &Message) -> Vec<Piece<'_>> {
-    let of_role = match message.role {
-        Role::System => What::System,
-        Role::User => What::User,
-        Role::Assistant => What::Assistant,
-        Role::Tool => What::ToolMessage,
+fn message_pieces(message: &Message) -> Vec<Piece<'_>> {
+    let kind = match message.role {
+        Role::System => PieceKind::System,
+        Role::User => PieceKind::User,
+        Role::Assistant => PieceKind::Assistant,
+        Role::Tool => PieceKind::ToolMessage,
     };
     let parts = message.parts.iter().map(|part| match part {
-        Part::Text(text) => Piece { what: of_role, text: Cow::Borrowed(text) },
-        Part::Reasoning(text) => Piece { what: What::Assistant, text: Cow::Borrowed(text) },
-        Part::Call(request) => Piece { what: What::Assistant, text: Cow::Owned(called(request)) },
-        Part::Result { content, .. } => Piece { what: What::ToolMessage, text: Cow::Borrowed(content) },
-        Part::Media => Piece { what: of_role, text: Cow::Borrowed(MEDIA) },
+        Part::Text(text) => Piece { kind, text: Cow::Borrowed(text) },
+        Part::Reasoning(text) => Piece { kind: PieceKind::Assistant, text: Cow::Borrowed(text) },
+        Part::Call(request) => Piece { kind: PieceKind::Assistant, text: Cow::Owned(render_call(request)) },
+        Part::Result { content, .. } => Piece { kind: PieceKind::ToolMessage, text: Cow::Borrowed(content) },
+        Part::Media => Piece { kind, text: Cow::Borrowed(MEDIA) },
     });
     parts.collect()
 }
 
 /// A tool call as a line.
-pub fn called(request: &ToolRequest) -> String {
+pub fn render_call(request: &ToolRequest) -> String {
     format!("{}({})", request.name, request.arguments.as_deref().unwrap_or_default())
 }
 
-/// What a span is, in the words of a heading.
+/// The kind and name of a span, for a heading.
 pub fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     let Some(view) = trace.views.get(at) else { return String::new() };
     let mut out = match view.kind {
@@ -159,8 +161,8 @@ pub fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     out
 }
 
-/// The tools that were offered, one a line.
-pub fn tools(definitions: &[ToolDefinition]) -> String {
+/// The offered tools, one a line.
+pub fn render_tools(definitions: &[ToolDefinition]) -> String {
     let mut out = String::new();
     for tool in definitions.iter().take(MOST_TOOLS) {
         out.push_str(&tool.name);
@@ -182,7 +184,7 @@ pub fn tools(definitions: &[ToolDefinition]) -> String {
 
 /// A text of at most about `max` bytes: its beginning and its end, and how much is left out.
 pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
-    /// What a note of the gap takes.
+    /// Bytes of the note about the gap.
     const NOTE: usize = 40;
     if text.len() <= max {
         return Cow::Borrowed(text);
@@ -194,20 +196,20 @@ pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 }
 
 impl Asker {
-    /// A piece as a block of the span `at`, at most `max` bytes of it; in `label` nothing of another span
-    /// may stand but its agent's name.
+    /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
+    /// of another span but its agent's name.
     pub fn block(&self, trace: &AgentTrace, at: Idx, piece: &Piece<'_>, label: String, max: usize) -> Block {
         let shown = self.shown(trace, at, &piece.text, max);
         let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let of = Some((at, id));
-        Block { of, ..Block::about(label, shown, piece.what.binds()).showing(Shows::span(trace, at)) }
+        Block { of, ..Block::about(label, shown, piece.kind.binds()).showing(Shows::span(trace, at)) }
     }
 
     /// A text of the span `at`, cleaned, unless its service withholds it.
     pub fn shown(&self, trace: &AgentTrace, at: Idx, text: &str, max: usize) -> String {
         match self.withholds(trace, at) {
             true => WITHHELD.to_owned(),
-            // Cleaned it may be longer than it was.
+            // Cleaning may make the text longer.
             false => match self.clean(&excerpt(text, max)) {
                 long if long.len() > max => excerpt(&long, max).into_owned(),
                 clean => clean,

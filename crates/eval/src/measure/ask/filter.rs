@@ -1,46 +1,45 @@
-//! Which questions are asked at all: of which traces, about which spans, and where there is doubt.
+//! Which questions are asked: of which traces, about which spans, on which condition.
 //!
 //! In: a metric, a span, what the rules found in the trace. Out: whether it is asked; if not,
-//! whether that is to be said. Sampling goes by the trace's id, so that every process takes the same
-//! traces, mixed anew, so that it is independent of samplers upstream that go by the id too.
+//! whether the metric is unmeasured. Sampling hashes the trace id, so that every process takes the
+//! same traces, independently of upstream samplers that use the id too.
 
-use super::Asker;
+use super::asker::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
-use super::{stands, step};
+use super::{applicability, step};
 use crate::measure::question_rounds::Sight;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
-/// What becomes of a question.
+/// Whether a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// It is asked.
     Ask,
-    /// It is not, and the metric says why.
+    /// It is not, and the metric is unmeasured for this reason.
     Unmeasured(Unmeasured),
-    /// There is none, or its answer would not count.
+    /// The metric does not apply, or its result is already certain.
     Skip,
 }
 
-/// What filters look at of a trace, worked out once.
+/// Findings of the rules in a trace, computed once.
 #[derive(Clone, Copy, Debug)]
 pub struct Doubt {
-    /// Nothing is known yet but that the trace is open.
+    /// The trace is still open.
     early: bool,
     /// The rules found a failure somewhere.
     failing: bool,
 }
 
 impl Doubt {
-    /// Of a trace that has closed.
+    /// For a closed trace.
     pub fn of(rules: &[Measurement]) -> Doubt {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
         Doubt { early: false, failing }
     }
 
-    /// Of one that is still open: whether it fails is not known.
+    /// For an open trace, of which failures are not known yet.
     pub fn early() -> Doubt {
         Doubt { early: true, failing: false }
     }
@@ -52,7 +51,7 @@ impl Asker {
         let Sight { trace, settings, rules } = sight;
         let memo = Memo::new();
         let context = Context { trace, at, settings, memo: &memo, rules };
-        let nothing = row.rubric.and_then(|_| stands(row, &context).err());
+        let nothing = row.rubric.and_then(|_| applicability(row, &context).err());
         if nothing == Some(None) || !self.is_wanted(sight, at) {
             return Gate::Skip;
         }
@@ -62,7 +61,7 @@ impl Asker {
                 .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())
         };
-        // A rule's fact is final whatever a judge says.
+        // A fact found by a rule is final.
         if own().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
             return Gate::Skip;
         }
@@ -73,7 +72,8 @@ impl Asker {
         let sampled = share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service);
         let wanted = match self.when(row.name) {
             When::Always => true,
-            // Rules that were not asked know nothing, and what they only suspect they do not know.
+            // Without a measurement by rules, or with findings that are no facts, the result is
+            // unsure.
             When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => doubt.failing,
         };

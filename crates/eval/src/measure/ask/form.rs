@@ -1,8 +1,8 @@
-//! The form that an answer must have.
+//! The JSON schema of answers.
 //!
 //! In: a topic and the spans that were shown. Out: a strict JSON schema: rationale first, so that
-//! the score follows from it, then score or label as an enumeration, then findings that name a span
-//! shown and quote it. No keyword for lengths or ranges: servers reject them.
+//! the score is based on it, then score or label as an enumeration, then findings that name and
+//! quote a shown span. It has no keywords for lengths or ranges: servers reject them.
 
 use std::sync::Arc;
 
@@ -12,13 +12,9 @@ use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Form, ScoreField};
 use verdict_otlp::trace::SpanId;
 
-/// The keys of an answer.
 pub const RATIONALE: &str = "rationale";
-/// See [`RATIONALE`].
 pub const SCORE: &str = "score";
-/// See [`RATIONALE`].
 pub const LABEL: &str = "label";
-/// See [`RATIONALE`].
 pub const FINDINGS: &str = "findings";
 /// The category of a finding that fits none.
 pub const NO_CATEGORY: &str = "None";

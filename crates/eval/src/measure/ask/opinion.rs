@@ -1,101 +1,95 @@
-//! One opinion, read: what a judge decided, and which of its findings hold.
+//! Reads one opinion: the judge's grade, and those of its findings that are valid.
 //!
-//! In: an answer that should fit its form, and the pages that were shown. Out: grade, rationale and
-//! findings with a quotation that is where it is said to be. Nothing is taken on trust: a judge may
-//! be any server, and what it read was written by strangers.
+//! In: an answer, and the pages that were shown. Out: grade, rationale and findings whose
+//! quotations occur in their spans. The answer is untrusted: a judge may be any server, and its
+//! input is untrusted.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::form::{FINDINGS, LABEL, RATIONALE, SCORE};
-use super::prompt_page::Sheet;
-use super::quote::Quotable;
+use super::prompt_page::PromptPage;
+use super::quote::QuotableText;
 use crate::measure::defects::{MAX_FINDINGS, clip};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 use verdict_otlp::trace::{Idx, SpanId};
 
-/// What a judge decided.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Grade {
-    /// On the topic's scale; weighted where the server tells probabilities.
+    /// On the topic's scale; weighted if the server returns probabilities.
     Score(f64),
     /// Index into the topic's labels.
     Label(usize),
 }
 
-/// A finding whose quotation holds.
+/// A finding whose quotation was verified.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
-    /// The span that it is about.
+pub struct JudgeFinding {
+    /// The span of the finding.
     pub at: Idx,
-    /// Its id.
     pub id: SpanId,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// The evidence, verbatim.
+    /// The quotation, verbatim.
     pub quote: String,
-    /// Where one fits.
+    /// `None` if no category fits.
     pub category: Option<Category>,
-    /// How bad.
     pub severity: Severity,
 }
 
-/// An opinion, read.
+/// The verified content of an opinion.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Said {
-    /// What it decided.
+pub struct JudgeOpinion {
     pub grade: Grade,
-    /// Why.
     pub rationale: String,
-    /// What it found, and where.
-    pub found: Vec<Found>,
-    /// Findings that did not hold.
+    pub findings: Vec<JudgeFinding>,
+    /// Findings that were dropped.
     pub dropped: usize,
 }
 
-/// Bytes kept of a rationale and of a problem: an explanation is cut at 1 KiB altogether.
+/// Most bytes of a rationale and of a problem: explanations are cut at 1 KiB.
 const MOST_RATIONALE: usize = 600;
 const MOST_PROBLEM: usize = 400;
-/// Bytes kept of a quotation.
+/// Most bytes of a quotation.
 const MOST_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
-/// Findings read of one answer.
+/// Most findings read of one answer.
 const MOST_READ: usize = 200;
 
-/// What was shown, to hold findings against.
-pub struct Shown {
+/// The content shown to a judge, to verify findings.
+pub struct ShownContent {
     spans: HashMap<String, (Idx, SpanId)>,
-    content: HashMap<Idx, Quotable>,
-    binding: Quotable,
+    content: HashMap<Idx, QuotableText>,
+    binding: QuotableText,
 }
 
-impl Shown {
-    /// Of the pages that the opinion is about.
-    pub fn of(sheet: &Sheet) -> Shown {
-        let spans = sheet.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
+impl ShownContent {
+    /// The content of `page`.
+    pub fn of(page: &PromptPage) -> ShownContent {
+        let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
-        for block in &sheet.blocks {
+        for block in &page.blocks {
             if let Some((at, _)) = block.of {
                 texts.entry(at).or_default().push(&block.text);
             }
         }
-        let content = texts.into_iter().map(|(at, texts)| (at, Quotable::of(texts))).collect();
-        let binding = Quotable::of(sheet.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
-        Shown { spans, content, binding }
+        let content = texts.into_iter().map(|(at, texts)| (at, QuotableText::of(texts))).collect();
+        let binding = QuotableText::of(page.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
+        ShownContent { spans, content, binding }
     }
 
-    fn finding(&self, value: &Value) -> Option<Found> {
+    fn read_finding(&self, value: &Value) -> Option<JudgeFinding> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim();
         let (at, id) = *self.spans.get(&text("span_id").to_ascii_lowercase())?;
         let quote = text("quote");
-        let there = self.content.get(&at).is_some_and(|content| content.holds(quote));
-        if !there && !self.binding.holds(quote) {
+        let there = self.content.get(&at).is_some_and(|content| content.contains_quote(quote));
+        if !there && !self.binding.contains_quote(quote) {
             return None;
         }
         let category = text("category");
         let problem = clip(text("problem"), MOST_PROBLEM);
-        Some(Found {
+        Some(JudgeFinding {
             at,
             id,
             problem: if problem.is_empty() { "unexplained".to_owned() } else { problem.to_owned() },
@@ -110,8 +104,8 @@ impl Shown {
     }
 }
 
-/// Reads an opinion; nothing where it holds no grade of the topic's.
-pub fn read(topic: &MetricSpec, shown: &Shown, opinion: &Opinion) -> Option<Said> {
+/// Reads an opinion; `None` without a grade on the topic's scale.
+pub fn read_opinion(topic: &MetricSpec, shown: &ShownContent, opinion: &Opinion) -> Option<JudgeOpinion> {
     let value = &opinion.value;
     let grade = match topic.scale {
         Scale::Labels(labels) => {
@@ -128,16 +122,21 @@ pub fn read(topic: &MetricSpec, shown: &Shown, opinion: &Opinion) -> Option<Said
         }
     };
     let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut found: Vec<Found> = Vec::new();
+    let mut findings: Vec<JudgeFinding> = Vec::new();
     let mut dropped = 0;
     for finding in listed.iter().take(MOST_READ) {
-        match shown.finding(finding) {
-            Some(good) if found.iter().any(|f| f.at == good.at && f.quote == good.quote) => {}
-            Some(good) if found.len() < MAX_FINDINGS => found.push(good),
+        match shown.read_finding(finding) {
+            Some(good) if findings.iter().any(|f| f.at == good.at && f.quote == good.quote) => {}
+            Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
             Some(_) => {}
             None => dropped += 1,
         }
     }
     let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
-    Some(Said { grade, rationale: clip(rationale.trim(), MOST_RATIONALE).to_owned(), found, dropped })
+    Some(JudgeOpinion {
+        grade,
+        rationale: clip(rationale.trim(), MOST_RATIONALE).to_owned(),
+        findings,
+        dropped,
+    })
 }

@@ -1,7 +1,7 @@
-//! A story that is longer than a prompt, cut into parts that overlap.
+//! Splits a transcript that is longer than a prompt into overlapping parts.
 //!
-//! In: blocks and the bytes that fit into one prompt. Out: parts, none too long, that together hold
-//! every block; each begins with the end of the one before, so that what belongs together is seen
+//! In: blocks and the bytes that fit into one prompt. Out: parts that fit and together contain
+//! every block; each begins with the end of the previous one, so that adjacent content is seen
 //! together at least once.
 
 use std::collections::{HashSet, VecDeque};
@@ -9,25 +9,25 @@ use std::collections::{HashSet, VecDeque};
 use super::prompt_page::Block;
 use crate::measure::defects::{clip, clip_end};
 
-/// A part overlaps the one before by this share of its room.
+/// A part overlaps the previous one by 1/`OVERLAP` of its size.
 const OVERLAP: usize = 10;
-/// Pieces of one text overlap by this many bytes: longer than any quotation that is kept.
+/// Bytes by which pieces of one text overlap: more than the longest quotation.
 const SEAM: usize = 400;
-/// Spans of one part: servers take no more values of an enumeration, and ids are many tokens.
+/// Most spans of one part: servers limit the values of an enumeration.
 pub const MOST_SPANS: usize = 200;
-/// Parts of one story. A story that would need more (beyond a million tokens) is told with shorter
-/// texts instead, the longest first: no span is left out.
+/// Most parts of one transcript. If it would need more (beyond a million tokens), its texts are
+/// shortened, the longest first: no span is left out.
 pub const MOST_PARTS: usize = 64;
-/// What a block takes beside its text: heading, and its id once more in the form.
+/// Bytes of a block in addition to its text: heading, and its id in the schema.
 pub const HEADING: usize = 110;
 
-/// What a block takes of a prompt.
+/// Bytes of a block in a prompt.
 pub fn size(block: &Block) -> usize {
     block.text.len() + block.label.len() + HEADING
 }
 
-/// Bytes to which texts must be cut so that a story fits into all its parts.
-pub fn longest(lengths: &[usize], room: usize) -> usize {
+/// Bytes to which texts must be cut so that a transcript fits into [`MOST_PARTS`].
+pub fn max_text_length(lengths: &[usize], room: usize) -> usize {
     let space = room.saturating_mul(MOST_PARTS) / 10 * 8;
     let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
@@ -45,22 +45,22 @@ pub fn longest(lengths: &[usize], room: usize) -> usize {
     low
 }
 
-/// Cuts a story. One part where everything fits.
-pub fn cut(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+/// Splits a transcript; one part if everything fits.
+pub fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let overlap = room / OVERLAP;
     let mut todo: VecDeque<Block> =
-        blocks.into_iter().flat_map(|block| split(block, room * 6 / 10)).collect();
+        blocks.into_iter().flat_map(|block| split_block(block, room * 6 / 10)).collect();
     let mut parts = Vec::new();
     let mut part: Vec<Block> = Vec::new();
     let mut used = 0;
     let mut spans = HashSet::new();
-    // Blocks of this part that are not only repeated from the one before.
+    // Blocks of this part that are not repeated from the previous one.
     let mut new = 0;
     while let Some(block) = todo.pop_front() {
         let known = block.of.is_none_or(|(at, _)| spans.contains(&at));
         let full = used + size(&block) > room || !known && spans.len() >= MOST_SPANS;
         if full && new > 0 {
-            let tail = tail(&part, overlap);
+            let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
             used = tail.iter().map(size).sum();
             spans = tail.iter().filter_map(|b| b.of).map(|(at, _)| at).collect();
@@ -78,8 +78,8 @@ pub fn cut(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     parts
 }
 
-/// The last blocks of a part, of the first of them only its end where it is long.
-fn tail(part: &[Block], most: usize) -> Vec<Block> {
+/// The last blocks of a part, the first of them shortened to its end if it is long.
+fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
     let mut out = VecDeque::new();
     let mut left = most;
     for block in part.iter().rev() {
@@ -98,8 +98,8 @@ fn tail(part: &[Block], most: usize) -> Vec<Block> {
     out.into()
 }
 
-/// A block as several, where its text is too long for one part.
-fn split(block: Block, most: usize) -> Vec<Block> {
+/// Splits a block whose text is too long for one part.
+fn split_block(block: Block, most: usize) -> Vec<Block> {
     let most = most.max(2 * SEAM + 200);
     if block.text.len() <= most {
         return vec![block];
@@ -144,14 +144,14 @@ mod tests {
     #[test]
     fn what_fits_stays_whole() {
         let blocks: Vec<Block> = (0..5).map(|i| block(i, "x".repeat(100))).collect();
-        assert_eq!(cut(blocks.clone(), 10_000), [blocks]);
-        assert_eq!(cut(Vec::new(), 10_000), [Vec::new()]);
+        assert_eq!(split_into_parts(blocks.clone(), 10_000), [blocks]);
+        assert_eq!(split_into_parts(Vec::new(), 10_000), [Vec::new()]);
     }
 
     #[test]
     fn a_part_begins_with_the_end_of_the_one_before() {
         let blocks: Vec<Block> = (0..40).map(|i| block(i, format!("{i:04}").repeat(40))).collect();
-        let parts = cut(blocks, 3_000);
+        let parts = split_into_parts(blocks, 3_000);
         assert!(parts.len() > 3);
         for pair in parts.windows(2) {
             assert_eq!(pair[0].last(), pair[1].first());
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn texts_are_shortened_only_where_all_parts_together_are_too_small() {
-        assert_eq!(longest(&[1_000; 100], 72_000), usize::MAX);
-        let most = longest(&[10_000_000, 1_000], 72_000);
+        assert_eq!(max_text_length(&[1_000; 100], 72_000), usize::MAX);
+        let most = max_text_length(&[10_000_000, 1_000], 72_000);
         assert!((3_000_000..4_000_000).contains(&most), "{most}");
     }
 
@@ -175,7 +175,7 @@ mod tests {
             // Numbered words, so that a piece can be told from another.
             let words = |i: usize, n: usize| (0..n / 8).map(|w| format!("{i:03}-{w:03} ")).collect::<String>();
             let blocks: Vec<Block> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
-            let parts = cut(blocks.clone(), room);
+            let parts = split_into_parts(blocks.clone(), room);
             for part in &parts {
                 prop_assert!(part.iter().map(size).sum::<usize>() <= room);
             }

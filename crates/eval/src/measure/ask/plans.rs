@@ -1,29 +1,28 @@
-//! Plans: each with what led to it, and a run cut where its plans change.
+//! Plans with their triggers, and runs split at plans.
 //!
-//! In: a trace and whose plans. Out: for plan quality, the first plan of each agent with what it
-//! knew then, and each later plan with its trigger alone (the results and errors since the plan
-//! before); no other execution, since a plan is not judged by what became of it (000, section 3).
-//! For plan adherence, segments from plan to replan: what was done is held against the plan that was
-//! in force.
+//! In: a trace and a scope. Out: for plan quality, the first plan of each agent with the input of
+//! its model call, and each later plan with its trigger alone (results and errors since the
+//! previous plan); nothing else, since a plan is not judged by its execution (000, section 3). For
+//! plan adherence, segments from plan to replan, so that steps are compared with the plan in force.
 
-use super::Asker;
-use super::content::{Piece, WITHHELD, What, given, made, title, tools};
-use super::parts::{cut, size};
+use super::asker::Asker;
+use super::content::{Piece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
+use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
-use super::transcript::Scope;
+use super::transcript::RunScope;
 use crate::recognise::{Agent, AgentTrace, Plan};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// Results and errors shown of what came before a replan, the latest.
+/// Most results and errors shown before a replan, the latest.
 const MOST_TRIGGERS: usize = 6;
-/// Spans looked through for them.
+/// Most spans searched for them.
 const FAR: usize = 300;
 
 /// Agents of a scope that have plans.
-pub fn planners(trace: &AgentTrace, scope: Scope) -> Vec<&Agent> {
+pub fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
     let of = |i: usize| match scope {
-        Scope::Trace => true,
-        Scope::Own(own) | Scope::Beneath(own) => i == own,
+        RunScope::Trace => true,
+        RunScope::Own(own) | RunScope::Beneath(own) => i == own,
     };
     trace
         .agents
@@ -34,8 +33,8 @@ pub fn planners(trace: &AgentTrace, scope: Scope) -> Vec<&Agent> {
         .collect()
 }
 
-/// Plans with what was known when they were made.
-pub fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: Scope, most: usize) -> Vec<Block> {
+/// Plans with their triggers.
+pub fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for agent in planners(trace, scope) {
         let who = agent.name.as_ref().map_or_else(|| "the agent".to_owned(), |n| asker.name(n));
@@ -46,36 +45,36 @@ pub fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: Scope, most: usiz
         if !agent.tools.is_empty() {
             let text = match asker.withholds_of(trace, agent) {
                 true => WITHHELD.to_owned(),
-                false => asker.shown(trace, agent.at, &tools(&agent.tools), most),
+                false => asker.shown(trace, agent.at, &render_tools(&agent.tools), most),
             };
             out.push(Block::about(format!("tools that {who} has"), text, true));
         }
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
             let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
             match before {
-                None => out.extend(known(asker, trace, *at, most)),
+                None => out.extend(planning_input(asker, trace, *at, most)),
                 Some(before) => out.extend(triggers(asker, trace, agent, before, *at, most)),
             }
-            out.push(written(asker, trace, *at, plan, n, most));
+            out.push(plan_block(asker, trace, *at, plan, n, most));
         }
     }
     out
 }
 
-fn written(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &Plan, n: usize, most: usize) -> Block {
+fn plan_block(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &Plan, n: usize, most: usize) -> Block {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
-    let piece = Piece { what: What::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
+    let piece = Piece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
     let mut block = asker.block(trace, at, &piece, format!("{} | {which}", title(asker, trace, at)), most);
     (block.plan, block.binds) = (true, true);
     block
 }
 
-/// What the first plan's writer had read.
-fn known(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Vec<Block> {
+/// The input of the model call that wrote the first plan.
+fn planning_input(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Vec<Block> {
     let Some(view) = trace.views.get(at) else { return Vec::new() };
-    let pieces = given(view);
+    let pieces = input_pieces(view);
     let blocks = pieces.iter().filter(|piece| !piece.text.trim().is_empty()).map(|piece| {
-        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.what.words());
+        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.kind.label());
         asker.block(trace, at, piece, label, most)
     });
     blocks.collect()
@@ -93,15 +92,15 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
     let mut out: Vec<Block> = Vec::new();
     for at in (from + 1..to).rev().take(FAR).filter(belongs) {
         let Some(view) = trace.views.get(at) else { continue };
-        let tells = |what: What| match view.kind {
-            Kind::Llm => what == What::Error,
-            _ => matches!(what, What::Result | What::Error | What::Output),
+        let tells = |kind: PieceKind| match view.kind {
+            Kind::Llm => kind == PieceKind::Error,
+            _ => matches!(kind, PieceKind::Result | PieceKind::Error | PieceKind::Output),
         };
-        let pieces = made(view);
-        for piece in pieces.iter().rev().filter(|piece| tells(piece.what)) {
+        let pieces = output_pieces(view);
+        for piece in pieces.iter().rev().filter(|piece| tells(piece.kind)) {
             if out.len() < MOST_TRIGGERS {
                 let label =
-                    format!("{} | {}, before the replan", title(asker, trace, at), piece.what.words());
+                    format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.label());
                 out.push(asker.block(trace, at, piece, label, most));
             }
         }
@@ -110,7 +109,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
     out
 }
 
-/// A story cut at its plans; small segments share a part.
+/// Splits a transcript at its plans; small segments share a part.
 pub fn segments(story: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let mut segments: Vec<Vec<Block>> = vec![Vec::new()];
     for block in story {
@@ -131,7 +130,7 @@ pub fn segments(story: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
                 part.extend(segment);
             }
             None => {
-                parts.extend(cut(segment, room));
+                parts.extend(split_into_parts(segment, room));
                 used = parts.last().map_or(0, |part| part.iter().map(size).sum());
             }
         }

@@ -1,9 +1,9 @@
-//! The page that a judge reads: our words around a stranger's, which are fenced as data.
+//! The page that a judge reads: instructions around untrusted content, which is fenced as data.
 //!
-//! In: blocks of content, each of one span and of one kind. Out: the text of a [`Prompt`]'s second
-//! half. Fence and headings carry a mark that is derived from the content and does not occur in it,
-//! so that nothing in the content can close the fence or pretend to be a heading, and the same
-//! content always makes the same page.
+//! In: blocks of content, each of one span and of one kind. Out: the user text of a [`Prompt`].
+//! Fence and headings contain a mark that is derived from the content and does not occur in it, so
+//! that content can neither close the fence nor imitate a heading, and the same content always
+//! gives the same page.
 //!
 //! [`Prompt`]: crate::measure::Prompt
 
@@ -14,67 +14,63 @@ use super::stable_hash::{mixed, stable_hash};
 use crate::measure::{Prompt, Shows};
 use verdict_otlp::trace::{Idx, SpanId};
 
-/// Content of a span, cleaned: redacted and harmless.
+/// Cleaned content of a span: redacted and sanitized.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// Whose it is; `None` for what belongs to no single span (a task, evidence).
+    /// Its span; `None` for content of no single span (a task, evidence).
     pub of: Option<(Idx, SpanId)>,
-    /// What it is, in our words (names in it have been cleaned).
+    /// The heading; names in it have been cleaned.
     pub label: String,
-    /// The content.
     pub text: String,
-    /// It says what was to be done (a task, instructions, a plan): what was not done is proved by
-    /// quoting it, whichever span is to blame.
+    /// It is a task, instructions or a plan: findings about omissions may quote it for any span.
     pub binds: bool,
-    /// It is a plan, the first or one that replaces another.
+    /// It is a plan or replan.
     pub plan: bool,
-    /// The spans whose content label and text hold.
+    /// The spans whose content label and text contain.
     pub shows: Shows,
 }
 
 impl Block {
-    /// Content that is about the whole; it may be of any span.
+    /// Content that belongs to no single span and may be of any span.
     pub fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
         let (label, text) = (label.into(), text.into());
         Block { of: None, label, text, binds, plan: false, shows: Shows::default() }
     }
 
-    /// The same of these spans and no other.
+    /// Restricts the shown spans to these.
     #[must_use]
     pub fn showing(self, shows: Shows) -> Block {
         Block { shows, ..self }
     }
 }
 
-/// Our words, the blocks, our words.
+/// Introduction, fenced blocks, question.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Sheet {
-    /// What follows, and what of it is to be judged.
+pub struct PromptPage {
+    /// What is to be judged.
     pub intro: String,
-    /// The content.
     pub blocks: Vec<Block>,
-    /// The question once more: after long content it is what a model remembers best.
+    /// The question, repeated after the content, where models follow it best.
     pub question: String,
 }
 
-/// Hexadecimal digits of a mark. Eight are few tokens; that the content does not hold them is
-/// checked, not hoped for.
+/// Hexadecimal digits of a mark. Eight are few tokens; that they do not occur in the content is
+/// checked.
 const MARK: usize = 8;
 
-impl Sheet {
+impl PromptPage {
     /// The page as a prompt, which may show any span of the trace.
     pub fn prompt(&self, system: impl Into<Arc<str>>) -> Prompt {
         Prompt::new(system, self.render())
     }
 
-    /// The page as a prompt, which shows what its blocks show; only for a page whose intro and question
-    /// hold nothing of the trace.
+    /// The page as a prompt, which shows what its blocks show; only for a page whose intro and
+    /// question contain nothing of the trace.
     pub fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
         let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.and(&block.shows));
         self.prompt(system).showing(shows)
     }
 
-    /// The page.
     pub fn render(&self) -> String {
         let mark = self.mark();
         let length: usize = self.blocks.iter().map(|b| b.text.len() + b.label.len() + 48).sum();
@@ -99,13 +95,13 @@ impl Sheet {
         page
     }
 
-    /// Derived from the content, and in none of it.
+    /// A mark derived from the content that does not occur in it.
     fn mark(&self) -> String {
         let texts = || self.blocks.iter().flat_map(|b| [b.label.as_str(), b.text.as_str()]);
         let mut seed = stable_hash(texts().map(str::as_bytes));
         loop {
             let mark = format!("{seed:016x}")[..MARK].to_owned();
-            // Ends: a content of n bytes holds at most n marks, and the seeds go through all.
+            // Terminates: content of n bytes contains at most n marks, and seeds do not repeat.
             if !texts().any(|text| holds(text, &mark)) {
                 return mark;
             }
@@ -120,7 +116,7 @@ impl Sheet {
     }
 }
 
-/// Whether `text` holds the mark, in whatever case.
+/// Whether `text` contains the mark, in any case.
 fn holds(text: &str, mark: &str) -> bool {
     memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some()
         || memchr::memmem::find(text.as_bytes(), mark.to_ascii_uppercase().as_bytes()).is_some()
@@ -132,15 +128,14 @@ pub fn tokens(text: &str) -> usize {
     text.len().div_ceil(BYTES_A_TOKEN)
 }
 
-/// See [`tokens`].
 pub const BYTES_A_TOKEN: usize = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sheet(text: &str) -> Sheet {
-        Sheet {
+    fn page(text: &str) -> PromptPage {
+        PromptPage {
             intro: "Intro.".into(),
             blocks: vec![
                 Block {
@@ -159,10 +154,10 @@ mod tests {
 
     #[test]
     fn the_same_content_makes_the_same_page_and_other_content_another_mark() {
-        assert_eq!(sheet("one").render(), sheet("one").render());
-        assert_ne!(sheet("one").mark(), sheet("two").mark());
-        assert!(sheet("x").render().contains("| output]\nx\n"));
-        assert!(sheet("x").render().contains("task]\n(empty)\n</data"));
+        assert_eq!(page("one").render(), page("one").render());
+        assert_ne!(page("one").mark(), page("two").mark());
+        assert!(page("x").render().contains("| output]\nx\n"));
+        assert!(page("x").render().contains("task]\n(empty)\n</data"));
     }
 
     #[test]
@@ -170,11 +165,11 @@ mod tests {
         // Whoever knows how marks are made can write the next one in; it is passed over.
         let mut text = String::from("start");
         for _ in 0..50 {
-            let mark = sheet(&text).mark();
+            let mark = page(&text).mark();
             assert!(!text.contains(&mark));
             text.push_str(&mark);
         }
-        let upper = sheet("q").mark().to_ascii_uppercase();
+        let upper = page("q").mark().to_ascii_uppercase();
         assert!(holds(&upper, &upper.to_ascii_lowercase()));
     }
 }

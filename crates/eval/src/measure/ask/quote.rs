@@ -1,30 +1,29 @@
-//! Whether a quotation is where it is said to be.
+//! Verifies quotations.
 //!
-//! In: what a judge quotes and what it was shown. Out: yes or no. White space is not compared: it
-//! is lost and added wherever models copy. Everything else must be there, in one stretch.
+//! In: a quotation and the content shown. Out: whether the content contains it, ignoring
+//! whitespace, which models change when they copy.
 
-/// A text without white space, to look quotations up in.
-pub struct Quotable(String);
+/// Texts without whitespace, to search for quotations.
+pub struct QuotableText(String);
 
-/// Characters that a quotation must have at least, unless it is the whole content: shorter ones
-/// are found anywhere.
+/// Fewest characters of a quotation that is not a whole text: shorter ones occur anywhere.
 const LEAST: usize = 3;
 
-impl Quotable {
-    /// Of the texts, one after the other.
-    pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Quotable {
+impl QuotableText {
+    /// Concatenates the texts.
+    pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> QuotableText {
         let mut out = String::new();
         for text in texts {
-            out.extend(bare(text));
-            // No quotation reaches from one text into the next.
+            out.extend(without_whitespace(text));
+            // The separator keeps quotations from spanning two texts.
             out.push('\n');
         }
-        Quotable(out)
+        QuotableText(out)
     }
 
-    /// Whether the quotation stands in it.
-    pub fn holds(&self, quote: &str) -> bool {
-        let wanted: String = bare(trimmed(quote)).collect();
+    /// Whether a text contains the quotation.
+    pub fn contains_quote(&self, quote: &str) -> bool {
+        let wanted: String = without_whitespace(without_ellipses(quote)).collect();
         if wanted.is_empty() {
             return false;
         }
@@ -35,12 +34,12 @@ impl Quotable {
     }
 }
 
-fn bare(text: &str) -> impl Iterator<Item = char> + '_ {
+fn without_whitespace(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|c| !c.is_whitespace())
 }
 
-/// Without marks of omission at its ends, which are the judge's.
-fn trimmed(quote: &str) -> &str {
+/// Without ellipses at its ends, which judges add.
+fn without_ellipses(quote: &str) -> &str {
     quote.trim().trim_start_matches("...").trim_end_matches("...").trim_matches('…').trim()
 }
 
@@ -50,18 +49,18 @@ mod tests {
 
     #[test]
     fn white_space_is_not_compared_and_everything_else_is() {
-        let content = Quotable::of(["{\"city\":\n  \"Bern\"}", "The  answer is\t42."]);
-        assert!(content.holds("{\"city\": \"Bern\"}"));
-        assert!(content.holds("answer is 42"));
-        assert!(content.holds("...The answer…"));
+        let content = QuotableText::of(["{\"city\":\n  \"Bern\"}", "The  answer is\t42."]);
+        assert!(content.contains_quote("{\"city\": \"Bern\"}"));
+        assert!(content.contains_quote("answer is 42"));
+        assert!(content.contains_quote("...The answer…"));
         for invented in ["answer is 43", "\"Bern\"} The", "", "  ", "...", "42 answer"] {
-            assert!(!content.holds(invented), "{invented}");
+            assert!(!content.contains_quote(invented), "{invented}");
         }
     }
 
     #[test]
     fn a_letter_or_two_prove_nothing_unless_they_are_all_there_is() {
-        let content = Quotable::of(["a long text", "{}"]);
-        assert!(content.holds("{}") && !content.holds("a"));
+        let content = QuotableText::of(["a long text", "{}"]);
+        assert!(content.contains_quote("{}") && !content.contains_quote("a"));
     }
 }

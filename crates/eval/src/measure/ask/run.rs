@@ -1,20 +1,20 @@
 //! A metric of an agent's run, or of the whole trace.
 //!
-//! In: the agent or root span, its story, what the rules found in it. Out: a question for each part
-//! of the story; where there are several parts and something was found, one more that grades the
-//! findings of all together, so that a long run is scored once; then one measurement.
+//! In: the agent or root span, its transcript, the findings of the rules. Out: a question for each
+//! part of the transcript; if several parts have findings, one more question that grades all
+//! findings together, so that a long run is scored once; then one measurement.
 
 use std::sync::Arc;
 
-use super::content::{WITHHELD, What, title};
+use super::content::{PieceKind, WITHHELD, title};
 use super::form;
-use super::opinion::{self, Found, Grade, Said, Shown};
-use super::parts::{HEADING, cut, size};
-use super::prompt_page::{Block, Sheet};
-use super::step::{ask, evidence, of_span};
-use super::transcript::{Scope, tell};
-use super::verdict::{Heard, conclude};
-use super::{asker, plans, topology};
+use super::opinion::{self, Grade, JudgeFinding, JudgeOpinion, ShownContent};
+use super::parts::{HEADING, size, split_into_parts};
+use super::prompt_page::{Block, PromptPage};
+use super::step::{of_span, page_question, rule_findings};
+use super::transcript::{RunScope, transcribe};
+use super::verdict::{JudgeReply, combine_replies};
+use super::{plans, topology};
 use crate::measure::defects::unmeasured;
 use crate::measure::settings::Per;
 use crate::measure::table::{About, MetricSpec};
@@ -24,31 +24,30 @@ use verdict_otlp::trace::Idx;
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";
-/// Findings that are graded together, the worst.
+/// Most findings that are graded together, the worst.
 const MOST_GRADED: usize = 60;
-/// Failing spans that are told beforehand.
+/// Most failing spans listed before the transcript.
 const MOST_FAILING: usize = 30;
 
-/// See the module.
 pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Ok(scope) = stands(topic, context) else { return Step::Done(Vec::new()) };
+    let Ok(scope) = applicability(topic, context) else { return Step::Done(Vec::new()) };
     let missing = |reason| Step::Done(vec![unmeasured(context.at, topic.name, reason)]);
-    let system = asker(context.settings).system(topic, context.trace, context.at);
-    let room = asker(context.settings).room(&system);
-    let inquiry = match Inquiry::new(topic, context, scope, room) {
+    let system = context.settings.asker.system(topic, context.trace, context.at);
+    let room = context.settings.asker.room(&system);
+    let inquiry = match RunInquiry::new(topic, context, scope, room) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),
     };
-    let sheets = inquiry.sheets();
+    let pages = inquiry.pages();
     if answers.is_empty() {
-        let keyed = sheets.iter().enumerate();
+        let keyed = pages.iter().enumerate();
         return Step::Ask(
-            keyed.map(|(i, sheet)| ask(topic, &key(i), sheet.prompt(system.clone()), sheet)).collect(),
+            keyed.map(|(i, page)| page_question(topic, &key(i), page.prompt(system.clone()), page)).collect(),
         );
     }
-    match read(topic, &sheets, answers) {
+    match read_replies(topic, &pages, answers) {
         Err(reason) => missing(reason),
-        Ok(parts) => inquiry.conclude(parts, answers, system),
+        Ok(parts) => inquiry.finish(parts, answers, system),
     }
 }
 
@@ -56,34 +55,36 @@ fn key(part: usize) -> String {
     format!("part-{:04}", part + 1)
 }
 
-/// What a question on the span `at` is about: an agent's run, the trace, or nothing.
-fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<Scope> {
+/// The scope of a question on the span `at`: an agent's run, the trace, or none.
+fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<RunScope> {
     let own = trace.owner.get(at).copied().flatten();
     let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {
-        return agent.map(Scope::Beneath);
+        return agent.map(RunScope::Beneath);
     }
     let per = |per: Per| settings.gpa.per.contains(&per);
     let is_root = trace.tree.root() == Some(at);
-    // One measurement fits on a span: where the root is an agent's, that of the trace. Of a lone
-    // agent beneath a root that only holds it, the same would be asked twice.
+    // A span has one measurement: if the root is an agent's span, that of the trace. For a single
+    // agent beneath a wrapping root, the same question would be asked twice.
     let holds_one = trace.agents.len() == 1 && agent.is_none() && per(Per::Agents);
     if is_root && per(Per::Trace) && !trace.agents.is_empty() && !holds_one {
-        return Some(Scope::Trace);
+        return Some(RunScope::Trace);
     }
-    agent.filter(|_| per(Per::Agents)).map(Scope::Own)
+    agent.filter(|_| per(Per::Agents)).map(RunScope::Own)
 }
 
-/// The agent that a run is of; of a trace its outermost.
-fn agent_of(trace: &AgentTrace, scope: Scope) -> Option<&Agent> {
+/// The agent of a run; for a trace its outermost.
+fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     match scope {
-        Scope::Own(i) | Scope::Beneath(i) => trace.agents.get(i),
-        Scope::Trace => trace.agents.first(),
+        RunScope::Own(i) | RunScope::Beneath(i) => trace.agents.get(i),
+        RunScope::Trace => trace.agents.first(),
     }
 }
 
-/// See [`super::stands`].
-pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<Scope, Option<Unmeasured>> {
+pub(super) fn applicability(
+    topic: &MetricSpec,
+    context: &Context<'_>,
+) -> Result<RunScope, Option<Unmeasured>> {
     let scope = scope(topic.about, context.trace, context.settings, context.at).ok_or(None)?;
     let about_answer = matches!(topic.name, "completeness" | "gpa.goal_fulfillment");
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
@@ -97,44 +98,46 @@ pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<Scope,
     Ok(scope)
 }
 
-/// What is to be asked of one run.
-struct Inquiry<'a, 'v> {
+/// The question about one run.
+struct RunInquiry<'a, 'v> {
     topic: &'static MetricSpec,
     context: &'a Context<'v>,
-    scope: Scope,
+    scope: RunScope,
     head: Vec<Block>,
     parts: Vec<Vec<Block>>,
     room: usize,
 }
 
-impl<'a, 'v> Inquiry<'a, 'v> {
+impl<'a, 'v> RunInquiry<'a, 'v> {
     fn new(
         topic: &'static MetricSpec,
         context: &'a Context<'v>,
-        scope: Scope,
+        scope: RunScope,
         room: usize,
-    ) -> Result<Inquiry<'a, 'v>, Unmeasured> {
-        let mut inquiry = Inquiry { topic, context, scope, head: Vec::new(), parts: Vec::new(), room };
+    ) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
+        let mut inquiry = RunInquiry { topic, context, scope, head: Vec::new(), parts: Vec::new(), room };
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
-        // Part of it for the plan in force, where a part begins after it.
+        // An eighth is reserved for the plan in force, if a part begins after it.
         let body = left - left / 8;
-        let asker = asker(context.settings);
+        let asker = &context.settings.asker;
         inquiry.parts = match topic.about {
-            About::Plans => cut(plans::with_triggers(asker, context.trace, scope, body / 2), body),
+            About::Plans => {
+                split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
+            }
             about => {
-                let story = tell(asker, context.trace, scope, body);
-                if story.iter().all(|block| block.label.ends_with(What::Error.words())) {
+                let story = transcribe(asker, context.trace, scope, body);
+                if story.iter().all(|block| block.label.ends_with(PieceKind::Error.label())) {
                     return Err(Unmeasured::NoContent);
                 }
                 match about {
                     About::Segments => plans::segments(story, body),
-                    _ => cut(story, body),
+                    _ => split_into_parts(story, body),
                 }
             }
         };
-        inquiry.remind(left / 8);
+        inquiry.repeat_plan_in_force(left / 8);
         Ok(inquiry)
     }
 
@@ -142,9 +145,9 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         agent_of(self.context.trace, self.scope)
     }
 
-    /// What every part begins with.
+    /// The blocks that every part begins with.
     fn head(&self) -> Vec<Block> {
-        let (trace, asker) = (self.context.trace, asker(self.context.settings));
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut out = Vec::new();
         let Some(agent) = self.agent() else { return out };
         let of_plans = self.topic.about == About::Plans;
@@ -166,37 +169,37 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             };
             out.push(Block::about("the final answer", text, false));
         }
-        // The rules quote whatever they read, also what is withheld.
+        // Rules may quote withheld content.
         if !of_plans && !asker.withholds_any(trace) {
-            out.extend(evidence(self.context, self.room / 12));
+            out.extend(rule_findings(self.context, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());
         }
         out
     }
 
-    /// For adherence: which call carried out which planned step, as far as names and arguments tell.
+    /// For adherence: which call carried out which planned step, by names and arguments.
     fn steps_done(&self) -> Option<Block> {
         if self.topic.about != About::Segments {
             return None;
         }
         let i = match self.scope {
-            Scope::Own(i) | Scope::Beneath(i) => i,
-            Scope::Trace => 0,
+            RunScope::Own(i) | RunScope::Beneath(i) => i,
+            RunScope::Trace => 0,
         };
         let text = crate::measure::agent::plan_efficiency::evidence(self.context, i)?;
-        let text = asker(self.context.settings).clean(&text);
+        let text = self.context.settings.asker.clean(&text);
         let text = super::content::excerpt(&text, self.room / 12).into_owned();
         Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
     }
 
-    /// Spans beneath in which the rules found a failure: a judge finds the rest more easily.
+    /// Spans in the scope with failures found by rules, as hints for the judge.
     fn failing(&self) -> Option<Block> {
         let trace = self.context.trace;
         let mut lines = Vec::new();
         let mut spans: Vec<Idx> = self.context.rules.iter().map(|m| m.at).collect();
         spans.dedup();
-        let within = |at: &Idx| *at != self.context.at && super::transcript::of_scope(trace, self.scope, *at);
+        let within = |at: &Idx| *at != self.context.at && super::transcript::in_scope(trace, self.scope, *at);
         for at in spans.into_iter().filter(within) {
             let failed =
                 of_span(self.context.rules, at).iter().find(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
@@ -209,7 +212,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
             lines.push(format!(
                 "span {id} ({}): {} {value}",
-                title(asker(self.context.settings), trace, at),
+                title(&self.context.settings.asker, trace, at),
                 failed.metric
             ));
             if lines.len() >= MOST_FAILING {
@@ -221,8 +224,8 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         (!lines.is_empty()).then(|| Block::about(label, text, false))
     }
 
-    /// Where a part begins after a plan was made, the plan once more.
-    fn remind(&mut self, most: usize) {
+    /// Repeats the plan in force at the beginning of each part after it.
+    fn repeat_plan_in_force(&mut self, most: usize) {
         let mut in_force: Option<Block> = None;
         for part in &mut self.parts {
             let first_is_plan = part.first().is_some_and(|block| block.plan);
@@ -241,7 +244,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         }
     }
 
-    fn sheets(&self) -> Vec<Sheet> {
+    fn pages(&self) -> Vec<PromptPage> {
         let n = self.parts.len();
         let all = self.parts.iter().enumerate().map(|(i, part)| {
             let mut intro = self.intro();
@@ -253,7 +256,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
                     i + 1
                 ));
             }
-            Sheet {
+            PromptPage {
                 intro,
                 blocks: self.head.iter().chain(part).cloned().collect(),
                 question: self.question(),
@@ -267,13 +270,13 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             agent
                 .name
                 .as_ref()
-                .map(|n| asker(self.context.settings).name(n))
+                .map(|n| self.context.settings.asker.name(n))
                 .filter(|n| !n.is_empty())
                 .map_or_else(String::new, |n| format!(" {n}"))
         };
         let what = match (self.scope, self.agent()) {
-            (Scope::Trace, _) => "the whole run, of all its agents".to_owned(),
-            (Scope::Own(_), Some(agent)) => format!(
+            (RunScope::Trace, _) => "the whole run, of all its agents".to_owned(),
+            (RunScope::Own(_), Some(agent)) => format!(
                 "the agent{} by itself. What agents that it called were asked and answered is shown; \
                  their own steps are judged apart",
                 who(agent)
@@ -299,17 +302,18 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         )
     }
 
-    /// From the opinions on the parts to a measurement, or to the last question.
-    fn conclude(&self, parts: Vec<Vec<Heard>>, answers: &[Answer], system: Arc<str>) -> Step {
-        let done = |heard: Vec<Heard>| Step::Done(vec![conclude(self.topic, self.context, heard)]);
+    /// The measurement from the opinions on the parts, or the question that grades all findings.
+    fn finish(&self, parts: Vec<Vec<JudgeReply>>, answers: &[Answer], system: Arc<str>) -> Step {
+        let done =
+            |replies: Vec<JudgeReply>| Step::Done(vec![combine_replies(self.topic, self.context, replies)]);
         if parts.len() == 1 {
             return done(parts.into_iter().flatten().collect());
         }
-        let said = || parts.iter().flatten().filter_map(|heard| heard.said.as_ref());
-        let found = united(said());
-        let dropped: usize = said().map(|said| said.dropped).sum();
+        let opinions = || parts.iter().flatten().filter_map(|reply| reply.opinion.as_ref());
+        let found = merge_findings(opinions());
+        let dropped: usize = opinions().map(|opinion| opinion.dropped).sum();
         if found.is_empty() {
-            return done(worst(parts));
+            return done(worst_part(parts));
         }
         match answers.iter().find(|answer| answer.key == SCORE) {
             None => Step::Ask(vec![self.grade(&found, &parts, system)]),
@@ -317,32 +321,30 @@ impl<'a, 'v> Inquiry<'a, 'v> {
                 Step::Done(vec![unmeasured(self.context.at, self.topic.name, *reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
-                let nothing = Shown::of(&Sheet::default());
-                let heard = opinions.iter().enumerate().map(|(i, opinion)| {
-                    let said = opinion::read(self.topic, &nothing, opinion).map(|said| Said {
-                        found: found.clone(),
-                        // Told once, whoever's they were.
-                        dropped: if i == 0 { dropped } else { 0 },
-                        ..said
-                    });
-                    Heard { judge: opinion.judge.clone(), said }
+                let nothing = ShownContent::of(&PromptPage::default());
+                let replies = opinions.iter().enumerate().map(|(i, opinion)| {
+                    let graded = opinion::read_opinion(self.topic, &nothing, opinion);
+                    // Findings dropped from all parts are reported once, with the first opinion.
+                    let dropped = if i == 0 { dropped } else { 0 };
+                    let graded = graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, ..own });
+                    JudgeReply { judge: opinion.judge.clone(), opinion: graded }
                 });
-                done(heard.collect())
+                done(replies.collect())
             }
         }
     }
 
-    /// Asks for one grade of what was found in all parts.
-    fn grade(&self, found: &[Found], parts: &[Vec<Heard>], system: Arc<str>) -> Question {
-        let asker = asker(self.context.settings);
+    /// Asks for one grade of the findings of all parts.
+    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<JudgeReply>], system: Arc<str>) -> Question {
+        let asker = &self.context.settings.asker;
         let mut blocks = self.head.clone();
         let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
-        let rationales: Vec<&Said> =
-            parts.iter().filter_map(|part| part.iter().find_map(|heard| heard.said.as_ref())).collect();
+        let rationales: Vec<&JudgeOpinion> =
+            parts.iter().filter_map(|part| part.iter().find_map(|reply| reply.opinion.as_ref())).collect();
         let told = rationales.len().min(left / 3 / (2 * HEADING));
         let share = (left / 3 / told.max(1)).saturating_sub(HEADING).min(600);
-        for (i, said) in rationales.iter().enumerate().take(told) {
-            let text = asker.clean(&super::content::excerpt(&said.rationale, share));
+        for (i, opinion) in rationales.iter().enumerate().take(told) {
+            let text = asker.clean(&super::content::excerpt(&opinion.rationale, share));
             blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
         }
         left = left.saturating_sub(blocks.iter().skip(self.head.len()).map(size).sum());
@@ -358,7 +360,7 @@ impl<'a, 'v> Inquiry<'a, 'v> {
             left -= size(&block);
             blocks.push(block);
         }
-        let sheet = Sheet {
+        let page = PromptPage {
             intro: format!(
                 "{} It was read in {} parts. These are the problems that were found in them, their \
                  quotations checked; some may be the same, or be explained by another part.",
@@ -370,35 +372,39 @@ impl<'a, 'v> Inquiry<'a, 'v> {
         };
         Question {
             key: SCORE.to_owned(),
-            prompt: sheet.prompt(system),
+            prompt: page.prompt(system),
             form: form::grade_only(self.topic),
             judges: Vec::new(),
         }
     }
 }
 
-/// What was said of each part; why not, where one of them has no answer.
-fn read(topic: &MetricSpec, sheets: &[Sheet], answers: &[Answer]) -> Result<Vec<Vec<Heard>>, Unmeasured> {
-    let part = |(i, sheet): (usize, &Sheet)| {
+/// The replies on each part; the reason if one part has no answer.
+fn read_replies(
+    topic: &MetricSpec,
+    pages: &[PromptPage],
+    answers: &[Answer],
+) -> Result<Vec<Vec<JudgeReply>>, Unmeasured> {
+    let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
-        let shown = Shown::of(sheet);
+        let shown = ShownContent::of(page);
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
-        let heard: Vec<Heard> = opinions
+        let reply: Vec<JudgeReply> = opinions
             .iter()
-            .map(|opinion| Heard {
+            .map(|opinion| JudgeReply {
                 judge: opinion.judge.clone(),
-                said: opinion::read(topic, &shown, opinion),
+                opinion: opinion::read_opinion(topic, &shown, opinion),
             })
             .collect();
-        Ok(heard)
+        Ok(reply)
     };
-    sheets.iter().enumerate().map(part).collect()
+    pages.iter().enumerate().map(part).collect()
 }
 
 /// Findings of all parts, the worst first, each once.
-fn united<'s>(said: impl Iterator<Item = &'s Said>) -> Vec<Found> {
-    let mut out: Vec<Found> = Vec::new();
-    for found in said.flat_map(|said| &said.found) {
+fn merge_findings<'s>(opinion: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
+    let mut out: Vec<JudgeFinding> = Vec::new();
+    for found in opinion.flat_map(|opinion| &opinion.findings) {
         if !out.iter().any(|known| known.at == found.at && known.quote == found.quote) {
             out.push(found.clone());
         }
@@ -407,14 +413,14 @@ fn united<'s>(said: impl Iterator<Item = &'s Said>) -> Vec<Found> {
     out
 }
 
-/// Without findings, a run is as good as its worst part.
-fn worst(parts: Vec<Vec<Heard>>) -> Vec<Heard> {
+/// Without findings, the run is graded by its worst part.
+fn worst_part(parts: Vec<Vec<JudgeReply>>) -> Vec<JudgeReply> {
     let mut parts = parts.into_iter();
     let mut out = parts.next().unwrap_or_default();
     for part in parts {
         out.truncate(part.len());
         for (kept, other) in out.iter_mut().zip(part) {
-            let score = |heard: &Heard| match heard.said.as_ref().map(|said| said.grade) {
+            let score = |reply: &JudgeReply| match reply.opinion.as_ref().map(|opinion| opinion.grade) {
                 Some(Grade::Score(score)) => score,
                 Some(Grade::Label(_)) | None => f64::NEG_INFINITY,
             };

@@ -1,8 +1,8 @@
-//! A stranger's text, made harmless to read: it looks the same and commands nothing.
+//! Makes untrusted text safe for a prompt without changing its meaning.
 //!
-//! In: any text. Out: the text without characters that cannot be seen, with the control tokens of
-//! chat templates and look-alikes of our fence broken by a blank, and with endless repetition told
-//! instead of shown. Quotes are compared without regard to white space, so a blank does no harm.
+//! In: any text. Out: the text without invisible characters, with control tokens of chat templates
+//! and imitations of the fence broken by a space, and with long repetitions replaced by a count.
+//! Quotations are compared without whitespace, so the space does not affect them.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,18 +11,18 @@ use regex::Captures;
 
 use crate::measure::defects::clip;
 
-/// A character this many times in a row is told: rulers and padding stay, floods do not.
+/// Longest run of one character that is kept: rulers and padding are shorter.
 const MOST_SAME: usize = 200;
-/// Of a flood this much is shown.
+/// Characters shown of a longer run.
 const SHOWN_SAME: usize = 20;
-/// A line this many times in a row is told.
+/// Longest run of equal lines that is kept.
 const MOST_LINES: usize = 20;
-/// Of equal lines this many are shown.
+/// Lines shown of a longer run.
 const SHOWN_LINES: usize = 3;
 
-// Tokens by which chat templates tell turns and roles apart, of the models in common use: servers
-// that look for them in the text of a message would end the user's turn there. And whatever looks
-// like our own fence. A blank goes in after the first character.
+// Tokens that separate turns and roles in the chat templates of common models: servers that find
+// them in the text of a message would end the user's turn there. Imitations of the fence are
+// included. A space is inserted after the first character.
 regex!(
     CONTROL,
     concat!(
@@ -34,32 +34,31 @@ regex!(
     )
 );
 
-/// See the module.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
-    let mut out = visible(text);
-    if let Cow::Owned(told) = without_floods(&out) {
-        out = Cow::Owned(told);
+    let mut out = without_hidden_characters(text);
+    if let Cow::Owned(shortened) = without_floods(&out) {
+        out = Cow::Owned(shortened);
     }
-    // Broken tokens may leave another one behind: `<|>` holds two.
+    // Breaking a token may leave another one: `<|>` contains two.
     for _ in 0..3 {
-        let Cow::Owned(broken) = CONTROL.replace_all(&out, in_two) else { break };
+        let Cow::Owned(broken) = CONTROL.replace_all(&out, break_token) else { break };
         out = Cow::Owned(broken);
     }
     out
 }
 
-/// A token with a blank after its first character.
-fn in_two(found: &Captures<'_>) -> String {
+/// The token with a space after its first character.
+fn break_token(found: &Captures<'_>) -> String {
     let mut chars = found[0].chars();
     let first: String = chars.by_ref().take(1).collect();
     format!("{first} {}", chars.as_str())
 }
 
-/// Characters of a name; longer ones tell nothing more.
+/// Most characters of a name.
 pub const MOST_NAME: usize = 80;
 
-/// One line of a stranger's, as part of a line of ours: a name.
-pub fn name(text: &str) -> String {
+/// An untrusted name as part of one line of a label.
+pub fn sanitize_name(text: &str) -> String {
     let flat: String = sanitize(clip(text, 4 * MOST_NAME))
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
@@ -69,9 +68,9 @@ pub fn name(text: &str) -> String {
     flat.trim().to_owned()
 }
 
-/// Without what cannot be seen: control characters, zero widths, changes of direction, tags and
-/// variation selectors, in which text can be hidden from people. Line ends become `\n`.
-fn visible(text: &str) -> Cow<'_, str> {
+/// Removes invisible characters: control characters, zero-width characters, direction changes, tags
+/// and variation selectors, which can hide text from people. Line ends become `\n`.
+fn without_hidden_characters(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| !is_hidden(c)) {
         return Cow::Borrowed(text);
     }
@@ -91,11 +90,11 @@ fn is_hidden(c: char) -> bool {
     }
 }
 
-/// Floods of one character or one line, told.
+/// Replaces long runs of one character or one line by a count.
 fn without_floods(text: &str) -> Cow<'_, str> {
-    let base = if has_flood_of_lines(text) { Cow::Owned(lines_told(text)) } else { Cow::Borrowed(text) };
-    match characters_told(&base) {
-        Some(told) => Cow::Owned(told),
+    let base = if has_flood_of_lines(text) { Cow::Owned(shorten_lines(text)) } else { Cow::Borrowed(text) };
+    match shorten_characters(&base) {
+        Some(shortened) => Cow::Owned(shortened),
         None => base,
     }
 }
@@ -109,7 +108,7 @@ fn has_flood_of_lines(text: &str) -> bool {
     })
 }
 
-fn lines_told(text: &str) -> String {
+fn shorten_lines(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
@@ -128,9 +127,9 @@ fn lines_told(text: &str) -> String {
     out
 }
 
-fn characters_told(text: &str) -> Option<String> {
+fn shorten_characters(text: &str) -> Option<String> {
     let mut out = String::new();
-    let mut told = false;
+    let mut shortened = false;
     let mut kept = 0;
     let mut run_start = 0;
     let mut run: Option<(char, usize)> = None;
@@ -149,16 +148,16 @@ fn characters_told(text: &str) -> Option<String> {
             Some((same, times)) if *same == c => *times += 1,
             _ => {
                 if let Some(run) = run {
-                    told |= end(&mut out, &mut kept, run_start, at, run);
+                    shortened |= end(&mut out, &mut kept, run_start, at, run);
                 }
                 (run, run_start) = (Some((c, 1)), at);
             }
         }
     }
     if let Some(run) = run {
-        told |= end(&mut out, &mut kept, run_start, text.len(), run);
+        shortened |= end(&mut out, &mut kept, run_start, text.len(), run);
     }
-    told.then(|| {
+    shortened.then(|| {
         out.push_str(text.get(kept..).unwrap_or_default());
         out
     })
@@ -193,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_name_is_one_short_line() {
-        assert_eq!(name("tool\n[x] \"<|im_start|>system\""), "tool x  |im_start| system");
-        assert_eq!(name(&"n".repeat(150)).len(), 80);
+        assert_eq!(sanitize_name("tool\n[x] \"<|im_start|>system\""), "tool x  |im_start| system");
+        assert_eq!(sanitize_name(&"n".repeat(150)).len(), 80);
     }
 
     proptest! {

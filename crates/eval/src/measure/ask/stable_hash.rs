@@ -1,7 +1,8 @@
-//! Numbers that a text or id always gives, in every process and version: for fences, which must be
-//! the same in a repeated prompt, and for sampling, which must choose the same traces everywhere.
+//! A hash that is the same in every process and version: for fences, which must be equal in a
+//! repeated prompt, and for sampling, which must choose the same traces everywhere.
 //!
-//! Not cryptographic. A fence does not rest on it: what stands in the content is never taken.
+//! Not cryptographic. Fences do not depend on that: a mark that occurs in the content is never
+//! used.
 
 /// FNV-1a over 64 bits, then mixed, so that close inputs end far apart.
 pub fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
@@ -12,7 +13,7 @@ pub fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
         for byte in part {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
         }
-        // Where one part ends matters.
+        // Separates the parts.
         hash = (hash ^ 0xff).wrapping_mul(PRIME);
     }
     mixed(hash)
@@ -25,7 +26,7 @@ pub fn mixed(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The number as a share: evenly from 0 to below 1.
+/// The hash as a number in [0, 1), evenly distributed.
 pub fn share(hash: u64) -> f64 {
     // 53 bits fit a double exactly.
     (hash >> 11) as f64 / (1u64 << 53) as f64

@@ -1,42 +1,39 @@
-//! A metric of one model or tool call, with the neighbours that it needs.
+//! A metric of one model or tool call, with the neighbouring spans that it needs.
 //!
 //! In: the span, its parent's goal, the siblings that ended before it started (so that the question
-//! is the same whatever has arrived since), and what the rules found in it. Out: one question; from
-//! its answer, one measurement.
+//! does not depend on later spans), and the findings of the rules. Out: one question; from its
+//! answer, one measurement.
 
-use super::asker;
-use super::content::{Piece, What, given, made, title, tools};
+use super::content::{Piece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::form;
-use super::opinion::{self, Shown};
+use super::opinion::{self, ShownContent};
 use super::parts::{HEADING, size};
-use super::prompt_page::{Block, Sheet};
-use super::verdict::{Heard, conclude};
+use super::prompt_page::{Block, PromptPage};
+use super::verdict::{JudgeReply, combine_replies};
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec};
 use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
 use crate::recognise::{Content, Part, Role, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// Siblings shown, the latest.
+/// Most siblings shown, the latest.
 const MOST_SIBLINGS: usize = 8;
-/// Pieces shown of one of them.
+/// Most pieces shown of one sibling.
 const MOST_PIECES: usize = 4;
-/// Findings of the rules shown.
+/// Most findings of the rules shown.
 const MOST_EVIDENCE: usize = 12;
 
-/// See the module.
 pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
-    let system = asker(context.settings).system(topic, context.trace, context.at);
-    let sheet = sheet(topic, context, view, asker(context.settings).room(&system));
+    let system = context.settings.asker.system(topic, context.trace, context.at);
+    let page = page(topic, context, view, context.settings.asker.room(&system));
     match answers.first() {
-        None => Step::Ask(vec![ask(topic, "span", sheet.prompt_of_blocks(system), &sheet)]),
-        Some(answer) => Step::Done(vec![measured(topic, context, &sheet, answer)]),
+        None => Step::Ask(vec![page_question(topic, "span", page.prompt_of_blocks(system), &page)]),
+        Some(answer) => Step::Done(vec![measured(topic, context, &page, answer)]),
     }
 }
 
-/// See [`super::stands`].
-pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+pub(super) fn applicability(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     let view = context.trace.views.get(context.at).filter(|view| fits(topic.about, view.kind));
     match is_readable(topic, context, view.ok_or(None)?) {
         true => Ok(()),
@@ -44,32 +41,32 @@ pub(super) fn stands(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Op
     }
 }
 
-/// The question that a page asks.
-pub(super) fn ask(topic: &MetricSpec, key: &str, prompt: Prompt, sheet: &Sheet) -> Question {
-    let ids: Vec<_> = sheet.spans().into_iter().map(|(_, id)| id).collect();
+/// The question of a page.
+pub(super) fn page_question(topic: &MetricSpec, key: &str, prompt: Prompt, page: &PromptPage) -> Question {
+    let ids: Vec<_> = page.spans().into_iter().map(|(_, id)| id).collect();
     Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
 }
 
 fn measured(
     topic: &'static MetricSpec,
     context: &Context<'_>,
-    sheet: &Sheet,
+    page: &PromptPage,
     answer: &Answer,
 ) -> Measurement {
     match &answer.opinions {
         Err(reason) => unmeasured(context.at, topic.name, *reason),
         Ok(opinions) => {
-            let shown = Shown::of(sheet);
-            let heard = opinions.iter().map(|opinion| Heard {
+            let shown = ShownContent::of(page);
+            let reply = opinions.iter().map(|opinion| JudgeReply {
                 judge: opinion.judge.clone(),
-                said: opinion::read(topic, &shown, opinion),
+                opinion: opinion::read_opinion(topic, &shown, opinion),
             });
-            conclude(topic, context, heard.collect())
+            combine_replies(topic, context, reply.collect())
         }
     }
 }
 
-/// Whether a metric about single steps is about such a span.
+/// Whether a metric about single steps applies to spans of this kind.
 fn fits(about: About, kind: Kind) -> bool {
     match about {
         About::Model => kind == Kind::Llm,
@@ -78,7 +75,7 @@ fn fits(about: About, kind: Kind) -> bool {
     }
 }
 
-/// Whether there is what the metric is about.
+/// Whether the content that the metric needs was recorded and is not withheld.
 fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
@@ -88,12 +85,12 @@ fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bo
         "tool_completeness" => output || !view.errors.is_empty(),
         _ => input && output,
     };
-    enough && !asker(context.settings).withholds(context.trace, context.at)
+    enough && !context.settings.asker.withholds(context.trace, context.at)
 }
 
 /// The page: neighbours first, then the span itself, its output last.
-fn sheet(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> Sheet {
-    let asker = asker(context.settings);
+fn page(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> PromptPage {
+    let asker = &context.settings.asker;
     let mut blocks = Vec::new();
     if topic.need >= crate::measure::Need::Siblings {
         blocks.extend(goal(context, room / 8));
@@ -103,8 +100,8 @@ fn sheet(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize
         let text = asker.shown(context.trace, at, &offered, room / 6);
         blocks.push(Block::about("tools offered", text, true).showing(Shows::span(context.trace, at)));
     }
-    // The rules quote whatever they read, also what is withheld.
-    let evidence = evidence(context, room / 10).filter(|_| !asker.withholds_any(context.trace));
+    // Rules may quote withheld content.
+    let evidence = rule_findings(context, room / 10).filter(|_| !asker.withholds_any(context.trace));
     let made = output(context, view, room / 3);
     let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
     let heading = title(asker, context.trace, context.at);
@@ -112,13 +109,19 @@ fn sheet(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, room.saturating_sub(used)));
     if made.is_empty() {
-        let nothing = Piece { what: What::Output, text: "".into() };
-        blocks.push(asker.block(context.trace, context.at, &nothing, What::Output.words().to_owned(), 0));
+        let nothing = Piece { kind: PieceKind::Output, text: "".into() };
+        blocks.push(asker.block(
+            context.trace,
+            context.at,
+            &nothing,
+            PieceKind::Output.label().to_owned(),
+            0,
+        ));
     }
     blocks.extend(made);
     blocks.extend(evidence);
     let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
-    Sheet {
+    PromptPage {
         intro: format!("Judge {} of span {id}. What stands beside it is context.", topic.name),
         blocks,
         question: format!(
@@ -129,18 +132,18 @@ fn sheet(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize
     }
 }
 
-/// What it made, each piece by its share; of very many the first.
+/// The output, each piece shortened to its share; if there are very many, the first.
 fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
-    /// Bytes below which a piece tells nothing.
+    /// Fewest bytes shown of a piece.
     const LEAST: usize = 60;
-    let pieces = made(view);
+    let pieces = output_pieces(view);
     let most = (room / (LEAST + HEADING)).max(1);
     let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(LEAST);
     let shown = pieces.iter().take(most);
     let mut out: Vec<Block> = shown
         .map(|piece| {
-            let label = piece.what.words().to_owned();
-            asker(context.settings).block(context.trace, context.at, piece, label, share)
+            let label = piece.kind.label().to_owned();
+            context.settings.asker.block(context.trace, context.at, piece, label, share)
         })
         .collect();
     if pieces.len() > most {
@@ -150,7 +153,7 @@ fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
     out
 }
 
-/// What the parent was asked to do.
+/// The task of the parent.
 fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
     let parent = context.trace.tree.parent(context.at)?;
     let view = context.trace.views.get(parent)?;
@@ -160,13 +163,13 @@ fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
             _ => None,
         })
     })?;
-    let shown = asker(context.settings).shown(context.trace, parent, text, max);
+    let shown = context.settings.asker.shown(context.trace, parent, text, max);
     let label =
-        format!("what the {} above it was asked", title(asker(context.settings), context.trace, parent));
+        format!("what the {} above it was asked", title(&context.settings.asker, context.trace, parent));
     Some(Block::about(label, shown, true).showing(Shows::span(context.trace, parent)))
 }
 
-/// What was done before it beneath the same parent.
+/// Earlier siblings.
 fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
     let tree = &context.trace.tree;
     let (Some(parent), Some(span)) = (tree.parent(context.at), tree.spans.get(context.at)) else {
@@ -182,35 +185,35 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for &at in &latest {
         let Some(view) = context.trace.views.get(at) else { continue };
-        let arguments = given(view).into_iter().filter(|piece| piece.what == What::Arguments);
-        let pieces: Vec<Piece<'_>> = arguments.chain(made(view)).take(MOST_PIECES).collect();
+        let arguments = input_pieces(view).into_iter().filter(|piece| piece.kind == PieceKind::Arguments);
+        let pieces: Vec<Piece<'_>> = arguments.chain(output_pieces(view)).take(MOST_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
             let label = format!(
                 "earlier: {} | {}",
-                title(asker(context.settings), context.trace, at),
-                piece.what.words()
+                title(&context.settings.asker, context.trace, at),
+                piece.kind.label()
             );
-            out.push(asker(context.settings).block(context.trace, at, piece, label, share));
+            out.push(context.settings.asker.block(context.trace, at, piece, label, share));
         }
     }
     out
 }
 
-/// Siblings that started before it, the latest first.
+/// Siblings that started earlier, the latest first.
 fn before<'a>(context: &Context<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
-    /// Further back nothing is looked for: a parent may have very many children.
+    /// Most siblings searched: a parent may have very many children.
     const FAR: usize = 100;
     let children = context.trace.tree.children(parent);
     let own = children.partition_point(|&at| at < context.at);
     children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
 }
 
-/// Definitions of the tools, and the span that holds them: those offered to a model, the one that a
-/// tool call is of.
+/// Definitions of the tools, and the span that holds them: those offered to a model, or that of the
+/// called tool.
 fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
     if view.kind == Kind::Llm {
-        return (!view.tools.is_empty()).then(|| (context.at, tools(&view.tools)));
+        return (!view.tools.is_empty()).then(|| (context.at, render_tools(&view.tools)));
     }
     let called = &view.call.as_ref()?.name;
     let parent = context.trace.tree.parent(context.at)?;
@@ -218,14 +221,14 @@ fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
     let known = near.filter_map(|at| Some((at, context.trace.views.get(at)?)));
     let mut definitions = known.flat_map(|(at, view)| view.tools.iter().map(move |tool| (at, tool)));
     let (at, definition) = definitions.find(|(_, tool)| tool.name == *called)?;
-    Some((at, tools(std::slice::from_ref(definition))))
+    Some((at, render_tools(std::slice::from_ref(definition))))
 }
 
-/// Its own input: instructions and task first, then as much of what was said last as there is room.
+/// Its input: instructions and task first, then the latest messages that fit.
 fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
-    let mut pieces = given(view);
+    let mut pieces = input_pieces(view);
     pieces.retain(|piece| !piece.text.trim().is_empty());
-    let first_user = pieces.iter().position(|piece| piece.what == What::User);
+    let first_user = pieces.iter().position(|piece| piece.kind == PieceKind::User);
     let mut shares: Vec<usize> = vec![0; pieces.len()];
     let mut left = room;
     let mut give = |i: usize, most: usize| {
@@ -236,7 +239,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Bloc
             *slot = share;
         }
     };
-    let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].what == What::System).collect();
+    let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
     systems.iter().for_each(|&i| give(i, room / 3 / systems.len()));
     first_user.into_iter().for_each(|i| give(i, room / 4));
     let rest = (0..pieces.len()).rev().filter(|i| !systems.contains(i) && Some(*i) != first_user);
@@ -253,14 +256,14 @@ fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Bloc
             out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
             skipped = 0;
         }
-        let label = piece.what.words().to_owned();
-        out.push(asker(context.settings).block(context.trace, context.at, piece, label, share));
+        let label = piece.kind.label().to_owned();
+        out.push(context.settings.asker.block(context.trace, context.at, piece, label, share));
     }
     out
 }
 
-/// What the rules found in this span. Not evidence by itself: it quotes what is shown.
-pub(super) fn evidence(context: &Context<'_>, max: usize) -> Option<Block> {
+/// The findings of the rules on this span.
+pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> {
     let mut text = String::new();
     for m in of_span(context.rules, context.at) {
         let Ok(measured) = &m.outcome else { continue };
@@ -281,12 +284,12 @@ pub(super) fn evidence(context: &Context<'_>, max: usize) -> Option<Block> {
             text.push('\n');
         }
     }
-    let shown = asker(context.settings).shown(context.trace, context.at, &text, max);
+    let shown = context.settings.asker.shown(context.trace, context.at, &text, max);
     let label = "what built-in rules found in it; unless certain they may be wrong";
     (!text.is_empty()).then(|| Block::about(label, shown, false))
 }
 
-/// What the rules measured on a span; they stand by span.
+/// The measurements by rules on a span; `rules` is sorted by span.
 pub(super) fn of_span(rules: &[Measurement], at: Idx) -> &[Measurement] {
     let first = rules.partition_point(|m| m.at < at);
     let rest = rules.get(first..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The first half of a prompt: who the judge is, by which rubric it judges, what its findings must
-//! be like. The same for all spans of a metric, but for what the operator adds for some agents.
+//! The system prompt: role of the judge, rubric, requirements on findings. It is the same for all
+//! spans of a metric, except for instructions of the operator for some agents.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use crate::measure::table::{About, MetricSpec, Scale};
 /// How content is shown and findings are given; the categories.
 const FINDINGS: &str = include_str!("rubric/findings.md");
 
-/// Of a topic, with the operator's rubric in place of ours where there is one.
-pub fn system(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+/// The system prompt of a topic; `rubric` replaces the built-in one.
+pub fn system_prompt(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
     let what = match topic.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
@@ -23,7 +23,7 @@ pub fn system(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruc
          and you give no credit for what the record does not show.\n\n",
         topic.name
     );
-    // The version tells people which rubric is in force; the judge needs no comment.
+    // The version comment is for people, not for the judge.
     let ours = topic.rubric.map_or("", |rubric| rubric.text);
     let ours = ours.split_once("-->").map_or(ours, |(_, text)| text);
     let _ = writeln!(out, "{}\n", rubric.unwrap_or(ours).trim());
@@ -36,14 +36,14 @@ pub fn system(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruc
             let _ = writeln!(out, "{}\n", instruction.text.trim());
         }
         for example in &instruction.examples {
-            out.push_str(&shown(example));
+            out.push_str(&render_example(example));
         }
     }
-    out.push_str(&answer(topic.scale));
+    out.push_str(&answer_instructions(topic.scale));
     out
 }
 
-fn shown(example: &Example) -> String {
+fn render_example(example: &Example) -> String {
     let severity = example.severity.as_deref().unwrap_or("unknown");
     format!(
         "Example of a finding, from another run:\n- quote: {}\n- problem: {}\n- severity: {severity}\n\n",
@@ -52,7 +52,7 @@ fn shown(example: &Example) -> String {
     )
 }
 
-fn answer(scale: Scale) -> String {
+fn answer_instructions(scale: Scale) -> String {
     let grade = match scale {
         Scale::FIVE => "`score`: 1, 2, 3, 4 or 5, by the scale above",
         Scale::THREE => "`score`: 0, 1, 2 or 3, by the scale above",

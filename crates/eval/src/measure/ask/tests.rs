@@ -1,13 +1,17 @@
 //! Metrics that ask, driven through their rounds by a judge of ours that answers from a script.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::measure::Settings;
 use crate::measure::question_rounds::{Ask as Asking, Rounds, Sight};
 use crate::measure::testing::Script;
 use crate::measure::{Measurement, Opinion, Unmeasured, Usage, Value, catalog};
+use crate::recognise::AgentTrace;
+use crate::redact::Redact;
 
 mod attacks;
 mod golden;

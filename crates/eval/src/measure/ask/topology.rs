@@ -1,21 +1,20 @@
-//! Who calls whom: an agent system described from what was observed.
+//! The call structure of an agent system, as observed.
 //!
-//! In: a trace. Out: a few lines of plain words. Told how a system is built, judges find the span
-//! where things went wrong far more often (000, table 5); nobody has to write it by hand.
+//! In: a trace. Out: a description of a few lines. With the architecture in the prompt, judges
+//! locate errors far more often (000, table 5).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-use super::Asker;
+use super::asker::Asker;
 use crate::recognise::{Agent, AgentTrace};
 
-/// Agents described one by one; of the rest only the number.
+/// Most agents described; of the rest only the number.
 const MOST_AGENTS: usize = 30;
-/// Tools listed of one agent.
+/// Most tools listed of one agent.
 const MOST_TOOLS: usize = 25;
 
-/// Agents of one name that were called by the same one, together: a team of ten searchers is one
-/// line.
+/// Agents of one name and one caller: a team of ten searchers is one line.
 #[derive(Default)]
 struct Role<'a> {
     runs: usize,
@@ -29,13 +28,13 @@ struct Role<'a> {
 /// The description. Empty for a trace without agents.
 pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     let mut roles: Vec<Role<'_>> = Vec::new();
-    // Roles by first appearance: a name under the name of who called it.
+    // Roles in order of first appearance, by caller and name.
     let mut order: Vec<(Option<usize>, String)> = Vec::new();
     let mut known: HashMap<(Option<usize>, String), usize> = HashMap::new();
     let mut of_agent: Vec<usize> = Vec::new();
     for agent in &trace.agents {
         let caller = agent.parent.and_then(|p| of_agent.get(p).copied());
-        let key = (caller, title(asker, agent));
+        let key = (caller, agent_title(asker, agent));
         let role = *known.entry(key).or_insert_with_key(|key| {
             order.push(key.clone());
             roles.push(Role::default());
@@ -43,7 +42,7 @@ pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
         });
         of_agent.push(role);
         if let Some(role) = roles.get_mut(role) {
-            count(trace, agent, role);
+            count_calls(trace, agent, role);
         }
     }
     let mut out = String::new();
@@ -52,7 +51,7 @@ pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
             Some((_, above)) => format!("called by {above}"),
             None => "called from outside".to_owned(),
         };
-        let _ = writeln!(out, "- {title}: {called_by}, {}", role.told(asker));
+        let _ = writeln!(out, "- {title}: {called_by}, {}", role.describe_role(asker));
     }
     if order.len() > MOST_AGENTS {
         let _ = writeln!(out, "- and {} more agents", order.len() - MOST_AGENTS);
@@ -60,7 +59,7 @@ pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     out
 }
 
-fn title(asker: &Asker, agent: &Agent) -> String {
+fn agent_title(asker: &Asker, agent: &Agent) -> String {
     agent
         .name
         .as_ref()
@@ -69,7 +68,7 @@ fn title(asker: &Asker, agent: &Agent) -> String {
         .unwrap_or_else(|| "an unnamed agent".to_owned())
 }
 
-fn count<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
+fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
     role.runs += 1;
     role.models += agent.llms.len();
     role.plans += agent.plans.len();
@@ -83,7 +82,7 @@ fn count<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
 }
 
 impl Role<'_> {
-    fn told(&self, asker: &Asker) -> String {
+    fn describe_role(&self, asker: &Asker) -> String {
         let mut out = match self.runs {
             1 => "one run".to_owned(),
             n => format!("{n} runs"),

@@ -1,37 +1,35 @@
-//! A run, told once: every span's content at the place where it first stands.
+//! The transcript of a run: every text at its first occurrence.
 //!
 //! In: the spans of an agent, of an agent with all beneath it, or of a trace. Out: blocks in the
 //! order of the run, each agent's instructions once, of each prompt only what is new, plans marked,
-//! tools listed where they are first offered (000, section 4.1.2). Every model call of a run repeats
-//! the whole conversation before it; told naively, a run of n steps is n times too long.
+//! tools listed where they are first offered (000, section 4.1.2). Every model call repeats the
+//! whole conversation before it, so that a plain listing would grow with the square of the steps.
 
 use std::collections::{HashMap, HashSet};
 
-use super::Asker;
-use super::content::{Piece, What, excerpt, given, made, title, tools};
-use super::parts::longest;
+use super::asker::Asker;
+use super::content::{Piece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
+use super::parts::max_text_length;
 use super::prompt_page::Block;
 use crate::recognise::{AgentTrace, Plan, SpanView};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// Which spans a story is about.
+/// The spans of a transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// An agent's own, and of the agents that it called what they were asked and answered.
+pub enum RunScope {
+    /// An agent's own spans, with task and answer of the agents that it called.
     Own(usize),
-    /// An agent's, and all beneath it.
+    /// An agent and all beneath it.
     Beneath(usize),
-    /// Everything.
     Trace,
 }
 
-/// Bytes of a repeated text that are shown, to be recognised by.
+/// Bytes shown of a repeated text.
 const REMINDER: usize = 160;
 
-/// Plans by the span that wrote them.
+/// Plans by their span.
 pub type Plans<'a> = HashMap<Idx, Vec<&'a Plan>>;
 
-/// Every plan of a trace.
 pub fn plans(trace: &AgentTrace) -> Plans<'_> {
     let mut out: Plans<'_> = HashMap::new();
     for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
@@ -40,19 +38,19 @@ pub fn plans(trace: &AgentTrace) -> Plans<'_> {
     out
 }
 
-/// The order in which a run is told: into a span, what is beneath it, out of it.
+/// Depth-first order: enter a span, its children, leave it.
 #[derive(Clone, Copy)]
 enum Visit {
     Enter(Idx),
     Leave(Idx),
 }
 
-/// Tells a story, cleaned. Where it would take more than all its parts of `room` bytes, the longest
-/// texts are told by both their ends.
-pub fn tell(asker: &Asker, trace: &AgentTrace, scope: Scope, room: usize) -> Vec<Block> {
-    let mut story = gather(asker, trace, scope);
+/// The cleaned transcript. If it would need more than [`MOST_PARTS`](super::parts::MOST_PARTS)
+/// parts of `room` bytes, the longest texts are reduced to both their ends.
+pub fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
+    let mut story = collect_blocks(asker, trace, scope);
     let lengths: Vec<usize> = story.iter().map(|block| block.text.len()).collect();
-    let most = longest(&lengths, room);
+    let most = max_text_length(&lengths, room);
     for block in &mut story {
         if let Some((at, _)) = block.of {
             block.text = asker.shown(trace, at, &block.text, most);
@@ -61,141 +59,144 @@ pub fn tell(asker: &Asker, trace: &AgentTrace, scope: Scope, room: usize) -> Vec
     story
 }
 
-/// The blocks of a story, as they were sent.
-fn gather(asker: &Asker, trace: &AgentTrace, scope: Scope) -> Vec<Block> {
+/// The blocks of a transcript before cleaning.
+fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Block> {
     let judged = crate::measure::catalog::judged(trace);
-    let mut teller = Teller {
+    let mut builder = TranscriptBuilder {
         asker,
         trace,
         plans: plans(trace),
-        heard: HashSet::new(),
+        seen_by_agent: HashSet::new(),
         first: HashMap::new(),
-        offered: HashSet::new(),
+        listed_tools: HashSet::new(),
         out: Vec::new(),
     };
-    let told = |at: Idx| judged.get(at).copied().unwrap_or(false) && of_scope(trace, scope, at);
-    let mut stack: Vec<Visit> = tops(trace, scope).into_iter().rev().map(Visit::Enter).collect();
+    let told = |at: Idx| judged.get(at).copied().unwrap_or(false) && in_scope(trace, scope, at);
+    let mut stack: Vec<Visit> = scope_roots(trace, scope).into_iter().rev().map(Visit::Enter).collect();
     while let Some(visit) = stack.pop() {
         match visit {
             Visit::Enter(at) => {
                 stack.push(Visit::Leave(at));
-                // What another agent did is told of that agent.
-                let other = matches!(scope, Scope::Own(i) if trace.agents.get(i).is_some_and(|a| a.at != at))
+                // Spans of another agent belong to its own transcript.
+                let other = matches!(scope, RunScope::Own(i) if trace.agents.get(i).is_some_and(|a| a.at != at))
                     && trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent && !r.wrapper);
                 if !other {
                     stack.extend(trace.tree.children(at).iter().rev().map(|&child| Visit::Enter(child)));
                 }
                 if told(at) {
-                    teller.enter(at);
+                    builder.enter_span(at);
                 }
             }
-            Visit::Leave(at) if told(at) => teller.leave(at),
+            Visit::Leave(at) if told(at) => builder.leave_span(at),
             Visit::Leave(_) => {}
         }
     }
-    teller.out
+    builder.out
 }
 
-/// Where a story begins. An agent without a span of its own may have several tops.
-fn tops(trace: &AgentTrace, scope: Scope) -> Vec<Idx> {
-    let (Scope::Own(i) | Scope::Beneath(i)) = scope else { return trace.tree.top().to_vec() };
+/// The top spans of a scope. An agent without a span of its own may have several.
+fn scope_roots(trace: &AgentTrace, scope: RunScope) -> Vec<Idx> {
+    let (RunScope::Own(i) | RunScope::Beneath(i)) = scope else { return trace.tree.top().to_vec() };
     let at = trace.agents.get(i).map(|agent| agent.at);
     let own = at.filter(|&at| trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent));
     own.map_or_else(|| trace.tree.top().to_vec(), |at| vec![at])
 }
 
-/// Whether a span belongs to a story.
-pub(super) fn of_scope(trace: &AgentTrace, scope: Scope, at: Idx) -> bool {
+/// Whether a span belongs to the scope.
+pub(super) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
     let owner = trace.owner.get(at).copied().flatten();
     match scope {
-        Scope::Trace => true,
-        Scope::Own(agent) => {
-            // Of an agent that it called, the span itself: its task and its answer.
+        RunScope::Trace => true,
+        RunScope::Own(agent) => {
+            // Of a called agent only its own span: task and answer.
             let called =
                 |i: usize| trace.agents.get(i).is_some_and(|a| a.at == at && a.parent == Some(agent));
             owner == Some(agent) || owner.is_some_and(called)
         }
-        Scope::Beneath(agent) => {
-            // Nested deeper than any run is; agents stand outermost first, so that this ends.
+        RunScope::Beneath(agent) => {
+            // Agents are listed outermost first, so this terminates.
             let above = std::iter::successors(owner, |&i| trace.agents.get(i)?.parent.filter(|&p| p < i));
             above.take(MAX_DEPTH).any(|i| i == agent)
         }
     }
 }
 
-/// Agents that call agents that call agents: deeper nesting is a sender's fancy.
+/// Deepest nesting of agents that is followed.
 const MAX_DEPTH: usize = 64;
 
-struct Teller<'a> {
+struct TranscriptBuilder<'a> {
     asker: &'a Asker,
     trace: &'a AgentTrace,
     plans: Plans<'a>,
-    /// What each agent has been told, by its hash.
-    heard: HashSet<(Option<usize>, u64)>,
-    /// Where a text stands first.
+    /// Hashes of the texts that each agent has been shown.
+    seen_by_agent: HashSet<(Option<usize>, u64)>,
+    /// The first span of each text, by its hash.
     first: HashMap<u64, Idx>,
-    /// Tools that were listed, by agent.
-    offered: HashSet<(Option<usize>, u64)>,
+    /// Tools already listed, by agent.
+    listed_tools: HashSet<(Option<usize>, u64)>,
     out: Vec<Block>,
 }
 
-impl<'a> Teller<'a> {
-    fn enter(&mut self, at: Idx) {
+impl<'a> TranscriptBuilder<'a> {
+    fn enter_span(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
-        self.tools(at, view);
+        self.render_tools(at, view);
         let owner = self.owner(at);
-        for piece in given(view) {
+        for piece in input_pieces(view) {
             if piece.text.trim().is_empty() {
                 continue;
             }
             let is_leaf = matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper;
             let hash = hash(&piece.text);
-            let new = self.heard.insert((owner, hash));
-            // Another agent may be told the same; a container of spans only repeats.
+            let new = self.seen_by_agent.insert((owner, hash));
+            // Another agent may receive the same text; a wrapping span only repeats it.
             let told = self.first.contains_key(&hash);
-            match piece.what.is_new() && is_leaf {
-                true => self.say(at, &piece),
-                false if new && !told => self.say(at, &piece),
-                false if new && is_leaf => self.say(at, &piece),
+            match piece.kind.is_new() && is_leaf {
+                true => self.push_piece(at, &piece),
+                false if new && !told => self.push_piece(at, &piece),
+                false if new && is_leaf => self.push_piece(at, &piece),
                 false => {}
             }
         }
-        // What has no children needs no second visit, and what has some ends after them.
+        // A span without children has no second visit.
         if self.trace.tree.children(at).is_empty() {
-            self.ended(at, view);
+            self.push_output(at, view);
         }
     }
 
-    /// What a span that holds others came to stands after them.
-    fn leave(&mut self, at: Idx) {
+    /// The output of a span with children follows them.
+    fn leave_span(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
         if !self.trace.tree.children(at).is_empty() {
-            self.ended(at, view);
+            self.push_output(at, view);
         }
     }
 
-    fn ended(&mut self, at: Idx, view: &SpanView) {
+    fn push_output(&mut self, at: Idx, view: &SpanView) {
         let owner = self.owner(at);
         let is_leaf = matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper;
         let mut said = String::new();
-        for piece in made(view) {
-            let new = self.heard.insert((owner, hash(&piece.text)));
+        for piece in output_pieces(view) {
+            let new = self.seen_by_agent.insert((owner, hash(&piece.text)));
             said.push_str(&piece.text);
-            if is_leaf || piece.what == What::Error || new && !self.first.contains_key(&hash(&piece.text)) {
-                self.say(at, &piece);
+            if is_leaf
+                || piece.kind == PieceKind::Error
+                || new && !self.first.contains_key(&hash(&piece.text))
+            {
+                self.push_piece(at, &piece);
             }
         }
         let plans = self.plans.get(&at).cloned().unwrap_or_default();
         for plan in plans.into_iter().filter(|plan| !said.contains(&*plan.text)) {
-            let piece = Piece { what: What::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
-            self.say(at, &piece);
+            let piece = Piece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
+            self.push_piece(at, &piece);
         }
     }
 
-    fn say(&mut self, at: Idx, piece: &Piece<'_>) {
+    fn push_piece(&mut self, at: Idx, piece: &Piece<'_>) {
         let hash = hash(&piece.text);
-        let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.what.words());
-        let plans = self.plans.get(&at).filter(|_| piece.what == What::Output);
+        let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.label());
+        let plans = self.plans.get(&at).filter(|_| piece.kind == PieceKind::Output);
         let plan = plans.and_then(|plans| plans.iter().find(|plan| piece.text.contains(&*plan.text)));
         if let Some(plan) = plan {
             label.push_str(if plan.replan { ", REPLAN" } else { ", PLAN" });
@@ -208,12 +209,12 @@ impl<'a> Teller<'a> {
             text = excerpt(&piece.text, REMINDER);
         }
         self.first.entry(hash).or_insert(at);
-        let (binds, plan) = (piece.what.binds() || plan.is_some(), plan.is_some());
+        let (binds, plan) = (piece.kind.binds() || plan.is_some(), plan.is_some());
         self.push(at, label, text.into_owned(), binds, plan);
     }
 
-    /// Tools that an agent has not been shown before.
-    fn tools(&mut self, at: Idx, view: &SpanView) {
+    /// Lists tools that the agent has not been offered before.
+    fn render_tools(&mut self, at: Idx, view: &SpanView) {
         let owner = self.owner(at);
         let new: Vec<_> = view
             .tools
@@ -221,7 +222,7 @@ impl<'a> Teller<'a> {
             .filter(|tool| {
                 let full = u8::from(tool.parameters.is_some());
                 let key = super::stable_hash::stable_hash([tool.name.as_bytes(), &[full][..]]);
-                self.offered.insert((owner, key))
+                self.listed_tools.insert((owner, key))
             })
             .cloned()
             .collect();
@@ -230,7 +231,7 @@ impl<'a> Teller<'a> {
         }
         let agent = owner.and_then(|i| self.trace.agents.get(i)).and_then(|agent| agent.name.as_ref());
         let to = agent.map_or_else(String::new, |n| format!(" to {}", self.asker.name(n)));
-        self.push(at, format!("tools offered{to}"), tools(&new), true, false);
+        self.push(at, format!("tools offered{to}"), render_tools(&new), true, false);
     }
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
@@ -243,7 +244,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Texts are told apart by 64 bits; a chance collision would leave one text out of one prompt.
+/// A collision of the 64-bit hashes would leave one text out of one prompt.
 fn hash(text: &str) -> u64 {
     super::stable_hash::stable_hash([text.trim().as_bytes()])
 }

@@ -1,64 +1,66 @@
-//! Several opinions, one measurement.
+//! Combines several opinions into one measurement.
 //!
-//! In: what each judge and sample said. Out: a measurement. Scores by their median, labels by
-//! majority, ties to the worse; where opinions differ, and where findings did not hold, it says so.
+//! In: the opinion of each judge and sample. Out: a measurement. Scores are combined by their
+//! median, labels by majority, ties resolved to the worse; the rationale notes differing opinions
+//! and dropped findings.
 //!
-//! **A failing grade must prove itself.** One that has no finding left, because it named none or
-//! because its quotations are nowhere, is set aside: it may be invented, and reporting it would make
-//! an operator look for what is not there. It is not turned into a pass either. Unless more than
-//! half of the opinions stand, the metric is unmeasured (`judge_error`).
+//! **A failing grade needs evidence.** An opinion that fails without a verified finding is set
+//! aside: it may be invented, and its findings could not be located. It is not turned into a pass
+//! either. Unless more than half of the opinions remain, the metric is unmeasured (`judge_error`).
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::asker;
-use super::opinion::{Found, Grade, Said};
+use super::opinion::{Grade, JudgeFinding, JudgeOpinion};
 use crate::measure::defects::{MAX_FINDINGS, unmeasured};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
-/// What a judge said; nothing where its answer could not be read.
-pub struct Heard {
+/// The reply of one judge.
+pub struct JudgeReply {
     /// As in `verdict.<metric>.judge`.
     pub judge: Arc<str>,
-    /// What it said.
-    pub said: Option<Said>,
+    pub opinion: Option<JudgeOpinion>,
 }
 
-/// Joins what was heard about the span of `view`.
-pub fn conclude(topic: &'static MetricSpec, context: &Context<'_>, heard: Vec<Heard>) -> Measurement {
-    let judge = names(&heard);
-    let all = heard.len();
-    let dropped: usize = heard.iter().filter_map(|h| h.said.as_ref()).map(|said| said.dropped).sum();
-    let passes = |said: &Said| passes(topic, context, said.grade);
-    let standing: Vec<Said> = heard
+/// Combines the replies about the span of `context`.
+pub fn combine_replies(
+    topic: &'static MetricSpec,
+    context: &Context<'_>,
+    reply: Vec<JudgeReply>,
+) -> Measurement {
+    let judge = judge_names(&reply);
+    let all = reply.len();
+    let dropped: usize = reply.iter().filter_map(|h| h.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
+    let passes = |opinion: &JudgeOpinion| passes(topic, context, opinion.grade);
+    let standing: Vec<JudgeOpinion> = reply
         .into_iter()
-        .filter_map(|h| h.said)
-        .filter(|said| passes(said) || !said.found.is_empty())
+        .filter_map(|h| h.opinion)
+        .filter(|opinion| passes(opinion) || !opinion.findings.is_empty())
         .collect();
     let mut notes = Notes::default();
     if standing.len() < all {
         let gone = all - standing.len();
-        notes.say(format_args!(
+        notes.add(format_args!(
             "{gone} of {all} opinions set aside: they failed it without evidence that holds"
         ));
     }
     if dropped > 0 {
-        notes.say(format_args!("{dropped} findings dropped: their quotations are not in the record"));
+        notes.add(format_args!("{dropped} findings dropped: their quotations are not in the record"));
     }
     let mut out = match standing.len() * 2 > all {
-        true => joined(topic, context, &standing, &mut notes),
+        true => combine(topic, context, &standing, &mut notes),
         false => unmeasured(context.at, topic.name, Unmeasured::JudgeError),
     };
     out.judge = judge.into();
-    out.rationale = notes.after(out.rationale.as_deref());
+    out.rationale = notes.append_to(out.rationale.as_deref());
     out
 }
 
-fn joined(
+fn combine(
     topic: &'static MetricSpec,
     context: &Context<'_>,
-    standing: &[Said],
+    standing: &[JudgeOpinion],
     notes: &mut Notes,
 ) -> Measurement {
     let grade = match topic.scale {
@@ -66,16 +68,17 @@ fn joined(
         _ => Grade::Score(median(standing, notes)),
     };
     let passed = passes(topic, context, grade);
-    let agrees = |said: &&Said| passes(topic, context, said.grade) == passed;
-    let mut found: Vec<&Found> = Vec::new();
-    for finding in standing.iter().filter(agrees).flat_map(|said| &said.found) {
-        let known =
-            |f: &&Found| f.at == finding.at && (f.quote == finding.quote || f.problem == finding.problem);
+    let agrees = |opinion: &&JudgeOpinion| passes(topic, context, opinion.grade) == passed;
+    let mut found: Vec<&JudgeFinding> = Vec::new();
+    for finding in standing.iter().filter(agrees).flat_map(|opinion| &opinion.findings) {
+        let known = |f: &&JudgeFinding| {
+            f.at == finding.at && (f.quote == finding.quote || f.problem == finding.problem)
+        };
         if !found.iter().any(known) {
             found.push(finding);
         }
     }
-    // Stable: of equals, those of the judge that was configured first.
+    // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
     found.truncate(MAX_FINDINGS);
     let value = match (grade, topic.scale) {
@@ -83,12 +86,13 @@ fn joined(
         (Grade::Score(score), _) => Value::Score(score),
         (Grade::Label(_), _) => return unmeasured(context.at, topic.name, Unmeasured::JudgeError),
     };
-    let distance = |said: &Said| match (said.grade, grade) {
+    let distance = |opinion: &JudgeOpinion| match (opinion.grade, grade) {
         (Grade::Score(a), Grade::Score(b)) => (a - b).abs(),
         (a, b) => f64::from(u8::from(a != b)),
     };
     let nearest = standing.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    let rationale = nearest.map(|said| said.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
+    let rationale =
+        nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
     let findings = found.into_iter().map(|f| finding(context, f)).collect();
     Measurement {
         at: context.at,
@@ -112,10 +116,10 @@ fn passes(topic: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
     }
 }
 
-fn median(standing: &[Said], notes: &mut Notes) -> f64 {
+fn median(standing: &[JudgeOpinion], notes: &mut Notes) -> f64 {
     let scores: Vec<f64> = standing
         .iter()
-        .filter_map(|said| match said.grade {
+        .filter_map(|opinion| match opinion.grade {
             Grade::Score(score) => Some(score),
             Grade::Label(_) => None,
         })
@@ -129,14 +133,14 @@ fn median(standing: &[Said], notes: &mut Notes) -> f64 {
         (None, _) => 0.0,
     };
     if sorted.first() != sorted.last() {
-        let all: Vec<String> = scores.iter().map(|s| short(*s)).collect();
-        notes.say(format_args!("opinions differ: {}; median {}", all.join(", "), short(median)));
+        let all: Vec<String> = scores.iter().map(|s| two_decimals(*s)).collect();
+        notes.add(format_args!("opinions differ: {}; median {}", all.join(", "), two_decimals(median)));
     }
     median
 }
 
-/// At most two places: enough to tell opinions apart.
-fn short(score: f64) -> String {
+/// At most two decimals.
+fn two_decimals(score: f64) -> String {
     let text = format!("{score:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -145,18 +149,18 @@ fn majority(
     topic: &MetricSpec,
     context: &Context<'_>,
     labels: &[&str],
-    standing: &[Said],
+    standing: &[JudgeOpinion],
     notes: &mut Notes,
 ) -> Grade {
     let mut votes = vec![0usize; labels.len()];
-    for said in standing {
-        if let Grade::Label(i) = said.grade
+    for opinion in standing {
+        if let Grade::Label(i) = opinion.grade
             && let Some(vote) = votes.get_mut(i)
         {
             *vote += 1;
         }
     }
-    // Labels stand from good to bad, but which of them fail is the operator's word.
+    // Labels are ordered from good to bad, but the operator configures which of them fail.
     let badness = |i: usize| (!passes(topic, context, Grade::Label(i)), i);
     let won = (0..labels.len()).max_by_key(|&i| (votes[i], badness(i))).unwrap_or(0);
     if votes.iter().filter(|&&v| v > 0).count() > 1 {
@@ -164,25 +168,25 @@ fn majority(
             .filter(|&i| votes[i] > 0)
             .map(|i| format!("{} {}", votes[i], labels[i]))
             .collect();
-        notes.say(format_args!("opinions differ: {}", all.join(", ")));
+        notes.add(format_args!("opinions differ: {}", all.join(", ")));
     }
     Grade::Label(won)
 }
 
-/// The score on 1-5 that a finding alone would leave: the table of `anchors` by severity.
-fn finding(context: &Context<'_>, found: &Found) -> Finding {
+/// The score on 1-5 of a finding by its severity, as in `defects`.
+fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
     let score = match found.severity {
         Severity::High => 1.0,
         Severity::Medium => 2.0,
         Severity::Low => 3.0,
     };
     let cited = if found.at == context.at { Vec::new() } else { vec![found.id] };
-    // A run has several agents; whose problem it is comes first.
+    // If the finding is about another agent, its name comes first.
     let trace = context.trace;
     let owner = |at| trace.owner.get(at).copied().flatten();
     let other = owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
     let who =
-        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", asker(context.settings).name(n)));
+        other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", context.settings.asker.name(n)));
     Finding {
         rationale: format!("{}{}", who.unwrap_or_default(), found.problem),
         quote: found.quote.clone(),
@@ -198,29 +202,29 @@ fn finding(context: &Context<'_>, found: &Found) -> Finding {
 }
 
 /// Each judge once, in order of appearance.
-fn names(heard: &[Heard]) -> String {
+fn judge_names(reply: &[JudgeReply]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for heard in heard {
-        if !names.contains(&&*heard.judge) {
-            names.push(&heard.judge);
+    for reply in reply {
+        if !names.contains(&&*reply.judge) {
+            names.push(&reply.judge);
         }
     }
     names.join("+")
 }
 
-/// Remarks of ours, after what the judge says.
+/// Notes appended to the rationale of the judge.
 #[derive(Default)]
 struct Notes(String);
 
 impl Notes {
-    fn say(&mut self, what: std::fmt::Arguments<'_>) {
+    fn add(&mut self, what: std::fmt::Arguments<'_>) {
         if !self.0.is_empty() {
             self.0.push_str("; ");
         }
         let _ = write!(self.0, "{what}");
     }
 
-    fn after(self, rationale: Option<&str>) -> Option<Box<str>> {
+    fn append_to(self, rationale: Option<&str>) -> Option<Box<str>> {
         match (rationale, self.0.is_empty()) {
             (rationale, true) => rationale.map(Into::into),
             (None, false) => Some(format!("({})", self.0).into()),

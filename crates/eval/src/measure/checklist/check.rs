@@ -1,7 +1,7 @@
-//! Questions that the rules answer: what they name is there, or it is not.
+//! Checks that answer questions by rules.
 //!
-//! In: a [`Check`] and an agent's run. Out: yes or no with what it was seen by, or nothing where the
-//! trace shows no answer or no calls to look at.
+//! In: a [`Check`] and an agent's run. Out: yes or no with a quotation, or `None` if the trace has
+//! no content to check.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub enum Check {
 pub struct Lookup {
     /// The text or pattern.
     pub text: String,
-    /// Default `answer`. Where to look.
+    /// Default `final_answer`. Where to look.
     #[serde(rename = "in")]
     pub place: Place,
 }
@@ -82,21 +82,21 @@ pub enum Form {
 
 /// What was seen.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Seen {
-    /// Yes or no.
+pub struct CheckResult {
+    /// The answer.
     pub yes: bool,
     /// Why, in words.
     pub reason: String,
-    /// What it was seen by, verbatim.
+    /// The evidence, verbatim.
     pub quote: String,
     /// Where.
     pub at: Idx,
-    /// The final answer was looked at.
+    /// Whether the final answer was checked.
     pub by_answer: bool,
 }
 
 impl Check {
-    /// What is wrong with it.
+    /// The problem of its configuration, if any.
     pub fn problem(&self) -> Option<String> {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
@@ -113,53 +113,45 @@ impl Check {
     }
 
     /// The answer; `None` without evidence.
-    pub fn seen(&self, trace: &AgentTrace, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
+    pub fn evaluate(&self, trace: &AgentTrace, agent: &Agent, log: &[Chunk]) -> Option<CheckResult> {
         match self {
-            Check::Called(called) => Some(called.seen(trace, agent)),
+            Check::Called(called) => Some(called.evaluate(trace, agent)),
             Check::Answer(form) => {
-                let (text, at) = answer(agent)?;
+                let (text, at) = final_answer(agent)?;
                 let yes = form.fits(text)?;
-                let reason = format!("the final answer is {}{}", if yes { "" } else { "not " }, form.words());
-                Some(Seen { yes, reason, quote: clip(text, QUOTE_BYTES).to_owned(), at, by_answer: true })
+                let reason =
+                    format!("the final answer is {}{}", if yes { "" } else { "not " }, form.description());
+                let quote = clip(text, QUOTE_BYTES).to_owned();
+                Some(CheckResult { yes, reason, quote, at, by_answer: true })
             }
             Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
-                self.found(wanted, agent, log)
+                self.evaluate_lookup(wanted, agent, log)
             }
         }
     }
 
-    fn found(&self, wanted: &Lookup, agent: &Agent, log: &[Chunk]) -> Option<Seen> {
+    fn evaluate_lookup(&self, wanted: &Lookup, agent: &Agent, log: &[Chunk]) -> Option<CheckResult> {
         let source = match wanted.place {
             Place::Answer => None,
             Place::Outputs => Some(Source::Output),
             Place::Results => Some(Source::Result),
         };
         let texts: Vec<(&str, Idx)> = match source {
-            None => vec![answer(agent)?],
+            None => vec![final_answer(agent)?],
             Some(source) => {
                 log.iter().filter(|c| c.source == source).map(|c| (c.text.as_str(), c.at)).collect()
             }
         };
-        let (last, place) = (*texts.last()?, wanted.place.words());
-        let hit = texts.iter().find_map(|&(text, at)| self.hit(&wanted.text, text).map(|quote| (quote, at)));
+        let (last, place) = (*texts.last()?, wanted.place.description());
+        let hit =
+            texts.iter().find_map(|&(text, at)| self.find_match(&wanted.text, text).map(|quote| (quote, at)));
         let what = clip(&wanted.text, QUOTE_BYTES);
         let by_answer = wanted.place == Place::Answer;
-        Some(match hit {
-            Some((quote, at)) => {
-                let reason = format!("{place} {} \"{what}\"", self.verb());
-                Seen { yes: true, reason, quote, at, by_answer }
-            }
-            None => {
-                let quote = clip(last.0, QUOTE_BYTES).to_owned();
-                Seen {
-                    yes: false,
-                    reason: format!("nothing in {place} {} \"{what}\"", self.verb()),
-                    quote,
-                    at: last.1,
-                    by_answer,
-                }
-            }
-        })
+        let yes = hit.is_some();
+        let none = if yes { "" } else { "nothing in " };
+        let reason = format!("{none}{place} {} \"{what}\"", self.verb());
+        let (quote, at) = hit.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        Some(CheckResult { yes, reason, quote, at, by_answer })
     }
 
     fn verb(&self) -> &'static str {
@@ -170,8 +162,8 @@ impl Check {
         }
     }
 
-    /// The place in `text` that fits.
-    fn hit(&self, wanted: &str, text: &str) -> Option<String> {
+    /// The match in `text`.
+    fn find_match(&self, wanted: &str, text: &str) -> Option<String> {
         match self {
             Check::Equals(_) => equal(wanted, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
             Check::Matches(_) => {
@@ -179,7 +171,8 @@ impl Check {
                 Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
-                // Lower case may differ in length: look it up there, quote it from there.
+                // Lower case may differ in length; the quote is then taken from the lower-case
+                // text.
                 let (lower, wanted) = (text.to_lowercase(), wanted.to_lowercase());
                 let from = lower.find(&wanted)?;
                 let same = lower.len() == text.len();
@@ -191,7 +184,7 @@ impl Check {
 }
 
 impl Place {
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Place::Answer => "the final answer",
             Place::Outputs => "what models wrote",
@@ -201,7 +194,7 @@ impl Place {
 }
 
 impl Called {
-    fn seen(&self, trace: &AgentTrace, agent: &Agent) -> Seen {
+    fn evaluate(&self, trace: &AgentTrace, agent: &Agent) -> CheckResult {
         let beneath: std::collections::HashSet<Idx> = trace.tree.subtree(agent.at).collect();
         let named: Vec<&Call> = trace
             .calls
@@ -220,38 +213,22 @@ impl Called {
             None => String::new(),
         };
         let tool = &self.tool;
-        match (fitting, named.last()) {
-            (Some(call), _) => Seen {
-                yes: true,
-                reason: format!("{tool} was called so"),
-                quote: shown(call),
-                at: call.at,
-                by_answer: false,
-            },
-            (None, Some(call)) => {
-                let why =
-                    if named.iter().any(|call| given(&call)) { "and failed" } else { "with other arguments" };
-                Seen {
-                    yes: false,
-                    reason: format!("{tool} was called only {why}").replace("only and", "and"),
-                    quote: shown(call),
-                    at: call.at,
-                    by_answer: false,
-                }
+        let (yes, reason, quote, at) = match (fitting, named.last()) {
+            (Some(call), _) => (true, format!("{tool} was called so"), shown(call), call.at),
+            (None, Some(call)) if named.iter().any(|call| given(&call)) => {
+                (false, format!("{tool} was called and failed"), shown(call), call.at)
             }
-            (None, None) => Seen {
-                yes: false,
-                reason: format!("{tool} was never called"),
-                quote: String::new(),
-                at: agent.at,
-                by_answer: false,
-            },
-        }
+            (None, Some(call)) => {
+                (false, format!("{tool} was called only with other arguments"), shown(call), call.at)
+            }
+            (None, None) => (false, format!("{tool} was never called"), String::new(), agent.at),
+        };
+        CheckResult { yes, reason, quote, at, by_answer: false }
     }
 }
 
 impl Form {
-    fn words(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         match self {
             Form::Number => "a number",
             Form::Date => "a date",
@@ -259,7 +236,7 @@ impl Form {
         }
     }
 
-    /// `None` where that cannot be told.
+    /// `None` if the schema cannot be checked completely.
     fn fits(&self, text: &str) -> Option<bool> {
         let text = text.trim().trim_end_matches('.');
         Some(match self {
@@ -277,8 +254,8 @@ impl Form {
     }
 }
 
-/// The final answer and the span that gave it, where it could be seen.
-pub fn answer(agent: &Agent) -> Option<(&str, Idx)> {
+/// The final answer and its span, if it was recorded.
+pub fn final_answer(agent: &Agent) -> Option<(&str, Idx)> {
     let text = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     Some((text, agent.answer_at.unwrap_or(agent.at)))
 }
@@ -346,40 +323,40 @@ mod tests {
             .build()
     }
 
-    fn seen(yaml: &str) -> Option<Seen> {
+    fn evaluate(yaml: &str) -> Option<CheckResult> {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
         let trace = run();
-        check.seen(&trace, &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
+        check.evaluate(&trace, &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
     }
 
     #[test]
     fn texts_are_looked_for_where_the_check_says() {
-        assert!(seen("contains: { text: eur }").unwrap().yes);
-        assert!(!seen("contains: { text: Order }").unwrap().yes);
-        let found = seen("contains: { text: order 7, in: results }").unwrap();
+        assert!(evaluate("contains: { text: eur }").unwrap().yes);
+        assert!(!evaluate("contains: { text: Order }").unwrap().yes);
+        let found = evaluate("contains: { text: order 7, in: results }").unwrap();
         assert_eq!((found.yes, found.quote.as_str()), (true, "Order 7"));
-        assert!(seen("matches: { text: '^[0-9.]+ EUR$' }").unwrap().yes);
-        assert!(!seen("equals: { text: '12.5' }").unwrap().yes);
-        assert!(seen("equals: { text: ' 12.50 eur ' }").unwrap().yes);
+        assert!(evaluate("matches: { text: '^[0-9.]+ EUR$' }").unwrap().yes);
+        assert!(!evaluate("equals: { text: '12.5' }").unwrap().yes);
+        assert!(evaluate("equals: { text: ' 12.50 eur ' }").unwrap().yes);
     }
 
     #[test]
     fn calls_are_compared_by_name_and_arguments() {
-        assert!(seen("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().yes);
-        let other = seen("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
+        assert!(evaluate("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().yes);
+        let other = evaluate("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
         assert_eq!(
             (other.yes, other.reason.as_str()),
             (false, "get_order was called only with other arguments")
         );
-        let never = seen("called: { tool: refund }").unwrap();
+        let never = evaluate("called: { tool: refund }").unwrap();
         assert_eq!((never.yes, never.reason.as_str()), (false, "refund was never called"));
     }
 
     #[test]
     fn an_answers_form_is_told() {
-        assert!(seen("answer: number").unwrap().yes);
-        assert!(!seen("answer: date").unwrap().yes);
+        assert!(evaluate("answer: number").unwrap().yes);
+        assert!(!evaluate("answer: date").unwrap().yes);
         for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
             assert!(Form::Number.fits(number) == Some(true), "{number}");
         }
@@ -404,7 +381,7 @@ mod tests {
     fn without_an_answer_there_is_no_evidence() {
         let trace = Script::new("What?").says("").build_without_content();
         let check = Check::Answer(Form::Number);
-        assert_eq!(check.seen(&trace, &trace.agents[0], &[]), None);
+        assert_eq!(check.evaluate(&trace, &trace.agents[0], &[]), None);
     }
 
     #[test]

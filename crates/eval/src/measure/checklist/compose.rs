@@ -1,9 +1,9 @@
-//! One question's way to its answer: looked up, perceived, proved, answered (003, section 3.3).
+//! Answers one question: retrieval, perception, proofs, answer (003, section 3.3).
 //!
-//! In: a question, the log, and the answers so far. Out: what to ask next, or what came of it. The
-//! paper asks a model for each stage of the class and for the sufficiency of proofs; here one call
-//! gives class, passages and sufficiency, since all three come from reading the same pieces. The
-//! class's two levels stay in the decision path.
+//! In: a question, the log, and the answers so far. Out: the next question, or the result. The
+//! paper asks a model separately for each stage of the class and for the sufficiency of proofs;
+//! here one call returns class, passages and sufficiency, since all three need the same pieces. The
+//! two levels of the class are kept in the decision path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,70 +12,64 @@ use serde_json::{Value, json};
 
 use super::check;
 use super::log::{Chunk, Source};
-use super::result::{Answered, Proof};
-use super::retrieve::{self, Index};
-use super::settings::{Class, Item, Settings};
+use super::result::{ItemResult, Proof};
+use super::retrieve::{self, Bm25Index};
+use super::settings::{Asset, Class, Item, Settings};
 use super::tools;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
-use crate::measure::ask::prompt_page::{Block, Sheet};
-use crate::measure::ask::quote::Quotable;
+use crate::measure::ask::prompt_page::{Block, PromptPage};
+use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
 const ANSWER: &str = include_str!("prompts/answer.md");
-/// How often a tool may be used for one question.
+/// Most tool calls for one question.
 const TOOL_CALLS: usize = 2;
-/// Pieces that a rerank endpoint is given, the best by BM25.
+/// Most pieces that a rerank endpoint gets, the best by BM25.
 const RERANKED: usize = 40;
 /// Longest task and final answer shown, in bytes.
 const MOST_TEXT: usize = 8 * 1024;
 
-/// What all questions of a checklist share.
-pub struct Case<'a> {
-    /// The trace.
+/// Data that all questions of a checklist share.
+pub struct ChecklistRun<'a> {
     pub trace: &'a AgentTrace,
-    /// Whose task it is.
+    /// The agent whose task is judged.
     pub agent: &'a Agent,
-    /// How checklists are judged.
+    /// The configuration.
     pub settings: &'a Settings,
-    /// What cleans a stranger's text.
+    /// Cleans untrusted texts.
     pub asker: &'a Asker,
-    /// As a judge may read it.
     pub task: String,
-    /// Where proofs are looked for: all that judges may read.
+    /// The log that proofs are searched in, without withheld content.
     pub log: Vec<Chunk>,
-    /// What the rules read, where judges may not read all of it.
+    /// The full log for rules, if content is withheld from judges.
     pub record: Option<Vec<Chunk>>,
-    /// Its words.
-    pub index: Index,
-    /// What judges have answered so far, by key.
+    pub index: Bm25Index,
+    /// Answers so far, by key.
     pub answers: HashMap<&'a str, &'a Answer>,
 }
 
-/// What a question comes to.
-pub enum Next {
-    /// To be asked.
+/// The next step for a question.
+pub enum NextStep {
     Ask(Question),
-    /// Answered, or not.
-    Done(Answered),
+    Done(ItemResult),
 }
 
-/// How a judge sees the question.
-struct Perceived {
+/// A judge's reading of the record for a question.
+struct Perception {
     class: Class,
     proofs: Vec<Proof>,
     by_answer: bool,
     sufficient: bool,
 }
 
-impl<'a> Case<'a> {
-    /// The next step of question `i`.
-    pub fn next(&self, i: usize, item: &Item) -> Next {
+impl<'a> ChecklistRun<'a> {
+    pub fn next_step(&self, i: usize, item: &Item) -> NextStep {
         if let Some(check) = &item.check {
-            return Next::Done(self.checked(item, check));
+            return NextStep::Done(self.run_check(item, check));
         }
         let key = |stage: &str| format!("q{i:03}.{stage}");
         let scores = match self.scores(&key("0-rerank"), item) {
@@ -83,24 +77,24 @@ impl<'a> Case<'a> {
             Err(next) => return next,
         };
         let keep = self.settings.keep;
-        let first = self.with_calls(retrieve::best(&scores, keep, self.settings.threshold));
-        let mut seen = match self.perceived(&key("1-perceive"), item, &first) {
-            Ok(seen) => seen,
+        let first = self.with_calls(retrieve::select(&scores, keep, self.settings.threshold));
+        let mut perception = match self.perception(&key("1-perceive"), item, &first) {
+            Ok(perception) => perception,
             Err(next) => return next,
         };
-        if !seen.sufficient {
-            let wider = self.with_calls(retrieve::wider(&scores, keep));
+        if !perception.sufficient {
+            let wider = self.with_calls(retrieve::widen(&scores, keep));
             if wider.len() > first.len() {
-                seen = match self.perceived(&key("2-wider"), item, &wider) {
-                    Ok(seen) => seen,
+                perception = match self.perception(&key("2-wider"), item, &wider) {
+                    Ok(perception) => perception,
                     Err(next) => return next,
                 };
             }
         }
-        self.judged(&key("3-answer"), item, seen)
+        self.next_answer_step(&key("3-answer"), item, perception)
     }
 
-    /// The count of calls is always shown, so that what was never done can be told.
+    /// The count of calls is always shown, as evidence for what was never done.
     fn with_calls(&self, mut pieces: Vec<usize>) -> Vec<usize> {
         let last = self.log.len().saturating_sub(1);
         if pieces.last() != Some(&last) {
@@ -109,17 +103,17 @@ impl<'a> Case<'a> {
         pieces
     }
 
-    fn checked(&self, item: &Item, check: &check::Check) -> Answered {
+    fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| vec![source.to_owned(), "logical".to_owned(), "rules".to_owned()];
-        match check.seen(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
-            Some(seen) => Answered {
+        match check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
+            Some(perception) => ItemResult {
                 question: item.question.clone(),
-                proofs: vec![Proof { at: seen.at, text: seen.quote }],
-                answer: Ok(seen.yes),
-                reason: seen.reason,
-                path: path(if seen.by_answer { "proofs+final_answer" } else { "proofs" }),
+                proofs: vec![Proof { at: perception.at, text: perception.quote }],
+                answer: Ok(perception.yes),
+                reason: perception.reason,
+                path: path(if perception.by_answer { "proofs+final_answer" } else { "proofs" }),
             },
-            None => Answered {
+            None => ItemResult {
                 question: item.question.clone(),
                 proofs: Vec::new(),
                 answer: Err(Unmeasured::NoContent),
@@ -129,47 +123,50 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// How well each piece fits the question: by BM25, and by a rerank endpoint where there is one.
-    fn scores(&self, key: &str, item: &Item) -> Result<Vec<f64>, Next> {
+    /// The score of each piece: by BM25, and by a rerank endpoint if configured.
+    fn scores(&self, key: &str, item: &Item) -> Result<Vec<f64>, NextStep> {
         let mut scores = self.index.scores(&item.question);
         if scores.iter().all(|score| *score == 0.0) {
-            // None of its words stand in the record ("Was only the name given?"): what the task is
-            // about does.
+            // None of its words occur in the record ("Was only the name given?"): use the words of
+            // the task.
             scores = self.index.scores(&self.task);
         }
         let Some(judge) = &self.settings.rerank else { return Ok(scores) };
-        let pool = retrieve::best(&scores, RERANKED, 0.0);
+        let pool = retrieve::select(&scores, RERANKED, 0.0);
         if pool.is_empty() {
             return Ok(scores);
         }
         let Some(answer) = self.answers.get(key) else {
             let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.log[i].text)).collect();
-            return Err(Next::Ask(Question {
+            return Err(NextStep::Ask(Question {
                 key: key.to_owned(),
                 prompt: Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string()),
                 form: Arc::new(Form { name: "rerank", schema: scores_form(), score: None }),
                 judges: vec![judge.clone()],
             }));
         };
-        // An endpoint that is down leaves the order that BM25 gave.
+        // Without an answer of the endpoint the order of BM25 is kept.
         let given =
             answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("scores")?.as_array());
         let Some(given) = given.filter(|given| given.len() == pool.len()) else { return Ok(scores) };
         let mut out = vec![0.0; scores.len()];
-        // Cross-encoders give logits: brought above 0, so that shares of the best mean something.
+        // Cross-encoders return logits; the sigmoid makes them positive, so that shares of the best
+        // are defined.
         for (&i, score) in pool.iter().zip(given) {
             out[i] = 1.0 / (1.0 + (-score.as_f64().unwrap_or(f64::MIN)).exp());
         }
         Ok(out)
     }
 
-    fn perceived(&self, key: &str, item: &Item, pieces: &[usize]) -> Result<Perceived, Next> {
+    fn perception(&self, key: &str, item: &Item, pieces: &[usize]) -> Result<Perception, NextStep> {
         let Some(answer) = self.answers.get(key) else {
-            return Err(Next::Ask(self.perceive(key, item, pieces)));
+            return Err(NextStep::Ask(self.perception_question(key, item, pieces)));
         };
         let value = match &answer.opinions {
             Ok(opinions) => opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null),
-            Err(reason) => return Err(Next::Done(unanswered(item, *reason, "no judge read the record"))),
+            Err(reason) => {
+                return Err(NextStep::Done(unmeasured_item(item, *reason, "no judge read the record")));
+            }
         };
         let yes = |key: &str| value.get(key).and_then(Value::as_str) == Some("yes");
         let class = match value.get("class").and_then(Value::as_str) {
@@ -179,22 +176,22 @@ impl<'a> Case<'a> {
         };
         let given = value.get("passages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let proofs = given.iter().filter_map(|passage| self.proof(passage, pieces)).collect();
-        Ok(Perceived { class, proofs, by_answer: yes("final_answer"), sufficient: yes("sufficient") })
+        Ok(Perception { class, proofs, by_answer: yes("final_answer"), sufficient: yes("sufficient") })
     }
 
-    /// A passage, if it stands where it is said to.
+    /// A passage, if its piece contains it.
     fn proof(&self, passage: &Value, pieces: &[usize]) -> Option<Proof> {
         let text = passage.get("quote")?.as_str()?;
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
         let chunk = self.log.get(*pieces.contains(&piece).then_some(&piece)?)?;
         let shown = self.asker.clean(&chunk.text);
-        let there = Quotable::of([shown.as_str()]).holds(text);
+        let there = QuotableText::of([shown.as_str()]).contains_quote(text);
         there.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
     }
 
-    fn perceive(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
+    fn perception_question(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
         let ids: Vec<String> = pieces.iter().map(|i| format!("p{i}")).collect();
-        let mut blocks = self.about(item);
+        let mut blocks = self.task_blocks(item);
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
             let what = match (chunk.source, &chunk.tool) {
@@ -208,18 +205,18 @@ impl<'a> Case<'a> {
             blocks.push(Block { of, ..Block::about(label, self.asker.clean(&chunk.text), false) });
         }
         let question = format!("Prepare the check of this question: {}", self.asker.clean(&item.question));
-        let sheet = Sheet { intro: "Prepare the check of a question.".to_owned(), blocks, question };
+        let page = PromptPage { intro: "Prepare the check of a question.".to_owned(), blocks, question };
         Question {
             key: key.to_owned(),
-            prompt: sheet.prompt(PERCEIVE.trim()),
+            prompt: page.prompt(PERCEIVE.trim()),
             form: Arc::new(Form { name: "perceive", schema: perceive_form(&ids), score: None }),
             judges: Vec::new(),
         }
     }
 
     /// Task, question and final answer.
-    fn about(&self, item: &Item) -> Vec<Block> {
-        let answer = check::answer(self.agent).map_or("", |(text, _)| text);
+    fn task_blocks(&self, item: &Item) -> Vec<Block> {
+        let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
         let answer = match self.asker.withholds_answer(self.trace, self.agent) {
             true => WITHHELD.to_owned(),
             false => self.asker.clean(clip(answer, MOST_TEXT)),
@@ -231,95 +228,98 @@ impl<'a> Case<'a> {
         ]
     }
 
-    fn judged(&self, key: &str, item: &Item, seen: Perceived) -> Next {
-        let source = if seen.by_answer { "proofs+final_answer" } else { "proofs" };
+    /// Asks for the answer, with the outputs of the tools that the judge has used so far, or reads it.
+    fn next_answer_step(&self, key: &str, item: &Item, perception: Perception) -> NextStep {
+        let source = if perception.by_answer { "proofs+final_answer" } else { "proofs" };
         let mut path = vec![source.to_owned()];
-        path.extend(seen.class.path().iter().map(|&step| step.to_owned()));
-        let unmeasured = |why: &str, proofs: Vec<Proof>, path: Vec<String>| {
-            let answer = Err(Unmeasured::NotApplicable);
-            Next::Done(Answered {
-                question: item.question.clone(),
-                proofs,
-                answer,
-                reason: why.to_owned(),
-                path,
-            })
-        };
-        let has_answer = check::answer(self.agent).is_some();
-        if !seen.sufficient || (seen.proofs.is_empty() && !(seen.by_answer && has_answer)) {
-            return unmeasured("the record does not hold enough to tell", seen.proofs, path);
-        }
-        let assets: Vec<&super::settings::Asset> = self
-            .settings
-            .assets
-            .iter()
-            .filter(|asset| super::fits(&asset.of, self.trace, self.agent))
-            .collect();
-        let mut judges = self.settings.by_class.get(&seen.class).cloned().unwrap_or_default();
-        if seen.class == Class::Factual && assets.is_empty() {
-            match &self.settings.search {
-                Some(search) => judges = vec![search.clone()],
-                None => return unmeasured("there is no source for this fact", seen.proofs, path),
+        path.extend(perception.class.path().iter().map(|&step| step.to_owned()));
+        let assets: Vec<&Asset> =
+            self.settings.assets.iter().filter(|asset| asset.of.fits(self.trace, self.agent)).collect();
+        let judges = match self.answering_judges(&perception, &assets) {
+            Ok(judges) => judges,
+            Err(reason) => {
+                let answer = Err(Unmeasured::NotApplicable);
+                return done(item, perception.proofs, answer, reason, path);
             }
-        }
-        let mut gave: Vec<(String, String)> = Vec::new();
+        };
+        let mut tool_outputs: Vec<(String, String)> = Vec::new();
         for turn in 0..=TOOL_CALLS {
             let key = format!("{key}-{turn}");
             let Some(answer) = self.answers.get(key.as_str()) else {
-                let prompt = self.answering(item, &seen, &assets, &gave, turn == TOOL_CALLS);
+                let prompt =
+                    self.answer_prompt(item, &perception, &assets, &tool_outputs, turn == TOOL_CALLS);
                 let form = Arc::new(Form { name: "checked", schema: answer_form(), score: None });
-                return Next::Ask(Question { key, prompt, form, judges });
+                return NextStep::Ask(Question { key, prompt, form, judges });
             };
             let opinions = match &answer.opinions {
                 Ok(opinions) => opinions,
-                Err(reason) => return Next::Done(unanswered(item, *reason, "no judge answered")),
+                Err(reason) => return NextStep::Done(unmeasured_item(item, *reason, "no judge answered")),
             };
             let first = opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null);
             let text = |key: &str| first.get(key).and_then(Value::as_str).unwrap_or_default();
-            if text("tool") != "none" && !text("tool").is_empty() && turn < TOOL_CALLS {
-                let used = format!("{} {}", text("tool"), text("input"));
-                gave.push((used, tools::call(text("tool"), text("input"), self.trace, &self.log)));
-                path.push(text("tool").to_owned());
+            let (tool, input) = (text("tool"), text("input"));
+            if tool != "none" && !tool.is_empty() && turn < TOOL_CALLS {
+                let output = tools::call_tool(tool, input, self.trace, &self.log);
+                tool_outputs.push((format!("{tool} {input}"), output));
+                path.push(tool.to_owned());
                 continue;
             }
             let (answer, split) = majority(opinions);
-            let reason = split.unwrap_or_else(|| clip(text("reason"), MOST_TEXT).to_owned());
-            return Next::Done(Answered {
-                question: item.question.clone(),
-                proofs: seen.proofs,
-                answer,
-                reason,
-                path,
-            });
+            let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
+            return done(item, perception.proofs, answer, reason, path);
         }
-        Next::Done(unanswered(item, Unmeasured::JudgeError, "the judge went on using tools"))
+        NextStep::Done(unmeasured_item(item, Unmeasured::JudgeError, "the judge went on using tools"))
     }
 
-    fn answering(
+    /// The judges to answer; none for those of the metric. An error is why nobody is asked.
+    fn answering_judges(&self, seen: &Perception, assets: &[&Asset]) -> Result<Vec<String>, &'static str> {
+        let has_answer = check::final_answer(self.agent).is_some();
+        if !seen.sufficient || (seen.proofs.is_empty() && !(seen.by_answer && has_answer)) {
+            return Err("the record does not hold enough to tell");
+        }
+        if seen.class == Class::Factual && assets.is_empty() {
+            let search = self.settings.search.as_ref();
+            return search.map(|judge| vec![judge.clone()]).ok_or("there is no source for this fact");
+        }
+        Ok(self.settings.by_class.get(&seen.class).cloned().unwrap_or_default())
+    }
+
+    fn answer_prompt(
         &self,
         item: &Item,
-        seen: &Perceived,
-        assets: &[&super::settings::Asset],
-        gave: &[(String, String)],
+        perception: &Perception,
+        assets: &[&Asset],
+        tool_outputs: &[(String, String)],
         last: bool,
     ) -> Prompt {
-        let mut blocks = self.about(item);
-        for proof in &seen.proofs {
+        let mut blocks = self.task_blocks(item);
+        for proof in &perception.proofs {
             let of = self.trace.tree.spans.get(proof.at).map(|span| (proof.at, span.id));
             blocks.push(Block { of, ..Block::about("passage", self.asker.clean(&proof.text), false) });
         }
         for asset in assets {
             blocks.push(Block::about(format!("known beforehand: {}", asset.name), asset.text.clone(), true));
         }
-        for (used, output) in gave {
+        for (used, output) in tool_outputs {
             let label = format!("your tool: {}", self.asker.clean(clip(used, 200)).replace('\n', " "));
             blocks.push(Block::about(label, self.asker.clean(output), false));
         }
         let tools = if last { " Tools can be used no more." } else { "" };
         let question = format!("Answer this question: {}{tools}", self.asker.clean(&item.question));
-        let sheet = Sheet { intro: "Answer a question about a run.".to_owned(), blocks, question };
-        sheet.prompt(ANSWER.trim())
+        let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
+        page.prompt(ANSWER.trim())
     }
+}
+
+fn done(
+    item: &Item,
+    proofs: Vec<Proof>,
+    answer: Result<bool, Unmeasured>,
+    reason: &str,
+    path: Vec<String>,
+) -> NextStep {
+    let question = item.question.clone();
+    NextStep::Done(ItemResult { question, proofs, answer, reason: reason.to_owned(), path })
 }
 
 /// What more than half of the judges answered. Where no answer has a majority, the judges failed to
@@ -339,8 +339,8 @@ fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) 
     }
 }
 
-fn unanswered(item: &Item, why: Unmeasured, words: &str) -> Answered {
-    Answered {
+fn unmeasured_item(item: &Item, why: Unmeasured, words: &str) -> ItemResult {
+    ItemResult {
         question: item.question.clone(),
         proofs: Vec::new(),
         answer: Err(why),

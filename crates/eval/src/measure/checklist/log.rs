@@ -1,53 +1,48 @@
-//! The run as a log in which proofs are looked for (003, section 3.2): chunks of what tools returned
-//! and models wrote, each with the span it is of.
+//! The run as a log in which proofs are searched (003, section 3.2): chunks of tool results and
+//! model outputs, each with its span.
 //!
-//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never across
-//! two spans, and within a span at the ends of lines. What was only planned is left out
-//! ([`super::planned`]).
+//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never
+//! across two spans, split at line ends. Plans are left out ([`super::plan_content`]).
 
 use std::collections::HashSet;
 
-use super::planned::Planned;
+use super::plan_content::PlanContent;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
 use crate::recognise::{Agent, AgentTrace, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
-/// Bytes of a token, about, in the languages and code that runs are made of.
+/// Approximate bytes of a token.
 const TOKEN_BYTES: usize = 4;
-/// Chunks of one run at most: 12 MB of text. What is beyond was never read by anybody either.
+/// Most chunks of one run: 12 MB of text.
 const MAX_CHUNKS: usize = 10_000;
 
-/// Where the text of a chunk is from.
+/// The source of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// What a tool returned.
+    /// A tool result.
     Result,
-    /// What a model wrote.
     Output,
-    /// Which tools were called how often: what is not there was not done.
+    /// The number of calls of each tool.
     Calls,
 }
 
 /// A piece of the log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chunk {
-    /// The span that it is of.
     pub at: Idx,
-    /// Where it is from.
     pub source: Source,
-    /// The tool, where it is from one.
+    /// The tool of a result.
     pub tool: Option<Text>,
-    /// The text.
     pub text: String,
 }
 
-/// The log of an agent's run and of the agents it called, in order; `tokens` a chunk.
+/// The log of an agent's run and of the agents it called, in order, with chunks of `tokens`.
 pub fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     let size = tokens.max(1) * TOKEN_BYTES;
     let mut out = Vec::new();
     let beneath: HashSet<Idx> = trace.tree.subtree(agent.at).collect();
-    let planned = Planned::of(trace);
+    let planned = PlanContent::of(trace);
     for &at in trace.tree.order() {
         let Some(view) = trace.views.get(at) else { continue };
         if out.len() >= MAX_CHUNKS {
@@ -57,32 +52,32 @@ pub fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
             continue;
         }
         match view.kind {
-            Kind::Llm => cut(at, Source::Output, None, &planned.out_of_output(view), size, &mut out),
+            Kind::Llm => push_chunks(at, Source::Output, None, &planned.strip_output(view), size, &mut out),
             _ => {
                 if let Some(result) = &view.result {
                     let tool = view.call.as_ref().map(|call| call.name.clone());
-                    cut(at, Source::Result, tool, &planned.out_of_result(result), size, &mut out);
+                    push_chunks(at, Source::Result, tool, &planned.strip_result(result), size, &mut out);
                 }
             }
         }
     }
-    // Calls without a span of their own: what came back stands in a later prompt.
+    // Results of calls without a span of their own occur in a later prompt.
     for (i, call) in trace.calls.iter().enumerate() {
         if call.tool.is_some() || !beneath.contains(&call.at) || planned.is_todo_call(i) {
             continue;
         }
         if let Some(result) = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS) {
-            let text = planned.out_of_result(result);
-            cut(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
+            let text = planned.strip_result(result);
+            push_chunks(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
         }
     }
     out.truncate(MAX_CHUNKS - 1);
-    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: calls(trace, &beneath) });
+    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: call_counts(trace, &beneath) });
     out
 }
 
-/// Leaves out of a log what services withhold. A result without a span of its own was read from the
-/// prompt of any later span of the agent.
+/// Removes withheld content from a log. A result without a span of its own was read from the prompt
+/// of a later span of the agent, which may be any.
 pub fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
     let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
     for chunk in log {
@@ -93,13 +88,13 @@ pub fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
     }
 }
 
-fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {
+fn push_chunks(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {
     let mut rest = text.trim();
     while !rest.is_empty() && out.len() < MAX_CHUNKS {
         let mut end = rest.len();
         if end > size {
             let most = rest.floor_char_boundary(size).max(rest.chars().next().map_or(1, char::len_utf8));
-            // At the end of a line, of a sentence, of a word; not before half of it.
+            // Split at the end of a line, sentence or word in the second half.
             let head = rest.get(..most).unwrap_or(rest);
             let late = |found: Option<usize>| found.filter(|&i| i >= most / 2);
             end = late(head.rfind('\n'))
@@ -114,7 +109,7 @@ fn cut(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out
 }
 
 /// One line a tool: how often it was called, and how often that failed.
-fn calls(trace: &AgentTrace, beneath: &HashSet<Idx>) -> String {
+fn call_counts(trace: &AgentTrace, beneath: &HashSet<Idx>) -> String {
     let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
     for call in trace.calls.iter().filter(|call| beneath.contains(&call.at)) {
         match counts.iter_mut().find(|(name, ..)| *name == &call.name) {
@@ -161,11 +156,11 @@ mod tests {
     fn chunks_are_of_one_span_and_of_the_size_asked_for() {
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
-        cut(3, Source::Result, None, &line, 1200, &mut out);
+        push_chunks(3, Source::Result, None, &line, 1200, &mut out);
         assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
         assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
         out.clear();
-        cut(3, Source::Result, None, &"é".repeat(1000), 3, &mut out);
+        push_chunks(3, Source::Result, None, &"é".repeat(1000), 3, &mut out);
         assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
     }
 }

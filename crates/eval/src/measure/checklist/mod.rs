@@ -1,13 +1,14 @@
-//! The task as a checklist, each question proved from the run (paper 003, the Auto-Eval Judge).
+//! The task as a checklist of questions, each answered with proofs from the run (paper 003, the
+//! Auto-Eval Judge).
 //!
 //! In: an agent's task and its run. Out: `checklist.verdict`, yes or no, with every question, its
-//! proofs and its answer as `verdict.checklist.items`; findings cite the spans that speak against
-//! it. Asked, in rounds: what the questions are (`criteria`), then for each what bears on it and what
-//! kind it is, then its answer (`compose`). The operator may give the questions instead, and name
-//! the check that answers one (`check`): those run by rules, without any judge.
+//! proofs and its answer as `verdict.checklist.items`; findings cite the spans of the proofs.
+//! Judges are asked in rounds for the questions (`criteria`), then for the passages and class of
+//! each question, then for its answer (`compose`). The operator may configure the questions, and a
+//! check that answers one by rules (`check`).
 //!
-//! Criteria depend on nothing but the task's text, so that the judges' cache makes them once a text.
-//! The verdict follows from the answers by rule, not by another judge's word (decisions on 003).
+//! Criteria depend only on the task's text, so that they are cached by text. The verdict is
+//! computed from the answers by rule (decisions on 003).
 
 use std::collections::HashMap;
 
@@ -17,14 +18,13 @@ use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
 };
 use crate::recognise::{Agent, AgentTrace};
-use verdict_config::admits;
 use verdict_otlp::trace::Idx;
 
 pub mod check;
 pub mod compose;
 pub mod criteria;
 pub mod log;
-pub mod planned;
+pub mod plan_content;
 pub mod result;
 pub mod retrieve;
 pub mod settings;
@@ -34,21 +34,19 @@ pub mod tools;
 
 pub use settings::Settings;
 
-use compose::{Case, Next};
-use result::Answered;
-use retrieve::Index;
-use settings::{Item, Match, Of};
+use compose::{ChecklistRun, NextStep};
+use result::ItemResult;
+use retrieve::Bm25Index;
+use settings::{Item, Of};
 
-/// As in attribute keys.
 pub const NAME: &str = "checklist.verdict";
-/// Questions looked at in one checklist, whatever is configured: a round each would last hours.
+/// Most questions of one checklist.
 const MOST_QUESTIONS: usize = 50;
 /// Longest task shown, in bytes.
 const MOST_TASK: usize = 16 * 1024;
 
-/// `checklist.verdict`.
 pub struct Checklist {
-    /// It may ask. The other one takes checklists that rules answer whole.
+    /// Whether it asks judges; if not, it handles checklists that rules answer completely.
     pub asks: bool,
 }
 
@@ -59,7 +57,7 @@ impl Metric for Checklist {
         if settings.of == Of::Root && i > 0 {
             return Step::Done(Vec::new());
         }
-        let fixed = settings.fixed.iter().find(|fixed| fits(&fixed.of, context.trace, agent));
+        let fixed = settings.fixed.iter().find(|fixed| fixed.of.fits(context.trace, agent));
         let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(|item| item.check.is_some()));
         let applies = if self.asks { !by_rules && (fixed.is_some() || settings.generate) } else { by_rules };
         if !applies {
@@ -79,8 +77,8 @@ impl Metric for Checklist {
             Some(fixed) => fixed.items.clone(),
             None => match criteria::questions(&task, settings.max_questions, &known) {
                 Ok(questions) => questions,
-                Err(criteria::Next::Ask(question)) => return Step::Ask(vec![*question]),
-                Err(criteria::Next::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
+                Err(criteria::CriteriaStep::Ask(question)) => return Step::Ask(vec![*question]),
+                Err(criteria::CriteriaStep::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
             },
         };
         let mut log = log::chunks(context.trace, agent, settings.chunk_tokens);
@@ -88,33 +86,33 @@ impl Metric for Checklist {
         if record.is_some() {
             log::withhold(&mut log, asker, context.trace);
         }
-        let index = Index::new(log.iter().map(|chunk| chunk.text.as_str()));
+        let index = Bm25Index::new(log.iter().map(|chunk| chunk.text.as_str()));
         let trace = context.trace;
-        let case = Case { trace, agent, settings, asker, task, log, record, index, answers: known };
-        compose_all(&case, at, &questions, answers)
+        let run = ChecklistRun { trace, agent, settings, asker, task, log, record, index, answers: known };
+        compose_all(&run, at, &questions, answers)
     }
 }
 
-fn compose_all(case: &Case<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> Step {
+fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> Step {
     let (mut asks, mut done) = (Vec::new(), Vec::new());
     for (i, item) in questions.iter().take(MOST_QUESTIONS).enumerate() {
-        match case.next(i, item) {
-            Next::Ask(question) => asks.push(question),
-            Next::Done(answered) => done.push(answered),
+        match run.next_step(i, item) {
+            NextStep::Ask(question) => asks.push(question),
+            NextStep::Done(answered) => done.push(answered),
         }
     }
     if !asks.is_empty() {
         return Step::Ask(asks);
     }
-    Step::Done(vec![measurement(case, at, &done, answers)])
+    Step::Done(vec![measurement(run, at, &done, answers)])
 }
 
-fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) -> Measurement {
+fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[Answer]) -> Measurement {
     let mut out = match result::verdict(done) {
         Err(reason) => unmeasured(at, NAME, reason),
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
-            let findings = failing.map(|item| finding(case.trace, at, item)).collect();
+            let findings = failing.map(|item| finding(run.trace, at, item)).collect();
             let label = if yes { "yes" } else { "no" };
             measured(at, NAME, Measured { value: Value::Label(label), passed: yes, findings })
         }
@@ -123,14 +121,14 @@ fn measurement(case: &Case<'_>, at: Idx, done: &[Answered], answers: &[Answer]) 
     if let Some(opinion) = latest.next() {
         out.judge = opinion.judge.to_string().into();
     }
-    let answer = check::answer(case.agent).map(|(text, _)| text);
-    let items = result::items(case.trace, done, answer);
+    let answer = check::final_answer(run.agent).map(|(text, _)| text);
+    let items = result::items(run.trace, done, answer);
     out.details.push(Detail { key: "checklist.items", value: DetailValue::Text(items) });
     out
 }
 
-fn finding(trace: &AgentTrace, at: Idx, item: &Answered) -> Finding {
-    // Where no proof was found, what was answered is all there is to see.
+fn finding(trace: &AgentTrace, at: Idx, item: &ItemResult) -> Finding {
+    // Without a proof the final answer is quoted.
     let answer = || trace.agents.iter().find(|a| a.at == at).or(trace.agents.first())?.answer.as_deref();
     let proof = item.proofs.first().map(|proof| proof.text.as_str()).filter(|text| !text.is_empty());
     let quote = proof.or_else(answer).unwrap_or("no answer");
@@ -140,23 +138,10 @@ fn finding(trace: &AgentTrace, at: Idx, item: &Answered) -> Finding {
     ids.fold(Defect::PartUnanswered.finding(rationale, quote), Finding::citing)
 }
 
-/// The task of the outermost agent is the trace's: its verdict stands on the root.
+/// The verdict on the outermost agent is written on the root span.
 fn written_at(trace: &AgentTrace, agent: &Agent, of: Of) -> Idx {
     match of {
         Of::Root => trace.tree.root().unwrap_or(agent.at),
         Of::Agents => agent.at,
     }
-}
-
-/// Whether something configured is for this agent's task.
-fn fits(of: &Match, trace: &AgentTrace, agent: &Agent) -> bool {
-    let view = trace.views.get(agent.at);
-    let task = match (&of.task, agent.task.as_deref()) {
-        (None, _) => true,
-        // A pattern that does not compile is refused with the configuration.
-        (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
-        (Some(_), None) => false,
-    };
-    task && admits(of.service.as_deref(), view.and_then(|r| r.service.as_deref()))
-        && admits(of.agent.as_deref(), agent.name.as_deref())
 }

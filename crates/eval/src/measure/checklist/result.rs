@@ -1,4 +1,4 @@
-//! The verdict with its questions, in the shape of the paper's appendix (003, section 8.3).
+//! The verdict with its questions, in the format of the paper's appendix (003, section 8.3).
 //!
 //! In: each question with its proofs and its answer. Out: yes, no or unmeasured, and the JSON that
 //! is written as `verdict.checklist.items`.
@@ -17,29 +17,25 @@ const MOST_ITEMS: usize = 16 * 1024;
 /// A passage of the record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Proof {
-    /// The span that it is of.
     pub at: Idx,
-    /// The passage, verbatim.
     pub text: String,
 }
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answered {
-    /// The question.
+pub struct ItemResult {
     pub question: String,
-    /// Passages that bear on it.
+    /// Passages about it.
     pub proofs: Vec<Proof>,
-    /// Yes or no; or why neither.
+    /// Yes or no, or why it is unmeasured.
     pub answer: Result<bool, Unmeasured>,
-    /// In words.
     pub reason: String,
-    /// Where proof came from, what kind of question it is, and by whom it was answered.
+    /// The decision path: source of the proofs, class of the question, tools used.
     pub path: Vec<String>,
 }
 
-/// Any no gives no; else any that is unmeasured gives unmeasured, for its reason; else yes.
-pub fn verdict(items: &[Answered]) -> Result<bool, Unmeasured> {
+/// No if any answer is no; else unmeasured if any is, for its reason; else yes.
+pub fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
     if items.iter().any(|item| item.answer == Ok(false)) {
         return Ok(false);
     }
@@ -50,8 +46,8 @@ pub fn verdict(items: &[Answered]) -> Result<bool, Unmeasured> {
     }
 }
 
-/// The JSON. Where it would be too long, proofs are left out of the last questions.
-pub fn items(trace: &AgentTrace, all: &[Answered], final_answer: Option<&str>) -> String {
+/// The JSON. If it is too long, proofs of the last questions are left out.
+pub fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
     let mut room = MOST_ITEMS;
     let eval: Vec<Value> = all
         .iter()
@@ -86,8 +82,8 @@ pub fn items(trace: &AgentTrace, all: &[Answered], final_answer: Option<&str>) -
 mod tests {
     use super::*;
 
-    fn item(answer: Result<bool, Unmeasured>) -> Answered {
-        Answered {
+    fn item(answer: Result<bool, Unmeasured>) -> ItemResult {
+        ItemResult {
             question: "Q?".into(),
             proofs: Vec::new(),
             answer,

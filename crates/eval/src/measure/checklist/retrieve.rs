@@ -1,37 +1,37 @@
 //! Which chunks of the log may prove a question's answer: BM25 (k1 = 1.2, b = 0.75).
 //!
-//! In: chunks and a question. Out: the best of them, in the log's order. Kept are at most five that
-//! score more than half of what the best does (decisions on 003); widened, twice as many and the
-//! neighbours of each. A log is some hundreds of chunks, so it is scored whole, without an index on
-//! disk; the paper's cross-encoder can be put behind it as a judge (`rerank`).
+//! In: chunks and a question. Out: the best of them, in the log's order. At most five are kept that
+//! score more than half of the best (decisions on 003); widened, twice as many with their
+//! neighbours. A log is some hundreds of chunks, so it is scored whole, without an index on disk;
+//! the paper's cross-encoder can be configured as a judge (`rerank`).
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Saturation of repeated words, and how much length counts: the values that BM25 is used with.
+/// Saturation of repeated words and weight of length: the usual parameters of BM25.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// Words that every text has.
+/// Stop words.
 const COMMON: [&str; 40] = [
     "a", "about", "agent", "all", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does",
     "for", "from", "has", "have", "in", "is", "it", "its", "of", "on", "or", "that", "the", "their", "then",
     "there", "this", "to", "was", "were", "what", "which", "who", "with", "without",
 ];
 
-/// How the words of a log are spread.
-pub struct Index {
-    /// For each chunk its words and how often they stand there.
+/// The word statistics of a log.
+pub struct Bm25Index {
+    /// The word counts of each chunk.
     words: Vec<HashMap<String, usize>>,
     lengths: Vec<usize>,
     mean: f64,
-    /// In how many chunks a word stands.
+    /// The number of chunks that contain a word.
     chunks_with: HashMap<String, usize>,
 }
 
-impl Index {
-    /// Of texts in order.
-    pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Index {
+impl Bm25Index {
+    /// An index of texts, in order.
+    pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Bm25Index {
         let mut index =
-            Index { words: Vec::new(), lengths: Vec::new(), mean: 0.0, chunks_with: HashMap::new() };
+            Bm25Index { words: Vec::new(), lengths: Vec::new(), mean: 0.0, chunks_with: HashMap::new() };
         for text in texts {
             let mut counts: HashMap<String, usize> = HashMap::new();
             let mut length = 0;
@@ -50,7 +50,7 @@ impl Index {
         index
     }
 
-    /// Every chunk's score for a question; 0 where no word of it stands there.
+    /// The score of every chunk for a question; 0 without a common word.
     pub fn scores(&self, question: &str) -> Vec<f64> {
         let wanted: BTreeSet<String> = words(question).collect();
         let n = self.words.len() as f64;
@@ -71,8 +71,8 @@ impl Index {
     }
 }
 
-/// The chunks to look for proof in: at most `most`, above `share` of the best score, in order.
-pub fn best(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
+/// The chunks to search for proofs: at most `most`, above `share` of the best score, in order.
+pub fn select(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
     let top = scores.iter().copied().fold(0.0, f64::max);
     let mut kept: Vec<usize> = (0..scores.len())
         .filter(|&i| scores[i] > 0.0 && (scores[i] > top * share || scores[i] == top))
@@ -83,10 +83,10 @@ pub fn best(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
     kept
 }
 
-/// A wider window: twice as many, whatever share they have, with their neighbours.
-pub fn wider(scores: &[f64], most: usize) -> Vec<usize> {
+/// A wider selection: twice as many without a lower bound, with their neighbours.
+pub fn widen(scores: &[f64], most: usize) -> Vec<usize> {
     let near = |i: usize| [i.saturating_sub(1), i, (i + 1).min(scores.len().saturating_sub(1))];
-    let all: BTreeSet<usize> = best(scores, most * 2, 0.0).into_iter().flat_map(near).collect();
+    let all: BTreeSet<usize> = select(scores, most * 2, 0.0).into_iter().flat_map(near).collect();
     all.into_iter().collect()
 }
 
@@ -112,18 +112,18 @@ mod tests {
     #[test]
     fn the_chunk_that_answers_comes_first() {
         let texts = ["Mont Blanc is 4806 metres high.", "The weather is fine.", "Elbrus: 5642 metres."];
-        let index = Index::new(texts.iter().copied());
+        let index = Bm25Index::new(texts.iter().copied());
         let scores = index.scores("Did the agent find how many metres high Mont Blanc is?");
-        assert_eq!(best(&scores, 5, 0.5), [0]);
+        assert_eq!(select(&scores, 5, 0.5), [0]);
         assert_eq!(scores[1], 0.0);
-        assert_eq!(wider(&scores, 5), [0, 1, 2]);
+        assert_eq!(widen(&scores, 5), [0, 1, 2]);
     }
 
     #[test]
     fn a_question_of_common_words_finds_nothing() {
-        let index = Index::new(["Mont Blanc", "Elbrus"].into_iter());
-        assert!(best(&index.scores("Did the agent do this?"), 5, 0.5).is_empty());
-        assert!(best(&Index::new(std::iter::empty()).scores("Elbrus"), 5, 0.5).is_empty());
+        let index = Bm25Index::new(["Mont Blanc", "Elbrus"].into_iter());
+        assert!(select(&index.scores("Did the agent do this?"), 5, 0.5).is_empty());
+        assert!(select(&Bm25Index::new(std::iter::empty()).scores("Elbrus"), 5, 0.5).is_empty());
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_kept_scores_above_its_share_and_no_better_one_is_left(scores in proptest::collection::vec(0.0..10.0f64, 0..40)) {
-            let kept = best(&scores, 5, 0.5);
+            let kept = select(&scores, 5, 0.5);
             let top = scores.iter().copied().fold(0.0, f64::max);
             prop_assert!(kept.len() <= 5 && kept.is_sorted());
             prop_assert!(kept.iter().all(|&i| scores[i] > 0.0 && scores[i] >= top * 0.5));

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 use crate::measure::settings::{MetricSettings, Section, below};
-use verdict_config::Problem;
+use crate::recognise::{Agent, AgentTrace};
+use verdict_config::{Problem, admits};
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,6 +116,21 @@ pub struct Match {
     /// A regular expression that the task's text must match somewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+}
+
+impl Match {
+    /// Whether the checklist or asset is for the task of `agent`.
+    pub fn fits(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        let view = trace.views.get(agent.at);
+        let task = match (&self.task, agent.task.as_deref()) {
+            (None, _) => true,
+            // A pattern that does not compile is refused with the configuration.
+            (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
+            (Some(_), None) => false,
+        };
+        task && admits(self.service.as_deref(), view.and_then(|r| r.service.as_deref()))
+            && admits(self.agent.as_deref(), agent.name.as_deref())
+    }
 }
 
 /// A checklist of the operator's.

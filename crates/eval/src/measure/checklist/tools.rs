@@ -1,7 +1,7 @@
-//! What a judge may use while it answers: a calculator, a reader of spans, a JSON query. None has
-//! an effect on anything.
+//! Tools for a judge while it answers: a calculator, a span reader, a JSON query. They have no side
+//! effects.
 //!
-//! In: the tool's name and its input, both written by a model. Out: a text, or why there is none.
+//! In: the tool's name and its input, both written by a model. Out: a text or an error.
 
 use serde_json::Value;
 
@@ -11,17 +11,16 @@ use crate::recognise::AgentTrace;
 
 /// Longest output, in bytes.
 const MOST: usize = 4096;
-/// Longest arithmetic, in bytes: more is no sum that a person would check.
+/// Longest arithmetic expression, in bytes.
 const MOST_ARITHMETIC: usize = 512;
-/// Parentheses and signs within one another at most.
+/// Deepest nesting of parentheses and signs.
 const MAX_DEPTH: usize = 32;
 
-/// Uses a tool.
-pub fn call(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
+pub fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
     let out = match name {
         "calculator" => calculate(input).map(|n| n.to_string()),
-        "read_span" => read(input.trim(), trace, log),
-        "json_query" => query(input, trace, log),
+        "read_span" => read_span(input.trim(), trace, log),
+        "json_query" => query_json(input, trace, log),
         _ => Err(format!("there is no tool {}", clip(name, 40))),
     };
     match out {
@@ -30,8 +29,8 @@ pub fn call(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> Strin
     }
 }
 
-/// What a span returned or wrote.
-fn read(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
+/// The log text of a span.
+fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let of = |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
     let texts: Vec<&str> = log.iter().filter(of).map(|chunk| chunk.text.as_str()).collect();
     match texts.is_empty() {
@@ -40,9 +39,9 @@ fn read(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     }
 }
 
-fn query(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
+fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let (id, pointer) = input.trim().split_once(' ').ok_or("input is a span id, a blank, a JSON pointer")?;
-    let text = read(id, trace, log)?;
+    let text = read_span(id, trace, log)?;
     let value: Value = serde_json::from_str(&text).map_err(|_| "what the span returned is not JSON")?;
     value.pointer(pointer.trim()).map(Value::to_string).ok_or_else(|| "nothing stands there".to_owned())
 }
@@ -53,27 +52,27 @@ fn calculate(input: &str) -> Result<f64, String> {
         return Err(format!("longer than {MOST_ARITHMETIC} bytes"));
     }
     let text: Vec<u8> = input.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b',').collect();
-    let mut sum = Sum { text: &text, at: 0, depth: 0 };
-    let value = sum.terms()?;
-    match sum.peek() {
+    let mut calculator = Calculator { text: &text, at: 0, depth: 0 };
+    let value = calculator.terms()?;
+    match calculator.peek() {
         Some(other) => Err(format!("'{}' is not arithmetic", char::from(other))),
         None if value.is_finite() => Ok(value),
         None => Err("the result is no number".to_owned()),
     }
 }
 
-struct Sum<'a> {
+struct Calculator<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
 }
 
-impl Sum<'_> {
+impl Calculator<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    fn takes(&mut self, wanted: u8) -> bool {
+    fn accept(&mut self, wanted: u8) -> bool {
         let there = self.peek() == Some(wanted);
         self.at += usize::from(there);
         there
@@ -82,9 +81,9 @@ impl Sum<'_> {
     fn terms(&mut self) -> Result<f64, String> {
         let mut value = self.factors()?;
         loop {
-            if self.takes(b'+') {
+            if self.accept(b'+') {
                 value += self.factors()?;
-            } else if self.takes(b'-') {
+            } else if self.accept(b'-') {
                 value -= self.factors()?;
             } else {
                 return Ok(value);
@@ -95,11 +94,11 @@ impl Sum<'_> {
     fn factors(&mut self) -> Result<f64, String> {
         let mut value = self.signed()?;
         loop {
-            if self.takes(b'*') {
+            if self.accept(b'*') {
                 value *= self.signed()?;
-            } else if self.takes(b'/') {
+            } else if self.accept(b'/') {
                 value /= self.signed()?;
-            } else if self.takes(b'%') {
+            } else if self.accept(b'%') {
                 value %= self.signed()?;
             } else {
                 return Ok(value);
@@ -107,15 +106,15 @@ impl Sum<'_> {
         }
     }
 
-    /// A sign binds weaker than a power: -2^2 is -4.
+    /// A sign has lower precedence than a power: -2^2 is -4.
     fn signed(&mut self) -> Result<f64, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("nested too deeply".to_owned());
         }
-        let value = if self.takes(b'-') {
+        let value = if self.accept(b'-') {
             self.signed().map(|value| -value)
-        } else if self.takes(b'+') {
+        } else if self.accept(b'+') {
             self.signed()
         } else {
             self.power()
@@ -126,13 +125,13 @@ impl Sum<'_> {
 
     fn power(&mut self) -> Result<f64, String> {
         let base = self.atom()?;
-        if self.takes(b'^') { Ok(base.powf(self.signed()?)) } else { Ok(base) }
+        if self.accept(b'^') { Ok(base.powf(self.signed()?)) } else { Ok(base) }
     }
 
     fn atom(&mut self) -> Result<f64, String> {
-        if self.takes(b'(') {
+        if self.accept(b'(') {
             let value = self.terms()?;
-            return if self.takes(b')') { Ok(value) } else { Err("a parenthesis is not closed".to_owned()) };
+            return if self.accept(b')') { Ok(value) } else { Err("a parenthesis is not closed".to_owned()) };
         }
         let from = self.at;
         while self.peek().is_some_and(|b| b.is_ascii_digit() || b == b'.') {
@@ -171,10 +170,10 @@ mod tests {
         let log = chunks(&trace, &trace.agents[0], 300);
         let result = log.iter().find(|c| c.text.contains("price")).unwrap();
         let id = trace.tree.spans[result.at].id.to_string();
-        assert_eq!(call("json_query", &format!("{id} /items/0/price"), &trace, &log), "3");
-        assert!(call("read_span", &id, &trace, &log).contains("items"));
-        assert!(call("read_span", "nonsense", &trace, &log).starts_with("error"));
-        assert!(call("shell", "rm -rf /", &trace, &log).starts_with("error"));
+        assert_eq!(call_tool("json_query", &format!("{id} /items/0/price"), &trace, &log), "3");
+        assert!(call_tool("read_span", &id, &trace, &log).contains("items"));
+        assert!(call_tool("read_span", "nonsense", &trace, &log).starts_with("error"));
+        assert!(call_tool("shell", "rm -rf /", &trace, &log).starts_with("error"));
     }
 
     proptest! {

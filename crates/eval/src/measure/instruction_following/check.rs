@@ -1,100 +1,108 @@
-//! An output held against one rule.
+//! Checks an output against one rule.
 
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
 
 use super::prompt::{Rule, Unit};
 
-/// Word counters differ: a limit on words counts as passed only beyond this share.
+/// Word counters differ: a limit on words is exceeded only beyond this factor.
 const WORD_TOLERANCE: f64 = 1.1;
 
-/// The defect, what was expected in words, and what was seen; `None` where the rule is kept.
+/// How an output breaks a rule.
+pub struct Violation {
+    /// The kind of defect, which fixes the score.
+    pub defect: Defect,
+    /// What the rule asks for, to follow the word "expected".
+    pub expected: String,
+    /// The part of the output that breaks the rule.
+    pub found: String,
+}
+
+/// How `output` breaks `rule`; `None` where it follows the rule.
 ///
-/// Rules about tools are not answered here: they look at calls, not at text.
-pub fn broken(rule: &Rule, output: &str) -> Option<(Defect, String, String)> {
+/// Rules about tools are not checked here: they are about calls, not about text.
+pub fn violation(rule: &Rule, output: &str) -> Option<Violation> {
     let text = output.trim();
-    let shown = |t: &str| head(t, QUOTE_BYTES).to_owned();
     match rule {
         Rule::EndsWith(mark) => {
             // A closing word or bracket after the marker does no harm.
             let kept = contains(clip_end(text, mark.len() + 80), mark);
-            (!kept).then(|| {
-                (Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80).to_owned())
-            })
+            unless(kept, Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80))
         }
         Rule::StartsWith(mark) => {
             let start = text.trim_start_matches(['*', '#', '>', '_', ' ', '"', '`']);
             let kept = contains(clip(start, mark.len() + 4), mark.trim_end_matches([':', ' ']));
-            (!kept).then(|| {
-                (Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80).to_owned())
-            })
+            unless(kept, Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80))
         }
-        Rule::Enclosed(tag) => {
-            let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
-            let missing = if !contains(text, &open) { format!("{open}>") } else { close };
-            (!contains(text, &missing.replace('>', ""))).then(|| {
-                (
-                    Defect::MissingTag,
-                    format!("an output with <{tag}> and </{tag}>; {missing} is missing"),
-                    shown(text),
-                )
-            })
+        Rule::Enclosed(tag) => missing_tag(text, tag),
+        Rule::OnlyJson => {
+            let why = not_json(text)?;
+            unless(false, Defect::WrongFormat, format!("JSON and nothing else; {why}"), text)
         }
-        Rule::OnlyJson => not_json(text)
-            .map(|why| (Defect::WrongFormat, format!("JSON and nothing else; {why}"), shown(text))),
         Rule::OnlyYesOrNo => {
-            let word = bare(text);
+            let word = without_punctuation(text);
             let kept = word.eq_ignore_ascii_case("yes") || word.eq_ignore_ascii_case("no");
-            (!kept).then(|| (Defect::WrongFormat, "yes or no and nothing else".to_owned(), shown(text)))
+            unless(kept, Defect::WrongFormat, "yes or no and nothing else", text)
         }
         Rule::OnlyNumber => {
-            // A unit or a currency beside the number is not worth a failure.
+            // A unit or a currency next to the number is accepted.
             let kept = text.split_whitespace().count() <= 3 && text.contains(|c: char| c.is_numeric());
-            (!kept).then(|| (Defect::WrongFormat, "a number and nothing else".to_owned(), shown(text)))
+            unless(kept, Defect::WrongFormat, "a number and nothing else", text)
         }
         Rule::HasNumber => {
-            let kept = text.contains(|c: char| c.is_numeric()) || number_word(text);
-            (!kept).then(|| (Defect::WrongFormat, "an answer with a number".to_owned(), shown(text)))
+            let kept = text.contains(|c: char| c.is_numeric()) || has_number_word(text);
+            unless(kept, Defect::WrongFormat, "an answer with a number", text)
         }
         Rule::AtMost(limit, unit) => too_long(text, *limit, *unit),
         Rule::Bullets(wanted) => {
             let count = text.lines().filter(|line| is_bullet(line)).count();
-            (count != *wanted).then(|| {
-                (
-                    Defect::WrongFormat,
-                    format!("exactly {wanted} bullet points; there are {count}"),
-                    shown(text),
-                )
-            })
+            let expected = format!("exactly {wanted} bullet points; there are {count}");
+            unless(count == *wanted, Defect::WrongFormat, expected, text)
         }
-        Rule::NoFence => text.contains("```").then(|| {
-            let at = memchr::memmem::find(text.as_bytes(), b"```").unwrap_or(0);
-            (Defect::CodeBlockRule, "no code fences".to_owned(), shown(text.get(at..).unwrap_or(text)))
-        }),
-        Rule::NoMarkdown => {
-            let line = text.lines().find(|line| {
-                let line = line.trim_start();
-                line.starts_with("```")
-                    || line.starts_with("## ")
-                    || line.starts_with("# ")
-                    || line.matches("**").count() >= 2
-            });
-            line.map(|line| (Defect::CodeBlockRule, "no markdown".to_owned(), shown(line)))
-        }
-        Rule::Fence(lang) => {
-            let kept = text.contains("```");
-            let named = lang.as_deref().map_or_else(String::new, |l| format!(" in {l}"));
-            (!kept).then(|| (Defect::CodeBlockRule, format!("a code block{named}"), shown(text)))
-        }
+        Rule::NoFence | Rule::NoMarkdown | Rule::Fence(_) => markup_violation(rule, text),
         Rule::Forbidden(word) => {
-            let at = find_word(text, word)?;
-            Some((
-                Defect::ForbiddenText,
-                format!("an output without '{word}'"),
-                shown(text.get(at..).unwrap_or(text)),
-            ))
+            let found = text.get(find_word(text, word)?..).unwrap_or(text);
+            unless(false, Defect::ForbiddenText, format!("an output without '{word}'"), found)
         }
         Rule::UseTool(_) | Rule::UseSomeTool | Rule::OneCall => None,
+    }
+}
+
+fn unless(kept: bool, defect: Defect, expected: impl Into<String>, found: &str) -> Option<Violation> {
+    let found = head(found, QUOTE_BYTES).to_owned();
+    (!kept).then(|| Violation { defect, expected: expected.into(), found })
+}
+
+fn missing_tag(text: &str, tag: &str) -> Option<Violation> {
+    let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+    let missing = if !contains(text, &open) { format!("{open}>") } else { close };
+    let kept = contains(text, &missing.replace('>', ""));
+    let expected = format!("an output with <{tag}> and </{tag}>; {missing} is missing");
+    unless(kept, Defect::MissingTag, expected, text)
+}
+
+/// Violations of rules about code fences and markdown.
+fn markup_violation(rule: &Rule, text: &str) -> Option<Violation> {
+    let is_markdown = |line: &&str| {
+        let line = line.trim_start();
+        line.starts_with("```")
+            || line.starts_with("## ")
+            || line.starts_with("# ")
+            || line.matches("**").count() >= 2
+    };
+    match rule {
+        Rule::NoFence => {
+            let at = memchr::memmem::find(text.as_bytes(), b"```")?;
+            unless(false, Defect::CodeBlockRule, "no code fences", text.get(at..).unwrap_or(text))
+        }
+        Rule::NoMarkdown => {
+            unless(false, Defect::CodeBlockRule, "no markdown", text.lines().find(is_markdown)?)
+        }
+        Rule::Fence(lang) => {
+            let named = lang.as_deref().map_or_else(String::new, |l| format!(" in {l}"));
+            unless(text.contains("```"), Defect::CodeBlockRule, format!("a code block{named}"), text)
+        }
+        _ => None,
     }
 }
 
@@ -104,11 +112,11 @@ fn contains(text: &str, part: &str) -> bool {
 }
 
 /// Without quotes, stars and final punctuation.
-fn bare(text: &str) -> &str {
+fn without_punctuation(text: &str) -> &str {
     text.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
-fn number_word(text: &str) -> bool {
+fn has_number_word(text: &str) -> bool {
     const WORDS: [&str; 16] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
         "twelve", "hundred", "thousand", "million",
@@ -116,7 +124,7 @@ fn number_word(text: &str) -> bool {
     text.split(|c: char| !c.is_alphabetic()).any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
-/// Why the text is not JSON alone. A fence around it is forgiven: another rule forbids fences.
+/// Why the text is not JSON alone. A fence around it is accepted: another rule forbids fences.
 fn not_json(text: &str) -> Option<String> {
     let body = match text.strip_prefix("```") {
         Some(rest) => {
@@ -134,7 +142,7 @@ fn not_json(text: &str) -> Option<String> {
     }
 }
 
-fn too_long(text: &str, limit: usize, unit: Unit) -> Option<(Defect, String, String)> {
+fn too_long(text: &str, limit: usize, unit: Unit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
         Unit::Words => {
             let words = text.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count();
@@ -145,14 +153,12 @@ fn too_long(text: &str, limit: usize, unit: Unit) -> Option<(Defect, String, Str
         Unit::Sentences => (sentences(text), limit, "sentences"),
         Unit::Characters => (text.chars().count(), limit, "characters"),
     };
-    (count > allowed).then(|| {
-        let expected = format!("at most {limit} {name}; there are {count}");
-        (Defect::LengthLimit, expected, tail(text, 80).to_owned())
-    })
+    let expected = format!("at most {limit} {name}; there are {count}");
+    unless(count <= allowed, Defect::LengthLimit, expected, tail(text, 80))
 }
 
-/// Sentences that surely end: a stop after a word of some length, followed by a capital. Stops
-/// after abbreviations, initials and numbers are not counted.
+/// The number of certain sentence ends: a stop after a word of more than three letters, followed by
+/// a capital. Stops after abbreviations, initials and numbers are not counted.
 fn sentences(text: &str) -> usize {
     let mut count = 0;
     let mut rest = text;
@@ -177,7 +183,7 @@ fn is_bullet(line: &str) -> bool {
     numbered || line.starts_with("- ") || line.starts_with("* ") || line.starts_with("\u{2022}")
 }
 
-/// The word's place, where it stands alone.
+/// The position of `word` as a whole word.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let (lower, word) = (text.to_ascii_lowercase(), word.to_ascii_lowercase());
     memchr::memmem::find_iter(lower.as_bytes(), word.as_bytes()).find(|&at| {

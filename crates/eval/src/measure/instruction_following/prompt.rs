@@ -1,7 +1,7 @@
 //! Verifiable instructions of a prompt: imperative, unconditional, and about the output itself.
 //!
-//! In: a system or user message. Out: [`Instruction`]s. When in doubt there is none: sentences
-//! with a condition, text in code fences and examples, and rules about tools' inputs are skipped.
+//! In: a system or user message. Out: [`OutputInstruction`]s. Uncertain cases are skipped:
+//! sentences with a condition, text in code fences and examples, and rules about tools' inputs.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,24 +14,24 @@ use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::pattern::pattern;
 
-/// Instructions kept per prompt.
+/// Most instructions per prompt.
 const MAX_INSTRUCTIONS: usize = 32;
-/// Matches looked at per pattern and prompt.
+/// Most matches per pattern and prompt.
 const MAX_MATCHES: usize = 8;
-/// A system prompt is read so far; the rest is data.
+/// Bytes of a system prompt that are read; the rest is data.
 const SYSTEM_BYTES: usize = 32 * 1024;
-/// Of a long user message only both ends are read: between them stands what it is about.
+/// Bytes read at both ends of a long user message; the middle is data.
 const USER_BYTES: usize = 2048;
-/// A sentence is looked for within this many bytes on both sides of a match.
+/// Bytes on both sides of a match that are searched for the sentence.
 const SENTENCE_BYTES: usize = 300;
 
-/// A marker or forbidden phrase is a few words at most.
+/// Longest marker or forbidden phrase.
 const MARK_BYTES: usize = 60;
-/// An instruction that spans more than this is two that happen to share words. Checked here, since
-/// bounded gaps in the patterns themselves would make their automata huge.
+/// Longest match; longer ones join two instructions. Checked here, since bounded gaps in the
+/// patterns would make their automata huge.
 const SPAN_BYTES: usize = 200;
 
-/// What the output must be like.
+/// A rule for the output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
     /// Ends with this marker.
@@ -48,11 +48,9 @@ pub enum Rule {
     OnlyNumber,
     /// There is a number in it.
     HasNumber,
-    /// At most so many units.
     AtMost(usize, Unit),
     /// Exactly so many bullet points.
     Bullets(usize),
-    /// No code fences.
     NoFence,
     /// No markdown at all.
     NoMarkdown,
@@ -68,89 +66,84 @@ pub enum Rule {
     OneCall,
 }
 
-/// What a length is counted in.
+/// The unit of a length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Words.
     Words,
-    /// Sentences.
     Sentences,
-    /// Characters.
     Characters,
 }
 
-/// Which outputs an instruction is about.
+/// The outputs that an instruction applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum OutputScope {
     /// Every output of the model.
     Every,
-    /// What it says when it is done, not steps on the way.
+    /// The final answer, not intermediate steps.
     Answer,
     /// An output that is a plan.
     Plan,
 }
 
-/// One instruction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Instruction {
-    /// What it asks.
+pub struct OutputInstruction {
     pub rule: Rule,
-    /// Of which outputs.
-    pub scope: Scope,
+    /// The outputs it applies to.
+    pub scope: OutputScope,
     /// Its sentence, verbatim.
     pub sentence: String,
 }
 
-/// A system message, and what was read of it.
-type Known = (Box<str>, Rc<[Instruction]>);
+/// A system message and its instructions.
+type CachedPrompt = (Box<str>, Rc<[OutputInstruction]>);
 
 thread_local! {
-    /// System messages with what was read of them, the latest first: a service says the same to its
-    /// model in every trace.
-    static KNOWN: RefCell<VecDeque<Known>> = const { RefCell::new(VecDeque::new()) };
+    /// Instructions of system messages, the latest first: a service sends the same system message
+    /// in every trace.
+    static CACHE: RefCell<VecDeque<CachedPrompt>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// So many are kept, of [`SYSTEM_BYTES`] at most each.
-const KEPT: usize = 16;
+/// Most cached messages, of [`SYSTEM_BYTES`] at most each.
+const MAX_CACHED: usize = 16;
 
 /// The instructions of a system message.
-pub fn of_system(text: &str) -> Rc<[Instruction]> {
+pub fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
     let text = clip(text, SYSTEM_BYTES);
-    KNOWN.with_borrow_mut(|known| {
+    CACHE.with_borrow_mut(|known| {
         if let Some(at) = known.iter().position(|(before, _)| **before == *text) {
             known.swap(0, at);
         } else {
-            known.truncate(KEPT - 1);
-            known.push_front((text.into(), read(text).into()));
+            known.truncate(MAX_CACHED - 1);
+            known.push_front((text.into(), read_instructions(text).into()));
         }
         known.front().map(|(_, instructions)| Rc::clone(instructions)).unwrap_or_default()
     })
 }
 
 /// The instructions of a user message.
-pub fn of_user(text: &str) -> Vec<Instruction> {
+pub fn user_instructions(text: &str) -> Vec<OutputInstruction> {
     if text.len() <= 2 * USER_BYTES {
-        return read(text);
+        return read_instructions(text);
     }
-    let mut found = read(clip(text, USER_BYTES));
-    found.extend(read(clip_end(text, USER_BYTES)));
+    let mut found = read_instructions(clip(text, USER_BYTES));
+    found.extend(read_instructions(clip_end(text, USER_BYTES)));
     found
 }
 
-/// What a match of a pattern means.
-type Make = fn(&Captures<'_>) -> Option<Rule>;
-/// The prompt must hold one of each of these for a pattern to be tried (lower case).
+/// Makes a rule from a match of a pattern.
+type RuleFromMatch = fn(&Captures<'_>) -> Option<Rule>;
+/// Lower-case words: a pattern is tried only if the prompt contains one of each group.
 type Cues = &'static [&'static [&'static str]];
 
 struct Pattern {
     regex: Regex,
-    make: Make,
+    make: RuleFromMatch,
     cues: Vec<Vec<Finder<'static>>>,
 }
 
 /// A quoted marker or a tag, in the group `mark`.
 const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase|string|line|text|sentence|keyword)s?\s*:?\s*)?(?:['"`“](?:\\n|\s)*(?P<mark>[^'"`”\n]+?)(?:\\n)?['"`”]|(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\]))"#;
-/// What the instruction is about: the model's own output.
+/// The model's own output.
 const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
 const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
 
@@ -158,7 +151,7 @@ regex!(PATTERNS: Vec<Pattern> = patterns());
 
 fn patterns() -> Result<Vec<Pattern>, regex::Error> {
     let say = r"(?:answer|respond|reply|return|output)";
-    let sources: [(String, Make, Cues); 19] = [
+    let sources: [(String, RuleFromMatch, Cues); 19] = [
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
             |c| Some(Rule::EndsWith(mark(c)?)),
@@ -314,10 +307,10 @@ regex!(
     r"(?i)\b(?:each|per|every|title|headline|query|queries|argument|arguments|parameter|parameters|name|field|key|value|step|bullet|item|section|paragraph|subject|tool|tools|function|input|thought|reasoning|commit|first|last)\b"
 );
 
-fn read(text: &str) -> Vec<Instruction> {
+fn read_instructions(text: &str) -> Vec<OutputInstruction> {
     let text = unfenced(text);
     let lower = text.to_ascii_lowercase();
-    let mut found: Vec<Instruction> = Vec::new();
+    let mut found: Vec<OutputInstruction> = Vec::new();
     for pattern in PATTERNS.iter() {
         let holds = |cue: &Finder<'_>| cue.find(lower.as_bytes()).is_some();
         if !pattern.cues.iter().all(|any| any.iter().any(holds)) {
@@ -338,8 +331,8 @@ fn read(text: &str) -> Vec<Instruction> {
     found
 }
 
-/// Whether a sentence is an instruction for this output, and for which.
-fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
+/// Whether a sentence is an instruction for an output, and for which.
+fn accept(rule: Rule, sentence: &str) -> Option<OutputInstruction> {
     if sentence.trim_end().ends_with('?') || CONDITION.is_match(sentence) {
         return None;
     }
@@ -354,7 +347,7 @@ fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
         {
             return None;
         }
-        // Thinking may be kept apart by the provider, which then takes the tags away.
+        // Providers may separate reasoning and remove its tags.
         Rule::Enclosed(tag)
             if ["think", "thinking", "thought", "reasoning", "scratchpad"].contains(&tag.as_str()) =>
         {
@@ -365,13 +358,13 @@ fn accept(rule: Rule, sentence: &str) -> Option<Instruction> {
     let every =
         ["every response", "each response", "every message", "each message", "every reply", "every output"];
     let scope = match &rule {
-        Rule::OneCall => Scope::Every,
-        Rule::EndsWith(_) | Rule::StartsWith(_) if lower.contains("plan") => Scope::Plan,
-        Rule::Forbidden(_) => Scope::Every,
-        _ if every.iter().any(|e| lower.contains(e)) => Scope::Every,
-        _ => Scope::Answer,
+        Rule::OneCall => OutputScope::Every,
+        Rule::EndsWith(_) | Rule::StartsWith(_) if lower.contains("plan") => OutputScope::Plan,
+        Rule::Forbidden(_) => OutputScope::Every,
+        _ if every.iter().any(|e| lower.contains(e)) => OutputScope::Every,
+        _ => OutputScope::Answer,
     };
-    Some(Instruction { rule, scope, sentence: head(sentence.trim(), QUOTE_BYTES).to_owned() })
+    Some(OutputInstruction { rule, scope, sentence: head(sentence.trim(), QUOTE_BYTES).to_owned() })
 }
 
 /// The sentence around a match. A full stop inside the match does not end it.
@@ -388,14 +381,14 @@ fn sentence(text: &str, start: usize, end: usize) -> &str {
     text.get(start - (before.len() - from)..end + to).unwrap_or("")
 }
 
-/// The text without what stands in code fences or `<example>` tags: that is shown, not asked.
+/// The text without code fences and `<example>` tags, whose content is no instruction.
 fn unfenced(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, piece) in text.split("```").enumerate() {
         if i % 2 == 0 {
             out.push_str(piece);
         } else {
-            // What names a fence inline ("in ```json") must stay readable as one.
+            // Inline names of fences ("in ```json") must stay readable.
             out.push_str("```");
         }
     }

@@ -1,8 +1,8 @@
-//! A limit on how much may be read or printed at a time, held against what came back.
+//! Checks a limit on how much may be read or printed at a time.
 //!
-//! In: the texts of a prompt ("read the file 500 characters at a time"), and what the next prompt
-//! of the same agent shows. Out: a finding on the model span whose code or call read more. Twice
-//! the limit is allowed, since headings and paths come with what is read.
+//! In: the texts of a prompt ("read the file 500 characters at a time"), and the results in the
+//! next prompt of the same agent. Out: a finding on the model span whose code or call read more.
+//! Twice the limit is allowed, since results contain headings and paths.
 
 use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
@@ -14,16 +14,16 @@ regex!(
     LIMIT,
     r"(?i)[^.\n]{0,160}\b(\d{2,6})\s+(?:characters|chars)\s+(?:at a time|at once|per (?:step|read|print|call))[^.\n]{0,60}|[^.\n]{0,120}\b(?:print|read|view|scan|display|output)\b[^.\n]{0,60}\b(?:only|at most|up ?to|no more than|not more than|maximum of)\b[^.\n]{0,20}?(\d{2,6})\s+(?:characters|chars)\b[^.\n]{0,60}"
 );
-/// Headings and paths come with what is read.
+/// Results contain headings and paths.
 const TOLERANCE: usize = 2;
 
-/// Limits stand in the instructions and in the task: the first texts of a prompt.
-const ASKED: usize = 4;
+/// Most texts of a prompt that are searched: limits are in the instructions and the task.
+const MAX_TEXTS: usize = 4;
 
 struct Limit(Option<(usize, String)>);
 
-/// The finding on the span of `view`, and whether there was a limit and something to hold to it.
-pub fn broken(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
+/// `None` without a limit or a result; else the violation, if any.
+pub fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
     let (limit, sentence) = limit(context, view)?;
     let next = Turns::of(context.trace, context.memo).after(context.at)?;
     if view.requests().next().is_none() && !writes_code(&view.output_text()) {
@@ -52,10 +52,10 @@ fn limit(context: &Context<'_>, view: &SpanView) -> Option<(usize, String)> {
         Part::Text(text) => Some(text),
         _ => None,
     });
-    texts.take(ASKED).filter_map(|text| context.memo.of(text, |t| Limit(read(t))).0.clone()).next()
+    texts.take(MAX_TEXTS).filter_map(|text| context.memo.of(text, |t| Limit(read_limit(t))).0.clone()).next()
 }
 
-fn read(text: &str) -> Option<(usize, String)> {
+fn read_limit(text: &str) -> Option<(usize, String)> {
     // Most texts speak of no characters at all.
     if !["characters", "chars"].iter().any(|w| memchr::memmem::find(text.as_bytes(), w.as_bytes()).is_some())
     {
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn limits_on_reading_are_read_and_limits_on_answers_are_not() {
-        assert_eq!(read("Make sure to do it 500 characters at a time.").unwrap().0, 500);
-        assert_eq!(read("Print only the first 300 characters of a file.").unwrap().0, 300);
-        assert_eq!(read("Answer in at most 200 characters."), None);
-        assert_eq!(read("The string has 500 characters."), None);
+        assert_eq!(read_limit("Make sure to do it 500 characters at a time.").unwrap().0, 500);
+        assert_eq!(read_limit("Print only the first 300 characters of a file.").unwrap().0, 300);
+        assert_eq!(read_limit("Answer in at most 200 characters."), None);
+        assert_eq!(read_limit("The string has 500 characters."), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of `instruction_following`: what it must find, and what it must leave alone.
 
-use super::prompt::{Unit, of_system, of_user};
+use super::prompt::{Unit, system_instructions, user_instructions};
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
@@ -8,7 +8,7 @@ use crate::measure::testing::Script;
 use proptest::prelude::*;
 
 fn rules(text: &str) -> Vec<Rule> {
-    of_user(text).into_iter().map(|i| i.rule).collect()
+    user_instructions(text).into_iter().map(|i| i.rule).collect()
 }
 
 /// The score of one model call with this system prompt and output.
@@ -163,10 +163,10 @@ fn without_content_it_is_unmeasured() {
 proptest! {
     #[test]
     fn any_prompt_and_output_is_read_without_panic(prompt in "\\PC{0,300}", output in "\\PC{0,100}") {
-        let _ = of_system(&prompt);
+        let _ = system_instructions(&prompt);
         let wrapped = format!("Respond with JSON only. Answer in at most 2 words. End your reply with '{prompt}'.");
-        for instruction in of_user(&wrapped) {
-            let _ = check::broken(&instruction.rule, &output);
+        for instruction in user_instructions(&wrapped) {
+            let _ = check::violation(&instruction.rule, &output);
         }
     }
 }

@@ -1,50 +1,40 @@
-//! What an argument of a call must be like.
+//! Conditions on the arguments of a call.
 //!
-//! In: a JSON value and what the prompt's pattern captured. Out: whether it fits; for two
-//! patterns, whether no value can fit both. Integers equal floats of the same value
+//! In: a JSON value and the captures of the prompt's pattern. Out: whether it matches; for two
+//! patterns, whether no value can match both. Integers equal floats of the same value
 //! (decisions.md); nothing else is converted.
 
 use regex::Regex;
 use serde_json::{Number, Value};
 
 /// Texts that the named groups of a task's prompt pattern captured.
-pub type Captured = foldhash::HashMap<String, String>;
+pub type PromptCaptures = foldhash::HashMap<String, String>;
 
-/// Every part that is given must hold; without any, every value fits.
+/// Every condition that is given must hold; without any, every value matches.
 #[derive(Clone, Debug, Default)]
-pub struct Pattern {
+pub struct ValuePattern {
     /// It is one of these.
     pub one_of: Option<Vec<Value>>,
     /// It is none of these.
     pub not: Vec<Value>,
-    /// A text in which this is found.
+    /// A text or number that this matches somewhere.
     pub regex: Option<Regex>,
     /// A number of at least this.
     pub min: Option<f64>,
     /// A number of at most this.
     pub max: Option<f64>,
-    /// What the prompt's pattern captured under this name, as text or as a number.
+    /// Equal to the group of this name in the prompt's pattern, as text or as a number.
     pub captured: Option<String>,
 }
 
-impl Pattern {
-    /// This value and no other.
-    pub fn equal(value: Value) -> Pattern {
-        Pattern { one_of: Some(vec![value]), ..Pattern::default() }
+impl ValuePattern {
+    /// Accepts this value alone.
+    pub fn equal(value: Value) -> ValuePattern {
+        ValuePattern { one_of: Some(vec![value]), ..ValuePattern::default() }
     }
 
-    /// Every value fits.
-    pub fn is_free(&self) -> bool {
-        self.one_of.is_none()
-            && self.not.is_empty()
-            && self.regex.is_none()
-            && self.min.is_none()
-            && self.max.is_none()
-            && self.captured.is_none()
-    }
-
-    /// Whether `value` fits.
-    pub fn fits(&self, value: &Value, captured: &Captured) -> bool {
+    /// Whether `value` matches.
+    pub fn fits(&self, value: &Value, captured: &PromptCaptures) -> bool {
         self.fits_apart_from_captured(value)
             && self.captured.as_ref().is_none_or(|name| {
                 captured.get(name).is_some_and(|text| match value {
@@ -70,13 +60,14 @@ impl Pattern {
             })
     }
 
-    /// No value fits both. False where that is not plain.
-    pub fn excludes(&self, other: &Pattern) -> bool {
-        let none_fits = |one: &Pattern, other: &Pattern| {
+    /// Whether certainly no value matches both.
+    pub fn excludes(&self, other: &ValuePattern) -> bool {
+        let none_fits = |one: &ValuePattern, other: &ValuePattern| {
             one.one_of.as_ref().is_some_and(|all| !all.iter().any(|v| other.fits_apart_from_captured(v)))
         };
-        let apart =
-            |one: &Pattern, other: &Pattern| one.min.zip(other.max).is_some_and(|(min, max)| min > max);
+        let apart = |one: &ValuePattern, other: &ValuePattern| {
+            one.min.zip(other.max).is_some_and(|(min, max)| min > max)
+        };
         none_fits(self, other) || none_fits(other, self) || apart(self, other) || apart(other, self)
     }
 }
@@ -109,51 +100,58 @@ mod tests {
 
     use super::*;
 
-    fn fits(pattern: &Pattern, value: Value) -> bool {
-        pattern.fits(&value, &Captured::default())
+    fn fits(pattern: &ValuePattern, value: Value) -> bool {
+        pattern.fits(&value, &PromptCaptures::default())
     }
 
     #[test]
     fn equality_knows_numbers_by_their_value() {
-        let one = Pattern::equal(json!(1));
+        let one = ValuePattern::equal(json!(1));
         assert!(fits(&one, json!(1)) && fits(&one, json!(1.0)));
         assert!(!fits(&one, json!("1")) && !fits(&one, json!(true)) && !fits(&one, json!(null)));
-        assert!(fits(&Pattern::equal(json!({"a": [1, 2.0]})), json!({"a": [1.0, 2]})));
-        assert!(!fits(&Pattern::equal(json!(9_007_199_254_740_993_u64)), json!(9_007_199_254_740_992_u64)));
-        assert!(fits(&Pattern::equal(json!(u64::MAX)), json!(u64::MAX)));
+        assert!(fits(&ValuePattern::equal(json!({"a": [1, 2.0]})), json!({"a": [1.0, 2]})));
+        assert!(!fits(
+            &ValuePattern::equal(json!(9_007_199_254_740_993_u64)),
+            json!(9_007_199_254_740_992_u64)
+        ));
+        assert!(fits(&ValuePattern::equal(json!(u64::MAX)), json!(u64::MAX)));
     }
 
     #[test]
     fn every_part_must_hold() {
-        let pattern = Pattern { min: Some(0.0), max: Some(4.5), not: vec![json!(2)], ..Pattern::default() };
+        let pattern =
+            ValuePattern { min: Some(0.0), max: Some(4.5), not: vec![json!(2)], ..ValuePattern::default() };
         assert!(fits(&pattern, json!(0)) && fits(&pattern, json!(4.5)));
         for value in [json!(2.0), json!(-1), json!(4.6), json!("3"), json!(null)] {
             assert!(!fits(&pattern, value.clone()), "{value}");
         }
-        let regex = Pattern { regex: Some(Regex::new("^plant_[A-C]$").unwrap()), ..Pattern::default() };
+        let regex =
+            ValuePattern { regex: Some(Regex::new("^plant_[A-C]$").unwrap()), ..ValuePattern::default() };
         assert!(fits(&regex, json!("plant_B")) && !fits(&regex, json!("plant_D")));
         assert!(!fits(&regex, json!(["plant_B"])));
-        assert!(fits(&Pattern::default(), json!(null)) && Pattern::default().is_free());
+        assert!(
+            fits(&ValuePattern::default(), json!(null)) && fits(&ValuePattern::default(), json!({"a": 1}))
+        );
     }
 
     #[test]
     fn what_the_prompt_said_is_compared_as_text_or_number() {
-        let pattern = Pattern { captured: Some("plant".into()), ..Pattern::default() };
-        let said = |text: &str| Captured::from_iter([("plant".to_owned(), text.to_owned())]);
+        let pattern = ValuePattern { captured: Some("plant".into()), ..ValuePattern::default() };
+        let said = |text: &str| PromptCaptures::from_iter([("plant".to_owned(), text.to_owned())]);
         assert!(pattern.fits(&json!("A"), &said("A")) && !pattern.fits(&json!("B"), &said("A")));
         assert!(pattern.fits(&json!(4.5), &said("4.50")) && pattern.fits(&json!(4), &said("4.0")));
-        assert!(!pattern.fits(&json!("A"), &Captured::default()));
+        assert!(!pattern.fits(&json!("A"), &PromptCaptures::default()));
     }
 
     #[test]
     fn patterns_that_no_value_fits_both_are_told() {
-        let not = |v| Pattern { not: vec![v], ..Pattern::default() };
-        assert!(Pattern::equal(json!(1)).excludes(&not(json!(1.0))));
-        assert!(not(json!("a")).excludes(&Pattern::equal(json!("a"))));
+        let not = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
+        assert!(ValuePattern::equal(json!(1)).excludes(&not(json!(1.0))));
+        assert!(not(json!("a")).excludes(&ValuePattern::equal(json!("a"))));
         assert!(!not(json!("a")).excludes(&not(json!("b"))));
-        let low = Pattern { max: Some(1.0), ..Pattern::default() };
-        let high = Pattern { min: Some(2.0), ..Pattern::default() };
-        assert!(low.excludes(&high) && high.excludes(&low) && !low.excludes(&Pattern::default()));
-        assert!(high.excludes(&Pattern::equal(json!(1))));
+        let low = ValuePattern { max: Some(1.0), ..ValuePattern::default() };
+        let high = ValuePattern { min: Some(2.0), ..ValuePattern::default() };
+        assert!(low.excludes(&high) && high.excludes(&low) && !low.excludes(&ValuePattern::default()));
+        assert!(high.excludes(&ValuePattern::equal(json!(1))));
     }
 }

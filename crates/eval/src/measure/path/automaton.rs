@@ -1,14 +1,14 @@
 //! The automaton of a task (002, section 2.2): deterministic, trimmed, its progress edges acyclic.
 //!
-//! In: a [`Draft`](super::Draft) that `check` found sound. Out: what happens to a symbol in a
-//! state, and what the golden paths are: the words of the subgraph of progress edges that end in a
-//! final state. Golden paths are not listed; their number can grow with the power of the states.
+//! In: a [`Draft`](super::Draft) that passed `check`. Out: the transition of a symbol in a state,
+//! and the golden paths: the words of the subgraph of progress edges that end in a final state.
+//! Golden paths are not listed; their number can be exponential in the number of states.
 
-/// A state, by its place in the automaton.
+/// A state, by its index in the automaton.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StateId(pub(super) u32);
 
-/// A symbol, by its place in the alphabet.
+/// A symbol, by its index in the alphabet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Symbol(pub(super) u32);
 
@@ -19,63 +19,64 @@ impl StateId {
 }
 
 impl Symbol {
-    /// Its place in the alphabet.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct AutomatonState {
     pub name: Box<str>,
     pub is_final: bool,
     /// By symbol, ascending.
     pub edges: Vec<(Symbol, StateId)>,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Automaton {
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<AutomatonState>,
     pub(super) symbols: Vec<Box<str>>,
-    /// States so that every progress edge leads forward; the initial state comes first.
+    /// States in topological order of progress edges; the initial state comes first.
     pub(super) order: Vec<StateId>,
     lengths: Vec<usize>,
     golden: u64,
 }
 
-/// Which way a symbol leads.
+/// The effect of a symbol in a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Move {
-    /// To another state.
+pub enum Transition {
     Progress(StateId),
-    /// Nowhere: a read, or a write that changes nothing.
+    /// To the same state: a read, or a write that changes nothing.
     Loop,
-    /// No such edge: a harmful call, which leaves the state as it is.
+    /// No such edge: a harmful call, which leaves the state unchanged.
     Harmful,
 }
 
 impl Automaton {
-    /// Of states that have been checked; `order` as in the field.
-    pub(super) fn sound(states: Vec<State>, symbols: Vec<Box<str>>, order: Vec<StateId>) -> Automaton {
+    /// From checked states; `order` as in the field.
+    pub(super) fn sound(
+        states: Vec<AutomatonState>,
+        symbols: Vec<Box<str>>,
+        order: Vec<StateId>,
+    ) -> Automaton {
         let mut automaton = Automaton { states, symbols, order, lengths: Vec::new(), golden: 0 };
         automaton.lengths = automaton.golden_lengths();
         automaton.golden = automaton.count_golden();
         automaton
     }
 
-    /// Where every run begins.
+    /// The initial state.
     pub fn initial(&self) -> StateId {
         self.order.first().copied().unwrap_or_default()
     }
 
     /// What `symbol` does in `state`.
-    pub fn step(&self, state: StateId, symbol: Symbol) -> Move {
+    pub fn step(&self, state: StateId, symbol: Symbol) -> Transition {
         let edges = self.edges(state);
         match edges.binary_search_by_key(&symbol, |(s, _)| *s).ok().and_then(|i| edges.get(i)) {
-            Some((_, to)) if *to == state => Move::Loop,
-            Some((_, to)) => Move::Progress(*to),
-            None => Move::Harmful,
+            Some((_, to)) if *to == state => Transition::Loop,
+            Some((_, to)) => Transition::Progress(*to),
+            None => Transition::Harmful,
         }
     }
 
@@ -88,7 +89,7 @@ impl Automaton {
         self.edges(state).iter().copied().filter(move |(_, to)| *to != state)
     }
 
-    /// Symbols that leave the state as it is.
+    /// Symbols of loops.
     pub fn loops(&self, state: StateId) -> impl Iterator<Item = Symbol> + '_ {
         self.edges(state).iter().filter(move |(_, to)| *to == state).map(|(symbol, _)| *symbol)
     }
@@ -98,12 +99,10 @@ impl Automaton {
         self.states.get(state.index()).is_some_and(|s| s.is_final)
     }
 
-    /// A state's name.
     pub fn state_name(&self, state: StateId) -> &str {
         self.states.get(state.index()).map_or("", |s| &s.name)
     }
 
-    /// A symbol's name.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbols.get(symbol.index()).map_or("", |s| s)
     }
@@ -113,7 +112,7 @@ impl Automaton {
         self.symbols.iter().position(|s| &**s == name).map(|i| Symbol(i as u32))
     }
 
-    /// All states, the initial one first, each before those that progress leads to.
+    /// All states in topological order, the initial one first.
     pub fn states(&self) -> &[StateId] {
         &self.order
     }
@@ -128,12 +127,12 @@ impl Automaton {
         &self.lengths
     }
 
-    /// How many golden paths there are; `u64::MAX` stands for any more.
+    /// The number of golden paths, saturating at `u64::MAX`.
     pub fn golden_paths(&self) -> u64 {
         self.golden
     }
 
-    /// Which lengths progress can have from the initial state to each state, as sets of bits.
+    /// The lengths of paths to final states, computed with a bit set for each state.
     fn golden_lengths(&self) -> Vec<usize> {
         let words = self.states.len() / 64 + 1;
         let mut reached = vec![Vec::new(); self.states.len()];

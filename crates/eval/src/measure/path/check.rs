@@ -1,62 +1,61 @@
 //! From a draft to an automaton, or to every fault in it.
 //!
-//! In: a [`Draft`]. Out: an [`Automaton`] and what is odd but sound, or [`Fault`]s with their
-//! places. Refused: a name that stands twice or is not defined, an edge filed under a state that it
-//! does not leave, two ways for one symbol out of one state, no final state, a state that is never
-//! reached or never leads to a final one, and progress in a circle (002, standing assumptions of
-//! appendix B): golden paths would be none or without end.
+//! In: a [`Draft`]. Out: an [`Automaton`] and warnings, or [`TaskFault`]s with their locations.
+//! Refused: a name that is defined twice or not at all, an edge listed under a state that it does
+//! not leave, two targets for one symbol in one state, no final state, a state that is unreachable
+//! or cannot reach a final one, and a cycle of progress edges (002, standing assumptions of
+//! appendix B): there would be no golden paths or infinitely many.
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::automaton::{Automaton, State, StateId, Symbol};
-use super::draft::{Draft, DraftEdge, DraftState, Fault, Place};
+use super::automaton::{Automaton, AutomatonState, StateId, Symbol};
+use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskFault};
 use verdict_config::{Step, nearest};
 
-/// More states than a person has reviewed; sets of lengths take a bit for each pair of states.
+/// Most states; the sets of lengths take one bit for each pair of states.
 pub(super) const MAX_STATES: usize = 20_000;
-/// Named in one message at most.
+/// Most states named in one message.
 const MOST_NAMED: usize = 8;
 
-/// What was found beside faults.
+/// A valid automaton with its warnings.
 #[derive(Debug)]
-pub struct Checked {
-    /// The automaton.
+pub struct CheckedAutomaton {
     pub automaton: Automaton,
-    /// Odd, but sound.
-    pub warnings: Vec<Fault>,
+    /// Problems that do not make it invalid.
+    pub warnings: Vec<TaskFault>,
 }
 
 /// See the module.
 ///
 /// # Errors
 /// Every fault that does not follow from another.
-pub fn check(draft: &Draft) -> Result<Checked, Vec<Fault>> {
+pub fn check(draft: &Draft) -> Result<CheckedAutomaton, Vec<TaskFault>> {
     let mut linker = Linker { draft, faults: Vec::new(), warnings: Vec::new() };
     if draft.states.len() > MAX_STATES {
-        return Err(vec![Fault::new(&draft.place, format!("more than {MAX_STATES} states"))]);
+        return Err(vec![TaskFault::new(&draft.location, format!("more than {MAX_STATES} states"))]);
     }
     let edges = linker.link();
     let Linker { mut faults, warnings, .. } = linker;
     if !faults.is_empty() {
         return Err(faults);
     }
-    let order = shape(draft, &edges, &mut faults);
+    let order = check_graph(draft, &edges, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
-    let states = draft.states.iter().zip(edges).map(|(state, edges)| State {
+    let states = draft.states.iter().zip(edges).map(|(state, edges)| AutomatonState {
         name: state.name.as_str().into(),
         is_final: state.is_final,
         edges,
     });
     let symbols = draft.symbols.iter().map(|s| s.as_str().into()).collect();
-    Ok(Checked { automaton: Automaton::sound(states.collect(), symbols, order), warnings })
+    Ok(CheckedAutomaton { automaton: Automaton::sound(states.collect(), symbols, order), warnings })
 }
 
 struct Linker<'d> {
     draft: &'d Draft,
-    faults: Vec<Fault>,
-    warnings: Vec<Fault>,
+    faults: Vec<TaskFault>,
+    warnings: Vec<TaskFault>,
 }
 
 /// For each state its edges, ascending by symbol.
@@ -68,19 +67,19 @@ impl Linker<'_> {
         let mut states: HashMap<&str, StateId> = HashMap::with_capacity(draft.states.len());
         for (i, state) in draft.states.iter().enumerate() {
             if states.insert(&state.name, StateId(i as u32)).is_some() {
-                self.fault(&state.place, format!("a second state '{}'", state.name));
+                self.add_fault(&state.location, format!("a second state '{}'", state.name));
             }
         }
         let mut symbols: HashMap<&str, Symbol> = HashMap::with_capacity(draft.symbols.len());
         for (i, symbol) in draft.symbols.iter().enumerate() {
             if symbols.insert(symbol, Symbol(i as u32)).is_some() {
-                self.fault(&draft.place, format!("the alphabet has '{symbol}' twice"));
+                self.add_fault(&draft.location, format!("the alphabet has '{symbol}' twice"));
             }
         }
-        draft.states.iter().map(|state| self.state(state, &states, &symbols)).collect()
+        draft.states.iter().map(|state| self.link_state(state, &states, &symbols)).collect()
     }
 
-    fn state(
+    fn link_state(
         &mut self,
         state: &DraftState,
         states: &HashMap<&str, StateId>,
@@ -89,26 +88,26 @@ impl Linker<'_> {
         let mut edges: Vec<(Symbol, StateId)> = Vec::new();
         for edge in &state.edges {
             if let Some(from) = edge.from.as_ref().filter(|from| **from != state.name) {
-                let message = format!("this edge stands under state '{}' but leaves '{from}'", state.name);
-                self.fault(&edge.place, message);
+                let message = format!("this edge is listed under state '{}' but leaves '{from}'", state.name);
+                self.add_fault(&edge.location, message);
                 continue;
             }
             let Some(&to) = states.get(edge.to.as_str()) else {
                 let message = format!("no state is named '{}'", edge.to);
-                self.near(&edge.place, message, &edge.to, states.keys().copied());
+                self.fault_with_hint(&edge.location, message, &edge.to, states.keys().copied());
                 continue;
             };
             if edge.symbols.is_empty() {
-                self.warn(&edge.place, format!("an edge to '{}' without a symbol", edge.to));
+                self.add_warning(&edge.location, format!("an edge to '{}' without a symbol", edge.to));
             }
             for (i, name) in edge.symbols.iter().enumerate() {
-                let place = symbol_place(edge, i);
+                let location = symbol_location(edge, i);
                 match symbols.get(name.as_str()) {
                     None => {
                         let message = format!("'{name}' is not in the alphabet");
-                        self.near(place, message, name, symbols.keys().copied());
+                        self.fault_with_hint(location, message, name, symbols.keys().copied());
                     }
-                    Some(&symbol) => self.edge(&mut edges, (symbol, to), state, name, place),
+                    Some(&symbol) => self.link_edge(&mut edges, (symbol, to), state, name, location),
                 }
             }
         }
@@ -116,18 +115,18 @@ impl Linker<'_> {
         edges
     }
 
-    fn edge(
+    fn link_edge(
         &mut self,
         edges: &mut Vec<(Symbol, StateId)>,
         (symbol, to): (Symbol, StateId),
         state: &DraftState,
         name: &str,
-        place: &[Step],
+        location: &[Step],
     ) {
         match edges.iter().find(|(s, _)| *s == symbol) {
             None => edges.push((symbol, to)),
             Some((_, same)) if *same == to => {
-                self.warn(place, format!("'{name}' is given twice in state '{}'", state.name));
+                self.add_warning(location, format!("'{name}' is given twice in state '{}'", state.name));
             }
             Some((_, other)) => {
                 let name_of = |id: &StateId| self.draft.states.get(id.index()).map_or("", |s| &s.name);
@@ -137,72 +136,72 @@ impl Linker<'_> {
                     name_of(other),
                     name_of(&to)
                 );
-                self.fault(place, message);
+                self.add_fault(location, message);
             }
         }
     }
 
-    fn fault(&mut self, place: &[Step], message: String) {
-        self.faults.push(Fault::new(place, message));
+    fn add_fault(&mut self, location: &[Step], message: String) {
+        self.faults.push(TaskFault::new(location, message));
     }
 
-    fn warn(&mut self, place: &[Step], message: String) {
-        self.warnings.push(Fault::new(place, message));
+    fn add_warning(&mut self, location: &[Step], message: String) {
+        self.warnings.push(TaskFault::new(location, message));
     }
 
-    fn near<'n>(
+    fn fault_with_hint<'n>(
         &mut self,
-        place: &[Step],
+        location: &[Step],
         message: String,
         word: &str,
         known: impl Iterator<Item = &'n str>,
     ) {
         let hint = nearest(word, known).map(|hint| format!("; did you mean '{hint}'?")).unwrap_or_default();
-        self.fault(place, message + &hint);
+        self.add_fault(location, message + &hint);
     }
 }
 
-fn symbol_place(edge: &DraftEdge, i: usize) -> &Place {
-    edge.each.get(i).unwrap_or(&edge.place)
+fn symbol_location(edge: &DraftEdge, i: usize) -> &DocumentPath {
+    edge.symbol_locations.get(i).unwrap_or(&edge.location)
 }
 
-/// Checks what leads where; the states in an order in which progress leads forward.
-fn shape(draft: &Draft, edges: &Edges, faults: &mut Vec<Fault>) -> Vec<StateId> {
+/// Checks reachability; returns the states in topological order.
+fn check_graph(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec<StateId> {
     if !draft.states.iter().any(|s| s.is_final) {
         let why = if draft.states.is_empty() { "there are no states" } else { "no state is final" };
-        faults.push(Fault::new(&draft.place, format!("no golden path: {why}")));
+        faults.push(TaskFault::new(&draft.location, format!("no golden path: {why}")));
         return Vec::new();
     }
-    let reached = spread(edges, [0]);
+    let reached = reachable(edges, [0]);
     let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
     for (from, own) in edges.iter().enumerate() {
         own.iter().for_each(|(_, to)| back[to.index()].push(from));
     }
     let finals: Vec<usize> = (0..edges.len()).filter(|&i| draft.states[i].is_final).collect();
-    let live = spread_by(edges.len(), finals, |i| back[i].iter().copied());
+    let live = reachable_by(edges.len(), finals, |i| back[i].iter().copied());
     if !live.first().copied().unwrap_or(false) {
         let name = &draft.states[0].name;
         let message = format!("no golden path: no final state can be reached from the first one, '{name}'");
-        faults.push(Fault::new(&draft.states[0].place, message));
+        faults.push(TaskFault::new(&draft.states[0].location, message));
         return Vec::new();
     }
     for (i, state) in draft.states.iter().enumerate() {
         if !reached[i] {
             let message = format!("state '{}' cannot be reached", state.name);
-            faults.push(Fault::new(&state.place, message));
+            faults.push(TaskFault::new(&state.location, message));
         } else if !live[i] {
             let message = format!("state '{}' is dead: no final state can be reached from it", state.name);
-            faults.push(Fault::new(&state.place, message));
+            faults.push(TaskFault::new(&state.location, message));
         }
     }
-    order(draft, edges, faults)
+    topological_order(draft, edges, faults)
 }
 
-fn spread(edges: &Edges, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
-    spread_by(edges.len(), from, |i| edges[i].iter().map(|(_, to)| to.index()))
+fn reachable(edges: &Edges, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
+    reachable_by(edges.len(), from, |i| edges[i].iter().map(|(_, to)| to.index()))
 }
 
-fn spread_by<I: Iterator<Item = usize>>(
+fn reachable_by<I: Iterator<Item = usize>>(
     len: usize,
     from: impl IntoIterator<Item = usize>,
     next: impl Fn(usize) -> I,
@@ -217,12 +216,12 @@ fn spread_by<I: Iterator<Item = usize>>(
     seen
 }
 
-/// Kahn's algorithm over progress edges; what it leaves over holds a circle.
-fn order(draft: &Draft, edges: &Edges, faults: &mut Vec<Fault>) -> Vec<StateId> {
+/// Kahn's algorithm over progress edges; states left over contain a cycle.
+fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec<StateId> {
     let progress = |i: usize| edges[i].iter().map(|(_, to)| to.index()).filter(move |to| *to != i);
     let mut incoming = vec![0usize; edges.len()];
     (0..edges.len()).flat_map(progress).for_each(|to| incoming[to] += 1);
-    // The initial state is reached from nowhere else unless there is a circle, so it comes first.
+    // Only the initial state has no incoming edges, unless there is a cycle.
     let mut ready: Vec<usize> = (0..edges.len()).rev().filter(|&i| incoming[i] == 0).collect();
     let mut order = Vec::with_capacity(edges.len());
     while let Some(i) = ready.pop() {
@@ -235,7 +234,7 @@ fn order(draft: &Draft, edges: &Edges, faults: &mut Vec<Fault>) -> Vec<StateId> 
         }
     }
     if order.len() < edges.len() && faults.is_empty() {
-        let circle = circle(&incoming, progress);
+        let circle = find_cycle(&incoming, progress);
         let names: Vec<&str> = circle.iter().map(|&i| draft.states[i].name.as_str()).collect();
         let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join("' -> '");
         let rest = if names.len() > MOST_NAMED { "' -> ..." } else { "'" };
@@ -243,16 +242,16 @@ fn order(draft: &Draft, edges: &Edges, faults: &mut Vec<Fault>) -> Vec<StateId> 
             "progress goes in a circle: '{shown}{rest}; calls that may be repeated are loops of one state, \
              and what may happen n times needs n states"
         );
-        let place = circle.first().map_or(&draft.place, |&i| &draft.states[i].place);
-        faults.push(Fault::new(place, message));
+        let location = circle.first().map_or(&draft.location, |&i| &draft.states[i].location);
+        faults.push(TaskFault::new(location, message));
     }
     order
 }
 
-/// A circle among the states that still have incoming edges, its first state again at its end.
-fn circle<I: Iterator<Item = usize>>(incoming: &[usize], progress: impl Fn(usize) -> I) -> Vec<usize> {
+/// A cycle among the states that still have incoming edges; its first state is repeated at the end.
+fn find_cycle<I: Iterator<Item = usize>>(incoming: &[usize], progress: impl Fn(usize) -> I) -> Vec<usize> {
     let Some(first) = incoming.iter().position(|&n| n > 0) else { return Vec::new() };
-    // Every state that is left has a predecessor that is left: walking backwards finds a circle.
+    // Every remaining state has a remaining predecessor, so walking backwards finds a cycle.
     let mut back = vec![None; incoming.len()];
     for i in (0..incoming.len()).filter(|&i| incoming[i] > 0) {
         progress(i).for_each(|to| back[to] = Some(i));

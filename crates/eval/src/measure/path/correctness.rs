@@ -1,25 +1,25 @@
-//! Path correctness (002, equation 4): how near the condensed path comes to a golden one.
+//! Path correctness (002, equation 4): similarity of the condensed path and the nearest golden one.
 
 use super::automaton::{Automaton, StateId, Symbol};
 use super::distance::{Code, FOREIGN, normalised};
-use super::nearest::{Edge, Label, Nearest, References};
+use super::nearest::{Edge, Label, NearestReference, References};
 use super::walk::{Token, Walk};
 
-/// Equation 4; `None` where the path is too long to be compared.
+/// Equation 4; `None` if the path is too long to be compared.
 pub fn path_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
     let mut references = References::new();
-    golden_from(automaton, automaton.initial(), &mut references, 0);
+    add_golden_suffixes(automaton, automaton.initial(), &mut references, 0);
     Some(similarity(references.nearest(&codes(walk))?, walk))
 }
 
 /// `1 - NLD` of the condensed path and a reference.
-pub(super) fn similarity(nearest: Nearest, walk: &Walk) -> f64 {
+pub(super) fn similarity(nearest: NearestReference, walk: &Walk) -> f64 {
     1.0 - normalised(nearest.distance, walk.condensed().len(), nearest.length)
 }
 
 /// The condensed path as numbers.
 pub(super) fn codes(walk: &Walk) -> Vec<Code> {
-    walk.condensed().iter().map(|kept| code(kept.token)).collect()
+    walk.condensed().iter().map(|step| code(step.token)).collect()
 }
 
 pub(super) fn code(token: Token) -> Code {
@@ -29,23 +29,28 @@ pub(super) fn code(token: Token) -> Code {
     }
 }
 
-/// Adds every golden way on from `state`, which `node` stands for.
-pub(super) fn golden_from(automaton: &Automaton, state: StateId, references: &mut References, node: usize) {
-    let mut into: Vec<Vec<Edge>> = vec![Vec::new(); automaton.states().len()];
-    let mut reached = vec![false; into.len()];
+/// Adds every golden path from `state`, which corresponds to `node`.
+pub(super) fn add_golden_suffixes(
+    automaton: &Automaton,
+    state: StateId,
+    references: &mut References,
+    node: usize,
+) {
+    let mut incoming: Vec<Vec<Edge>> = vec![Vec::new(); automaton.states().len()];
+    let mut reached = vec![false; incoming.len()];
     reached[state.index()] = true;
     for &at in automaton.states() {
         if !reached[at.index()] {
             continue;
         }
-        let own = std::mem::take(&mut into[at.index()]);
+        let own = std::mem::take(&mut incoming[at.index()]);
         let node = if at == state { node } else { references.node(own) };
         if automaton.is_final(at) {
             references.end(node);
         }
         for (symbol, to) in automaton.progress(at) {
             reached[to.index()] = true;
-            into[to.index()].push(Edge { from: node, label: label(symbol) });
+            incoming[to.index()].push(Edge { from: node, label: label(symbol) });
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use foldhash::HashMap;
 
-/// A token as a number; tokens that are no symbol equal nothing.
+/// A token as a number.
 pub(super) type Code = u32;
 
-/// What equals no other.
+/// Tokens outside the alphabet; not equal to any token, also not to itself.
 pub(super) const FOREIGN: Code = Code::MAX;
 
 /// `2 LD / (|x| + |y| + LD)`: a metric on words, from 0 (equal) to 1 (nothing in common and one
@@ -41,7 +41,7 @@ pub fn levenshtein(one: &[Code], other: &[Code]) -> usize {
     blocks(pattern, text)
 }
 
-/// `pattern` runs down the columns of the matrix, whose differences are kept as two rows of bits.
+/// `pattern` indexes the rows of the matrix; vertical differences are kept as two bit vectors.
 fn blocks(pattern: &[Code], text: &[Code]) -> usize {
     let words = pattern.len().div_ceil(64);
     let mut equal: HashMap<Code, Vec<u64>> = HashMap::default();

@@ -1,37 +1,41 @@
-//! An automaton as somebody wrote it: names, edges and where each stands. Nothing is checked yet.
+//! An automaton before validation: names, edges and their locations in the file.
 //!
-//! In: what a loader read, a policy compiled to, or a learner inferred. Out: a [`Draft`], which
-//! only `check` turns into an [`Automaton`](super::Automaton).
+//! Made by a loader, a policy or a learner. Only `check` turns a [`Draft`] into an
+//! [`Automaton`](super::Automaton).
 
 use verdict_config::Step;
 
-/// The way through a document to something in it; empty where there is no document.
-pub(crate) type Place = Vec<Step>;
+/// The location of a value in a document; empty if there is no document.
+pub(crate) type DocumentPath = Vec<Step>;
 
-/// What is wrong with a task, and where it stands.
+/// A problem of a task file with its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
-    pub(crate) place: Place,
-    /// In plain words, with a way out.
+pub struct TaskFault {
+    pub(crate) location: DocumentPath,
+    /// The problem and how to solve it.
     pub message: String,
 }
 
-impl Fault {
-    pub(crate) fn new(place: &[Step], message: impl Into<String>) -> Fault {
-        Fault { place: place.to_vec(), message: message.into() }
+impl TaskFault {
+    pub(crate) fn new(location: &[Step], message: impl Into<String>) -> TaskFault {
+        TaskFault { location: location.to_vec(), message: message.into() }
     }
+}
+
+/// A key as a step of a [`DocumentPath`].
+pub(super) fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
 }
 
 /// A state as written.
 #[derive(Clone, Debug, Default)]
 pub struct DraftState {
-    /// Its name.
     pub name: String,
     /// Whether a run may end here.
     pub is_final: bool,
-    /// What leads out of it, loops among them.
+    /// Outgoing edges, loops included.
     pub edges: Vec<DraftEdge>,
-    pub(crate) place: Place,
+    pub(crate) location: DocumentPath,
 }
 
 /// Edges that lead to one state.
@@ -39,13 +43,13 @@ pub struct DraftState {
 pub struct DraftEdge {
     /// The symbols, each an edge.
     pub symbols: Vec<String>,
-    /// The state that the edge itself says it leaves, where it says so.
+    /// The source state, if the edge names it.
     pub from: Option<String>,
-    /// The state that it leads to; the state's own name is a loop.
+    /// The target state; the name of the source is a loop.
     pub to: String,
-    pub(crate) place: Place,
-    /// Where each symbol stands, where they stand apart.
-    pub(crate) each: Vec<Place>,
+    pub(crate) location: DocumentPath,
+    /// The location of each symbol, if they have their own.
+    pub(crate) symbol_locations: Vec<DocumentPath>,
 }
 
 /// An automaton as written. The first state is the initial one.
@@ -55,7 +59,7 @@ pub struct Draft {
     pub states: Vec<DraftState>,
     /// The alphabet's symbols, in its order.
     pub symbols: Vec<String>,
-    pub(crate) place: Place,
+    pub(crate) location: DocumentPath,
 }
 
 impl Draft {
@@ -64,7 +68,6 @@ impl Draft {
         Draft { symbols: symbols.into_iter().map(Into::into).collect(), ..Draft::default() }
     }
 
-    /// Adds a state.
     #[must_use]
     pub fn state(mut self, name: &str, is_final: bool) -> Draft {
         self.states.push(DraftState { name: name.to_owned(), is_final, ..DraftState::default() });

@@ -1,17 +1,17 @@
-//! Which agents of a trace a task judges, and what their prompt says that arguments refer to.
+//! The agents of a trace that a task applies to, with the captures of their prompt.
 
-use super::argument::Captured;
-use super::task::{Matching, Prompt, Scope, Task};
+use super::argument::PromptCaptures;
+use super::task::{Matching, PromptPattern, Scope, Task};
 use crate::measure::agent::agent_index;
 use crate::recognise::AgentTrace;
 use verdict_config::{admits, matches};
 use verdict_otlp::stated::stated;
 
-/// The calls of agent `i` that `task` judges, with what was captured from its prompt; `None` where
-/// the task is not for it.
-pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>, Captured)> {
+/// The calls of agent `i` that `task` applies to, with the captures of its prompt; `None` if the
+/// task does not apply.
+pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>, PromptCaptures)> {
     let agent = trace.agents.get(i)?;
-    // A trace has one path: that of its outermost agent, with all calls beneath it or beside.
+    // In trace scope there is one path: that of the outermost agent with all calls of the trace.
     if task.scope == Scope::Trace && i > 0 {
         return None;
     }
@@ -23,7 +23,7 @@ pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>
     Some((calls, captured))
 }
 
-fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<Captured> {
+fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
     let agent = trace.agents.get(i)?;
     let view = trace.views.get(agent.at)?;
     let named = |wanted: &Option<String>, seen: Option<&str>| admits(wanted.as_deref(), seen);
@@ -37,11 +37,11 @@ fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<Capture
     if !matches {
         return None;
     }
-    let Some(prompt) = &matching.prompt else { return Some(Captured::default()) };
+    let Some(prompt) = &matching.prompt else { return Some(PromptCaptures::default()) };
     let asked = agent_index::task(trace, i)?;
     match prompt {
-        Prompt::Exactly(text) => (text.trim() == asked.trim()).then(Captured::default),
-        Prompt::Like(regex) => {
+        PromptPattern::Exactly(text) => (text.trim() == asked.trim()).then(PromptCaptures::default),
+        PromptPattern::Matches(regex) => {
             let found = regex.captures(asked)?;
             let named = regex.capture_names().flatten();
             let texts =

@@ -1,4 +1,4 @@
-//! The reference that is nearest to a path, out of as many as an automaton spells.
+//! The nearest reference of a path among all words of an acyclic graph.
 //!
 //! In: a path, and references as an acyclic graph. Out: length and distance of the reference of
 //! least normalised distance (002, equations 3 and 4). No reference is listed.
@@ -7,12 +7,11 @@
 //! root of `2d q - p (m + l + d) = 0` (Dinkelbach 1967): for a ratio `p / q` one pass over the
 //! pairs (node, position in the path) finds the reference for which the left side is least, with a
 //! cost for each edit and a gain for each token; its ratio is the next `p / q`, until none is
-//! better. All of it is exact, in integers; a few passes suffice. A further dimension for the
-//! length, as one would first think of, is not needed.
+//! better. The computation is exact, in integers, and needs a few passes.
 //!
-//! A reference that is better than one at hand lies within a distance that can be told, so that
-//! only a band of positions around each node's own depth matters. A cell holds cost and length in one
-//! number, so that the less of two is one instruction.
+//! A reference better than a known one lies within a computable distance, so that only a band of
+//! positions around each node's depth is computed. A cell holds cost and length in one number, so
+//! that the minimum of two is one instruction.
 
 use std::rc::Rc;
 
@@ -21,11 +20,9 @@ use super::distance::Code;
 /// What an edge of the graph adds to a reference.
 #[derive(Clone, Debug)]
 pub(super) enum Label {
-    /// This token.
     One(Code),
     /// Any one of these: a set by code.
     AnyOf(Rc<[bool]>),
-    /// Nothing.
     Nothing,
 }
 
@@ -38,49 +35,46 @@ pub(super) struct Edge {
 /// A node; edges lead to it from earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    pub into: Vec<Edge>,
+    pub incoming: Vec<Edge>,
     /// A reference may end here.
-    pub ends: bool,
-    /// The fewest and the most tokens on the way here.
+    pub is_end: bool,
+    /// The fewest and the most tokens on a path to this node.
     depth: (usize, usize),
 }
 
-/// References as the ways from the first node to those where they may end.
+/// References as the paths from the first node to end nodes.
 #[derive(Clone, Debug)]
 pub(super) struct References {
     nodes: Vec<Node>,
-    /// How many edges leave each node.
+    /// Outgoing edges of each node.
     leaving: Vec<usize>,
 }
 
-/// The nearest reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Nearest {
-    /// Its distance.
+pub struct NearestReference {
     pub distance: usize,
-    /// Its length.
     pub length: usize,
 }
 
-/// Cells looked at in one pass at most, which takes a quarter of a second or so: a path of 10,000
-/// calls against a golden path as long.
+/// Most cells of one pass, about a quarter of a second: a path of 10,000 calls against a golden
+/// path of that length.
 pub(super) const MAX_CELLS: usize = 1 << 27;
-/// Tokens of a path and its reference together, so that costs fit beside lengths in a cell.
+/// Most tokens of a path and its reference together, so that cost and length fit into one cell.
 const MAX_TOKENS: usize = 1 << 19;
-/// The first band: a path with so few edits is done with it.
-const NARROW: usize = 32;
-/// How much wider each next band is, until better references could not lie beyond it.
-const WIDER: usize = 4;
+/// Width of the first band.
+const FIRST_BAND: usize = 32;
+/// Factor by which each next band is wider.
+const BAND_GROWTH: usize = 4;
 /// Far more passes than such ratios need, whose parts are bounded by the path's length.
 const MAX_PASSES: usize = 64;
 /// Bits of a cell that are a length; the rest is a cost.
-const LENGTH: u32 = 20;
-/// Not reached. What is reached is far less than half of it.
-const FAR: i64 = i64::MAX / 2;
+const LENGTH_BITS: u32 = 20;
+/// Unreached cells; costs are far below half of it.
+const UNREACHED: i64 = i64::MAX / 2;
 
 /// A cost and a length as a cell. Cells add up as both do, and the less of two has the lower cost.
 fn cell(cost: i64, length: i64) -> i64 {
-    (cost << LENGTH) + length
+    (cost << LENGTH_BITS) + length
 }
 
 /// The cells of one node: positions `first..first + cells.len()` in the path.
@@ -97,33 +91,33 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(nearest: Nearest, path: usize) -> Ratio {
-        let Nearest { distance, length } = nearest;
+    fn of(nearest: NearestReference, path: usize) -> Ratio {
+        let NearestReference { distance, length } = nearest;
         Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
     }
 
     /// What an edit costs, and what a token of the reference gains.
-    fn weights(self) -> Weights {
-        Weights { edit: 2 * self.q - self.p, gain: self.p }
+    fn weights(self) -> EditWeights {
+        EditWeights { edit: 2 * self.q - self.p, gain: self.p }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Weights {
+struct EditWeights {
     edit: i64,
     gain: i64,
 }
 
 impl References {
-    /// Of one node, where every reference begins.
+    /// A graph of one node, where every reference begins.
     pub fn new() -> References {
         References { nodes: vec![Node::default()], leaving: vec![0] }
     }
 
-    /// Adds a node that edges of earlier ones lead to; its number.
-    pub fn node(&mut self, into: Vec<Edge>) -> usize {
+    /// Adds a node with edges from earlier ones; returns its index.
+    pub fn node(&mut self, incoming: Vec<Edge>) -> usize {
         let mut depth = (usize::MAX, 0);
-        for edge in &into {
+        for edge in &incoming {
             let (fewest, most) = self.nodes.get(edge.from).map_or((0, 0), |n| n.depth);
             let more = usize::from(!matches!(edge.label, Label::Nothing));
             depth = (depth.0.min(fewest + more), depth.1.max(most + more));
@@ -131,29 +125,30 @@ impl References {
                 *leaving += 1;
             }
         }
-        self.nodes.push(Node { into, ends: false, depth });
+        self.nodes.push(Node { incoming, is_end: false, depth });
         self.leaving.push(0);
         self.nodes.len() - 1
     }
 
-    /// A reference may end at `node`.
+    /// Marks `node` as an end node.
     pub fn end(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(node) {
-            node.ends = true;
+            node.is_end = true;
         }
     }
 
-    /// The nearest one; `None` where there is none, or it would take more than [`MAX_CELLS`].
-    pub fn nearest(&self, path: &[Code]) -> Option<Nearest> {
-        let ends = || self.nodes.iter().filter(|n| n.ends).map(|n| n.depth);
-        let (shortest, longest) = (ends().map(|d| d.0).min()?, ends().map(|d| d.1).max()?);
+    /// The nearest reference; `None` if there is none, or if it would take more than [`MAX_CELLS`].
+    pub fn nearest(&self, path: &[Code]) -> Option<NearestReference> {
+        let is_end = || self.nodes.iter().filter(|n| n.is_end).map(|n| n.depth);
+        let (shortest, longest) = (is_end().map(|d| d.0).min()?, is_end().map(|d| d.1).max()?);
         let everything = path.len() + longest;
         if everything > MAX_TOKENS {
             return None;
         }
-        // With one length alone the least distance is the least ratio, which one pass finds.
+        // If all references have one length, the least distance is the least ratio: one pass
+        // suffices.
         let passes = if shortest == longest { 1 } else { MAX_PASSES };
-        let mut band = NARROW.min(everything);
+        let mut band = FIRST_BAND.min(everything);
         let mut best = None;
         loop {
             if self.cells(path.len(), band) > MAX_CELLS {
@@ -162,19 +157,25 @@ impl References {
             best = self.improve(path, band, best, passes);
             // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
             let far = best.map_or(everything, |best| {
-                let Weights { edit, gain } = Ratio::of(best, path.len()).weights();
+                let EditWeights { edit, gain } = Ratio::of(best, path.len()).weights();
                 let limit = i128::from(gain) * everything as i128 / i128::from(edit.max(1));
                 usize::try_from(limit).unwrap_or(everything).min(everything)
             });
             if far <= band {
                 return best;
             }
-            band = (band * WIDER).min(far);
+            band = (band * BAND_GROWTH).min(far);
         }
     }
 
-    /// The best within `band`, or what is `known` if nothing there is better.
-    fn improve(&self, path: &[Code], band: usize, known: Option<Nearest>, passes: usize) -> Option<Nearest> {
+    /// The best within `band`, or `known` if none is better.
+    fn improve(
+        &self,
+        path: &[Code],
+        band: usize,
+        known: Option<NearestReference>,
+        passes: usize,
+    ) -> Option<NearestReference> {
         let mut best = known;
         for _ in 0..passes {
             let ratio = best.map_or(Ratio { p: 1, q: 1 }, |best| Ratio::of(best, path.len()));
@@ -182,7 +183,7 @@ impl References {
                 break;
             }
             match self.pass(path, band, ratio) {
-                // The first ratio is no reference's: whatever is found replaces it.
+                // The first ratio belongs to no reference, so any reference replaces it.
                 Some((cost, found)) if cost < 0 || best.is_none() => best = Some(found),
                 _ => break,
             }
@@ -190,36 +191,36 @@ impl References {
         best
     }
 
-    fn span(&self, node: usize, path: usize, band: usize) -> (usize, usize) {
+    fn band_of(&self, node: usize, path: usize, band: usize) -> (usize, usize) {
         let (fewest, most) = self.nodes.get(node).map_or((0, 0), |n| n.depth);
         (fewest.saturating_sub(band), most.saturating_add(band).min(path))
     }
 
     fn cells(&self, path: usize, band: usize) -> usize {
         let of = |i: usize, node: &Node| {
-            let (first, last) = self.span(i, path, band);
-            (last + 1).saturating_sub(first).saturating_mul(node.into.len().max(1))
+            let (first, last) = self.band_of(i, path, band);
+            (last + 1).saturating_sub(first).saturating_mul(node.incoming.len().max(1))
         };
         self.nodes.iter().enumerate().map(|(i, node)| of(i, node)).fold(0, usize::saturating_add)
     }
 
     /// The reference of least `d (2q - p) - l p - m p`, which is negative for a better ratio.
-    fn pass(&self, path: &[Code], band: usize, ratio: Ratio) -> Option<(i64, Nearest)> {
+    fn pass(&self, path: &[Code], band: usize, ratio: Ratio) -> Option<(i64, NearestReference)> {
         let weights = ratio.weights();
         let mut leaving = self.leaving.clone();
         let mut rows: Vec<Option<Row>> = Vec::with_capacity(self.nodes.len());
         let mut spare: Vec<Vec<i64>> = Vec::new();
-        let mut best = FAR / 2;
+        let mut best = UNREACHED / 2;
         for (i, node) in self.nodes.iter().enumerate() {
-            let (first, last) = self.span(i, path.len(), band);
+            let (first, last) = self.band_of(i, path.len(), band);
             let mut cells = spare.pop().unwrap_or_default();
             cells.clear();
-            cells.resize((last + 1).saturating_sub(first), FAR);
+            cells.resize((last + 1).saturating_sub(first), UNREACHED);
             if let (0, Some(begin)) = (i, cells.first_mut()) {
                 *begin = 0;
             }
             let mut row = Row { first, cells };
-            for edge in &node.into {
+            for edge in &node.incoming {
                 let from = rows.get_mut(edge.from);
                 if let Some(before) = from.as_ref().and_then(|row| row.as_ref()) {
                     row.relax(before, &edge.label, path, weights);
@@ -231,18 +232,18 @@ impl References {
                     }
                 }
             }
-            row.run_on(weights);
-            if node.ends {
-                best = best.min(row.at(path.len()).unwrap_or(FAR));
+            row.relax_insertions(weights);
+            if node.is_end {
+                best = best.min(row.at(path.len()).unwrap_or(UNREACHED));
             }
             rows.push(Some(row));
         }
-        if best >= FAR / 2 {
+        if best >= UNREACHED / 2 {
             return None;
         }
-        let (cost, length) = (best >> LENGTH, best & ((1 << LENGTH) - 1));
+        let (cost, length) = (best >> LENGTH_BITS, best & ((1 << LENGTH_BITS) - 1));
         let distance = (cost + weights.gain * length) / weights.edit.max(1);
-        let nearest = Nearest { distance: distance as usize, length: length as usize };
+        let nearest = NearestReference { distance: distance as usize, length: length as usize };
         Some((cost - weights.gain * path.len() as i64, nearest))
     }
 }
@@ -252,8 +253,8 @@ impl Row {
         self.cells.get(position.checked_sub(self.first)?).copied()
     }
 
-    /// What comes in over one edge.
-    fn relax(&mut self, before: &Row, label: &Label, path: &[Code], Weights { edit, gain }: Weights) {
+    /// Relaxes one incoming edge.
+    fn relax(&mut self, before: &Row, label: &Label, path: &[Code], EditWeights { edit, gain }: EditWeights) {
         let (met, other) = (cell(-gain, 1), cell(edit - gain, 1));
         let cost = |is_met: bool| if is_met { met } else { other };
         match label {
@@ -270,8 +271,8 @@ impl Row {
         }
     }
 
-    /// Takes what is less by way of the cells `by` positions earlier in the row `before`. `cost` is
-    /// asked for the token just before each cell's position.
+    /// Takes the minimum with the cells `by` positions earlier in the row `before`; `cost` is
+    /// called with the token before each cell's position.
     fn shift(&mut self, before: &Row, by: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
         let start = self.first.max(before.first + by);
         let Some(own) = self.cells.get_mut(start - self.first..) else { return };
@@ -286,10 +287,10 @@ impl Row {
         }
     }
 
-    /// Tokens of the path that the reference does not have.
-    fn run_on(&mut self, weights: Weights) {
+    /// Relaxes tokens of the path that are not in the reference.
+    fn relax_insertions(&mut self, weights: EditWeights) {
         let edit = cell(weights.edit, 0);
-        let mut before = FAR;
+        let mut before = UNREACHED;
         for cell in &mut self.cells {
             before = (*cell).min(before + edit);
             *cell = before;

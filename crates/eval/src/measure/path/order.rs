@@ -1,8 +1,7 @@
-//! PC-KTC (002, equation 5): path correctness and the order of what was matched, together.
+//! PC-KTC (002, equation 5): path correctness combined with the order of the matched tokens.
 //!
-//! The order of matched tokens depends on a golden path as a whole, so golden paths are looked at
-//! one by one here, those first whose tokens the run made first, and no longer than until none can
-//! be better: PC bounds what any of them could give.
+//! The order of matched tokens depends on a golden path as a whole, so golden paths are enumerated,
+//! those first whose tokens the run made first, until none can be better: PC is an upper bound.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -11,25 +10,25 @@ use super::correctness::codes;
 use super::distance::{Code, FOREIGN, levenshtein, normalised};
 use super::walk::Walk;
 
-/// tau+ under two matches (decisions.md).
+/// tau+ for fewer than two matches (decisions.md).
 const UNORDERED: f64 = 0.5;
-/// Golden paths looked at, at most.
+/// Most golden paths that are compared.
 const MAX_PATHS: usize = 20_000;
-/// Work on all of them, in words of 64 cells: a second or so.
+/// Limit on the work, in words of 64 cells: about a second.
 const MAX_WORDS: usize = 1 << 28;
 
-/// Equation 5 with `lambda`, given PC. `None` where more golden paths than can be looked at might
-/// be better than those that were.
+/// Equation 5 with `lambda`, given PC. `None` if the limits were reached before the best golden
+/// path was certain.
 pub fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: f64) -> Option<f64> {
     let path = codes(walk);
     let mut best = f64::NEG_INFINITY;
     let most = lambda * pc + (1.0 - lambda);
     let (mut seen, mut words) = (0usize, 0usize);
-    let whole = each_golden(automaton, &path, &mut |golden| {
+    let whole = visit_golden_paths(automaton, &path, &mut |golden| {
         seen += 1;
         words += path.len() + golden.len();
         let order = (1.0 - lambda) * tau_plus(&path, golden);
-        // Before the distance, which costs most, a look at what it could give at best.
+        // The distance costs most: skip it if its lower bound cannot improve the result.
         let least = normalised(path.len().abs_diff(golden.len()), path.len(), golden.len());
         if lambda * pc.min(1.0 - least) + order > best {
             words += path.len().saturating_mul(golden.len() / 64 + 1);
@@ -66,7 +65,7 @@ pub fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
     1.0 - 2.0 * inversions(&ranks, golden.len()) as f64 / (n * (n - 1.0))
 }
 
-/// Pairs out of order, counted in a Fenwick tree over places.
+/// Pairs out of order, counted with a Fenwick tree.
 fn inversions(ranks: &[usize], places: usize) -> u64 {
     let mut tree = vec![0u64; places + 1];
     let mut inversions = 0;
@@ -86,24 +85,24 @@ fn inversions(ranks: &[usize], places: usize) -> u64 {
     inversions
 }
 
-/// Calls `look` on golden paths until it says no; true if it has seen all of them.
-fn each_golden(automaton: &Automaton, path: &[Code], look: &mut dyn FnMut(&[Code]) -> bool) -> bool {
+/// Calls `visit` on golden paths until it returns false; true if all were visited.
+fn visit_golden_paths(automaton: &Automaton, path: &[Code], visit: &mut dyn FnMut(&[Code]) -> bool) -> bool {
     let mut first: HashMap<Code, usize> = HashMap::with_capacity(path.len());
     for (place, code) in path.iter().enumerate() {
         first.entry(*code).or_insert(place);
     }
-    // Popped from the end, so what the run did first comes last.
-    let ways = |state: StateId| {
-        let mut ways: Vec<(Code, StateId)> =
+    // Edges are popped from the end, so tokens that the run made first are sorted last.
+    let next_edges = |state: StateId| {
+        let mut edges: Vec<(Code, StateId)> =
             automaton.progress(state).map(|(symbol, to)| (symbol.index() as Code, to)).collect();
-        ways.sort_by_key(|(code, _)| std::cmp::Reverse(first.get(code).copied().unwrap_or(usize::MAX)));
-        ways
+        edges.sort_by_key(|(code, _)| std::cmp::Reverse(first.get(code).copied().unwrap_or(usize::MAX)));
+        edges
     };
     let mut golden = Vec::new();
-    if automaton.is_final(automaton.initial()) && !look(&golden) {
+    if automaton.is_final(automaton.initial()) && !visit(&golden) {
         return false;
     }
-    let mut open = vec![ways(automaton.initial())];
+    let mut open = vec![next_edges(automaton.initial())];
     while let Some(top) = open.last_mut() {
         let Some((code, to)) = top.pop() else {
             open.pop();
@@ -111,10 +110,10 @@ fn each_golden(automaton: &Automaton, path: &[Code], look: &mut dyn FnMut(&[Code
             continue;
         };
         golden.push(code);
-        if automaton.is_final(to) && !look(&golden) {
+        if automaton.is_final(to) && !visit(&golden) {
             return false;
         }
-        open.push(ways(to));
+        open.push(next_edges(to));
     }
     true
 }

@@ -1,25 +1,21 @@
-//! What the end state does not show (002, section 1): calls that undo each other, and the same
-//! write twice.
+//! What the final state does not show (002, section 1): compensating calls and repeated writes.
 //!
-//! In: the calls of a run, by name and arguments. Out: pairs of places in it. Names tell what
-//! undoes what, so these are hints for a person, and fail nothing.
+//! In: the calls of a run, by name and arguments. Out: pairs of indexes. The pairs are inferred
+//! from names, so they are hints for a person and fail nothing.
 
 use serde_json::{Map, Value};
 
 use super::argument::same;
 
-/// A call as far as this needs it.
+/// The parts of a call that are compared.
 #[derive(Clone, Copy, Debug)]
-pub struct Made<'a> {
-    /// The function.
+pub struct ReviewedCall<'a> {
     pub name: &'a str,
-    /// Its arguments, where they were recorded.
     pub arguments: Option<&'a Map<String, Value>>,
-    /// It failed.
     pub failed: bool,
 }
 
-/// Words of which one undoes what the other does.
+/// Verbs that undo each other.
 const OPPOSITES: [(&str, &str); 28] = [
     ("add", "remove"),
     ("add", "delete"),
@@ -51,13 +47,13 @@ const OPPOSITES: [(&str, &str); 28] = [
     ("on", "off"),
 ];
 
-/// Words with which the names of functions that only read begin.
-const READING: [&str; 22] = [
+/// First words of the names of functions that only read.
+const READ_VERBS: [&str; 22] = [
     "get", "list", "read", "fetch", "find", "search", "query", "lookup", "look", "show", "view", "describe",
     "check", "sense", "scan", "print", "count", "inspect", "browse", "visit", "load", "verify",
 ];
 
-/// Calls of one run that are compared with those after them: pairs are looked for in every pair.
+/// Most calls of one run that are compared pairwise.
 const MOST_CALLS: usize = 400;
 
 fn words(name: &str) -> impl Iterator<Item = String> + '_ {
@@ -76,43 +72,46 @@ fn words(name: &str) -> impl Iterator<Item = String> + '_ {
     words.into_iter().filter(|w| !w.is_empty())
 }
 
-/// The function's name says that it only reads.
-pub fn reads(name: &str) -> bool {
-    words(name).next().is_some_and(|word| READING.contains(&word.as_str()))
+/// Whether the function only reads, by its name.
+pub fn is_read(name: &str) -> bool {
+    words(name).next().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
 }
 
-/// Pairs (before, after) of which the second undoes the first: opposite words in names that are
-/// else the same, about the same thing; or one function with two of its values exchanged.
-pub fn compensating(run: &[Made<'_>]) -> Vec<(usize, usize)> {
+/// Pairs (before, after) of which the second undoes the first: opposite words in otherwise equal
+/// names with a shared argument; or one function with two of its values exchanged.
+pub fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, undoes)
 }
 
 /// Pairs (before, after) of the same write with the same arguments.
-pub fn repeated(run: &[Made<'_>]) -> Vec<(usize, usize)> {
+pub fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, |a, b| {
         let equal = |a: &Map<String, Value>, b: &Map<String, Value>| {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         };
         let recorded = a.arguments.zip(b.arguments);
-        a.name == b.name && !reads(a.name) && recorded.is_some_and(|(a, b)| equal(a, b))
+        a.name == b.name && !is_read(a.name) && recorded.is_some_and(|(a, b)| equal(a, b))
     })
 }
 
-/// For each call the first later one that fits.
-fn pairs(run: &[Made<'_>], fits: impl Fn(&Made<'_>, &Made<'_>) -> bool) -> Vec<(usize, usize)> {
-    let made: Vec<(usize, &Made<'_>)> =
+/// For each call the first later one that matches.
+fn pairs(
+    run: &[ReviewedCall<'_>],
+    fits: impl Fn(&ReviewedCall<'_>, &ReviewedCall<'_>) -> bool,
+) -> Vec<(usize, usize)> {
+    let made: Vec<(usize, &ReviewedCall<'_>)> =
         run.iter().enumerate().filter(|(_, call)| !call.failed).take(MOST_CALLS).collect();
-    let of = |(n, (i, a)): (usize, &(usize, &Made<'_>))| {
+    let of = |(n, (i, a)): (usize, &(usize, &ReviewedCall<'_>))| {
         made.iter().skip(n + 1).find(|(_, b)| fits(a, b)).map(|(j, _)| (*i, *j))
     };
     made.iter().enumerate().filter_map(of).collect()
 }
 
-fn undoes(a: &Made<'_>, b: &Made<'_>) -> bool {
+fn undoes(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
     if a.name == b.name {
         return exchanged(a, b);
     }
-    opposite(a.name, b.name) && about_the_same(a, b)
+    opposite(a.name, b.name) && shares_argument(a, b)
 }
 
 fn opposite(a: &str, b: &str) -> bool {
@@ -126,13 +125,13 @@ fn opposite(a: &str, b: &str) -> bool {
 }
 
 /// They share a value under one name, or neither has any.
-fn about_the_same(a: &Made<'_>, b: &Made<'_>) -> bool {
+fn shares_argument(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
     let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
     (a.is_empty() && b.is_empty()) || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
 }
 
-/// Two values have changed places, all others are the same: a transfer and its reverse.
-fn exchanged(a: &Made<'_>, b: &Made<'_>) -> bool {
+/// Two values are exchanged, all others are equal: a transfer and its reverse.
+fn exchanged(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
     let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
     if a.len() != b.len() {
         return false;
@@ -148,10 +147,13 @@ mod tests {
 
     use super::*;
 
-    fn found(calls: &[(&str, Value)], look: fn(&[Made<'_>]) -> Vec<(usize, usize)>) -> Vec<(usize, usize)> {
-        let made: Vec<Made<'_>> = calls
+    fn found(
+        calls: &[(&str, Value)],
+        look: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
+    ) -> Vec<(usize, usize)> {
+        let made: Vec<ReviewedCall<'_>> = calls
             .iter()
-            .map(|(name, arguments)| Made { name, arguments: arguments.as_object(), failed: false })
+            .map(|(name, arguments)| ReviewedCall { name, arguments: arguments.as_object(), failed: false })
             .collect();
         look(&made)
     }
@@ -194,7 +196,7 @@ mod tests {
             ("send", json!({"to": "c"})),
         ];
         assert_eq!(found(&calls, repeated), [(0, 2)]);
-        let failed = Made { name: "send", arguments: None, failed: true };
+        let failed = ReviewedCall { name: "send", arguments: None, failed: true };
         assert!(repeated(&[failed, failed]).is_empty());
     }
 }

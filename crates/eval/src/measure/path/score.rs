@@ -1,14 +1,14 @@
-//! All of a walk's numbers: the vector, one number where weights ask for it, and who is not beaten.
+//! All scores of a walk: the vector, a weighted mean, and Pareto dominance.
 //!
-//! In: an automaton, a walk on it and the parameters. Out: [`Scores`]. The paper recommends the
+//! In: an automaton, a walk on it and the parameters. Out: [`PathScores`]. The paper recommends the
 //! vector and a Pareto view over a single number (002, appendix B).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::automaton::{Automaton, StateId};
-use super::walk::Walk;
-use super::{correctness, criticality, efficiency, harm, order, refinement};
+use super::walk::{CondensedStep, Walk};
+use super::{correctness, order, refinement};
 
 /// `lambda` of equation 5 and `beta` of equation 6.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,13 +25,13 @@ impl Default for Parameters {
     }
 }
 
-/// The numbers of one walk. All but `harmful_calls` are from 0 to 1; 1 is best but for
+/// The scores of one walk. All but `harmful_calls` are from 0 to 1; 1 is best except for
 /// `harm_rate`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scores {
+pub struct PathScores {
     /// PC, equation 4. `None`: too long to be compared.
     pub correctness: Option<f64>,
-    /// PC-KTC, equation 5. `None`: too many golden paths to look at.
+    /// PC-KTC, equation 5. `None`: too many golden paths.
     pub pc_ktc: Option<f64>,
     /// Equation 6.
     pub prefix_criticality: f64,
@@ -45,22 +45,22 @@ pub struct Scores {
     pub pc_hlr: Option<f64>,
     /// The state reached.
     pub final_state: StateId,
-    /// Whether that is a final one.
+    /// Whether `final_state` is final.
     pub accepting: bool,
 }
 
-impl Scores {
+impl PathScores {
     /// Of a walk.
-    pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> Scores {
+    pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
         let Parameters { lambda, beta } = parameters;
         let correctness = correctness::path_correctness(automaton, walk);
-        Scores {
+        PathScores {
             correctness,
             pc_ktc: correctness.and_then(|pc| order::ordered_correctness(automaton, walk, pc, lambda)),
-            prefix_criticality: criticality::prefix_criticality(walk.condensed(), beta),
-            harm_rate: harm::harmful_call_rate(walk),
+            prefix_criticality: prefix_criticality(walk.condensed(), beta),
+            harm_rate: harmful_call_rate(walk),
             harmful_calls: walk.harmful(),
-            efficiency: efficiency::efficiency(automaton, walk.calls()),
+            efficiency: efficiency(automaton, walk.calls()),
             pc_hlr: refinement::refined_correctness(automaton, walk),
             final_state: walk.state(),
             accepting: automaton.is_final(walk.state()),
@@ -84,7 +84,7 @@ impl Scores {
         ]
     }
 
-    /// The weighted mean of what is measured; `None` without any weight on it.
+    /// The weighted mean of the measured scores; `None` if their weights are 0.
     pub fn weighted(&self, weights: &Weights) -> Option<f64> {
         let weighed = self.vector().into_iter().zip(weights.vector());
         let (sum, all) = weighed
@@ -93,11 +93,47 @@ impl Scores {
         (all > 0.0).then(|| sum / all)
     }
 
-    /// At least as good in everything that both have, and better in something.
-    pub fn dominates(&self, other: &Scores) -> bool {
+    /// Whether no score that both have is worse and at least one is better.
+    pub fn dominates(&self, other: &PathScores) -> bool {
         let both = || self.vector().into_iter().zip(other.vector()).filter_map(|(a, b)| Some((a?, b?)));
         both().all(|(a, b)| a >= b) && both().any(|(a, b)| a > b)
     }
+}
+
+/// Prefix criticality (equation 6): `1 - c(beta, N) * sum of m_k beta^k`, so that early harm weighs
+/// more; 1 for an empty path (decisions.md).
+pub fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
+    if !condensed.iter().any(|step| step.harmful) {
+        return 1.0;
+    }
+    // The normaliser is summed in the same loop instead of computed as (1 - beta^N) / (1 - beta),
+    // which loses precision where beta is near 1.
+    let (mut weight, mut all, mut harm) = (1.0, 0.0, 0.0);
+    for step in condensed {
+        all += weight;
+        if step.harmful {
+            harm += weight;
+        }
+        weight *= beta;
+    }
+    (1.0 - harm / all).clamp(0.0, 1.0)
+}
+
+/// Harmful-call rate (equation 7): `H / N` on the condensed path; 0 for an empty path.
+pub fn harmful_call_rate(walk: &Walk) -> f64 {
+    match walk.condensed().len() {
+        0 => 0.0,
+        steps => walk.harmful() as f64 / steps as f64,
+    }
+}
+
+/// Efficiency (equation 8): the longest golden length that does not exceed the number of calls, over
+/// that number. `None` where every golden path is longer than the run, and for a run without calls.
+pub fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
+    let golden = automaton.golden_path_lengths();
+    let longest = golden.partition_point(|&length| length <= calls).checked_sub(1)?;
+    let length = *golden.get(longest)?;
+    (calls > 0).then(|| length as f64 / calls as f64)
 }
 
 /// How much each score counts in one number. Weights need not add up to 1; what is unmeasured

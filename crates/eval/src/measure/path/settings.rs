@@ -29,7 +29,7 @@ pub struct Settings {
     /// The tasks themselves, once their files have been read.
     #[serde(skip)]
     #[schemars(skip)]
-    pub loaded: Ready,
+    pub loaded: TaskSet,
 }
 
 impl Default for Settings {
@@ -39,7 +39,7 @@ impl Default for Settings {
             tasks: Vec::new(),
             thresholds: Thresholds::default(),
             fail_on: vec![Gate::HarmfulCall],
-            loaded: Ready::default(),
+            loaded: TaskSet::default(),
         }
     }
 }
@@ -64,12 +64,12 @@ impl Section for Settings {
 
 /// Tasks that are ready to judge; shared by all who judge.
 #[derive(Clone, Debug, Default)]
-pub struct Ready(Arc<[Task]>);
+pub struct TaskSet(Arc<[Task]>);
 
-impl Ready {
+impl TaskSet {
     /// Of these tasks.
-    pub fn new(tasks: Vec<Task>) -> Ready {
-        Ready(tasks.into())
+    pub fn new(tasks: Vec<Task>) -> TaskSet {
+        TaskSet(tasks.into())
     }
 
     /// The tasks, in order.
@@ -78,9 +78,9 @@ impl Ready {
     }
 }
 
-impl PartialEq for Ready {
+impl PartialEq for TaskSet {
     /// The same as long as it is the same reading of the files.
-    fn eq(&self, other: &Ready) -> bool {
+    fn eq(&self, other: &TaskSet) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.is_empty() && other.0.is_empty()
     }
 }

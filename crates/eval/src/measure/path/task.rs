@@ -1,4 +1,4 @@
-//! A task: who it is for, which calls it speaks of, which paths it allows, and what fails it.
+//! A task: the agents it applies to, its calls, the paths it allows, and what fails it.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,28 @@ use super::score::{Parameters, Weights};
 pub struct Task {
     /// Its name; `prompt_id` of the authors' records.
     pub name: String,
-    /// Which agents it judges.
+    /// The agents it applies to.
     pub matching: Matching,
     /// Whose calls make the path.
     pub scope: Scope,
-    /// Which calls are which symbols.
+    /// Maps calls to symbols.
     pub alphabet: Alphabet,
-    /// Which paths are allowed.
+    /// The allowed paths.
     pub automaton: Automaton,
-    /// What a failed call does.
+    /// The effect of failed calls.
     pub failed_calls: FailedCalls,
-    /// Of the scores.
+    /// Parameters of the scores.
     pub parameters: Parameters,
-    /// Over those of the configuration.
+    /// Override those of the configuration.
     pub thresholds: Thresholds,
-    /// In place of the configuration's.
+    /// Overrides that of the configuration.
     pub fail_on: Option<Vec<Gate>>,
-    /// For one number out of all.
+    /// Weights of the combined score.
     pub weights: Option<Weights>,
 }
 
-/// Which agents a task judges. All that is given must hold; nothing given holds for every agent.
+/// The agents a task applies to. Every condition that is given must hold; without any it matches
+/// every agent.
 #[derive(Clone, Debug, Default)]
 pub struct Matching {
     /// `service.name`; `*` at the end stands for any rest.
@@ -45,23 +46,23 @@ pub struct Matching {
     /// Attributes of the agent's span or its resource; `*` at the end stands for any rest.
     pub attribute: BTreeMap<String, String>,
     /// What the agent was asked.
-    pub prompt: Option<Prompt>,
+    pub prompt: Option<PromptPattern>,
 }
 
 impl Matching {
-    /// It holds for every agent.
+    /// Whether it matches every agent.
     pub fn is_everything(&self) -> bool {
         self.service.is_none() && self.agent.is_none() && self.attribute.is_empty() && self.prompt.is_none()
     }
 }
 
-/// What an agent must have been asked.
+/// Condition on the prompt of the agent.
 #[derive(Clone, Debug)]
-pub enum Prompt {
-    /// This, but for blanks around it.
+pub enum PromptPattern {
+    /// Equal to this text, except for surrounding whitespace.
     Exactly(String),
-    /// Something in which this is found; named groups are what arguments may refer to.
-    Like(Regex),
+    /// Matches this pattern somewhere; arguments may refer to its named groups.
+    Matches(Regex),
 }
 
 /// Whose calls make a path.
@@ -137,9 +138,9 @@ pub struct Thresholds {
     pub weighted: Option<f64>,
 }
 
-/// Of the fields' documentation.
+/// The documented default of most thresholds.
 const USUAL: f64 = 0.8;
-/// As [`USUAL`], for efficiency.
+/// The documented default for efficiency.
 const USUAL_EFFICIENCY: f64 = 0.5;
 
 impl Thresholds {

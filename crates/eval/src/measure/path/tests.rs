@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.
-fn automaton(states: &str) -> Result<Automaton, Vec<Fault>> {
+fn automaton(states: &str) -> Result<Automaton, Vec<TaskFault>> {
     let mut draft = Draft::default();
     for state in states.split(';').map(str::trim).filter(|s| !s.is_empty()) {
         let mut words = state.split(' ');
@@ -56,8 +56,8 @@ fn walk(automaton: &Automaton, word: &str) -> Walk {
     walk
 }
 
-fn scores(automaton: &Automaton, word: &str, beta: f64) -> Scores {
-    Scores::of(automaton, &walk(automaton, word), Parameters { lambda: 0.5, beta })
+fn scores(automaton: &Automaton, word: &str, beta: f64) -> PathScores {
+    PathScores::of(automaton, &walk(automaton, word), Parameters { lambda: 0.5, beta })
 }
 
 fn near(found: Option<f64>, expected: f64) {
@@ -133,11 +133,11 @@ fn a_failed_call_does_not_advance() {
     let steps = automaton("start A>one R>start; *one").unwrap();
     let [a, r] = ["A", "R"].map(|s| Token::Symbol(steps.symbol(s).unwrap()));
     let mut walk = Walk::new(&steps);
-    assert_eq!(walk.push_failed(&steps, a), Move::Loop);
-    assert_eq!(walk.push_failed(&steps, r), Move::Loop);
-    assert_eq!(walk.push_failed(&steps, Token::Foreign(0)), Move::Harmful);
+    assert_eq!(walk.push_failed(&steps, a), Transition::Loop);
+    assert_eq!(walk.push_failed(&steps, r), Transition::Loop);
+    assert_eq!(walk.push_failed(&steps, Token::Foreign(0)), Transition::Harmful);
     assert_eq!((walk.calls(), walk.condensed().len(), walk.state()), (3, 1, steps.initial()));
-    assert!(matches!(walk.push(&steps, a), Move::Progress(_)));
+    assert!(matches!(walk.push(&steps, a), Transition::Progress(_)));
     assert_eq!(efficiency(&steps, walk.calls()), Some(0.25));
 }
 
@@ -180,7 +180,7 @@ fn what_is_no_sound_automaton_is_refused_with_a_reason() {
         ..Draft::default()
     };
     let faults = check(&elsewhere).unwrap_err();
-    assert_eq!(faults[0].message, "this edge stands under state 'a' but leaves 'b'");
+    assert_eq!(faults[0].message, "this edge is listed under state 'a' but leaves 'b'");
     let twice = Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
     assert_eq!(check(&twice).unwrap().warnings.len(), 1);
     let strange = Draft::new(["A"]).state("a", true).edge(&["B"], "a");
@@ -332,7 +332,7 @@ proptest! {
     #[test]
     fn properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
         let walk = walked(&automaton, &run);
-        let scores = Scores::of(&automaton, &walk, Parameters { lambda: 0.5, beta });
+        let scores = PathScores::of(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
             scores.efficiency, scores.pc_hlr];
         prop_assert!(all.iter().flatten().all(|s| (0.0..=1.0).contains(s)), "{:?}", scores);
@@ -348,8 +348,8 @@ proptest! {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
         // Harm earlier on the path weighs no less.
-        let mask = |at: usize| -> Vec<Kept> {
-            let kept = |i| Kept { token: Token::Foreign(0), harmful: i == at, before: automaton.initial() };
+        let mask = |at: usize| -> Vec<CondensedStep> {
+            let kept = |i| CondensedStep { token: Token::Foreign(0), harmful: i == at, before: automaton.initial() };
             (0..6).map(kept).collect()
         };
         prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
@@ -393,7 +393,7 @@ fn golden_paths_beyond_number_are_not_listed() {
         walk.push(&many, Token::Symbol(symbol));
         walk.push(&many, Token::Foreign(i));
     }
-    let scores = Scores::of(&many, &walk, Parameters::default());
+    let scores = PathScores::of(&many, &walk, Parameters::default());
     near(scores.correctness, 1.0 - 120.0 / 240.0);
     // The path's own order is looked at first, and none can be better.
     near(scores.pc_ktc, 0.75);

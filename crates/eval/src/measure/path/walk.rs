@@ -1,28 +1,26 @@
 //! A run through an automaton, call by call (002, section 2.2): condensation and the harm mask.
 //!
-//! In: tokens as they come. Out: after each whether it made progress, changed nothing or was
-//! harmful, at once; and at any time the condensed path: loops dropped, progress and harmful steps
-//! kept.
+//! In: tokens, one at a time. Out: the transition of each token, and at any time the condensed
+//! path: progress and harmful steps without loops.
 
-use super::automaton::{Automaton, Move, StateId, Symbol};
+use super::automaton::{Automaton, StateId, Symbol, Transition};
 
-/// What a call is on a path. Tokens outside the alphabet equal only themselves.
+/// A call on a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Token {
     /// A symbol of the alphabet.
     Symbol(Symbol),
-    /// A call outside of it, numbered by whoever reads the calls.
+    /// A call outside the alphabet, numbered by the caller.
     Foreign(u32),
 }
 
 /// A step of the condensed path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kept {
-    /// What was called.
+pub struct CondensedStep {
     pub token: Token,
     /// The automaton has no such edge.
     pub harmful: bool,
-    /// The state before it. A harmful step leaves the state as it is.
+    /// The state before the step, which a harmful step does not change.
     pub before: StateId,
 }
 
@@ -31,69 +29,67 @@ pub struct Kept {
 pub struct Walk {
     state: StateId,
     calls: usize,
-    kept: Vec<Kept>,
+    condensed: Vec<CondensedStep>,
     harmful: usize,
 }
 
 impl Walk {
-    /// One that has not begun.
+    /// A walk without calls.
     pub fn new(automaton: &Automaton) -> Walk {
-        Walk { state: automaton.initial(), calls: 0, kept: Vec::new(), harmful: 0 }
+        Walk { state: automaton.initial(), calls: 0, condensed: Vec::new(), harmful: 0 }
     }
 
-    /// Takes the next call. The automaton is the one that the walk began on.
-    pub fn push(&mut self, automaton: &Automaton, token: Token) -> Move {
-        let step = self.look(automaton, token);
+    /// Adds the next call. `automaton` must be the one passed to [`Walk::new`].
+    pub fn push(&mut self, automaton: &Automaton, token: Token) -> Transition {
+        let step = self.transition(automaton, token);
         self.calls += 1;
         match step {
-            Move::Loop => return step,
-            Move::Progress(_) => self.keep(token, false),
-            Move::Harmful => self.keep(token, true),
+            Transition::Loop => return step,
+            Transition::Progress(_) => self.push_condensed(token, false),
+            Transition::Harmful => self.push_condensed(token, true),
         }
-        if let Move::Progress(to) = step {
+        if let Transition::Progress(to) = step {
             self.state = to;
         }
         step
     }
 
-    /// Takes a call that failed: it does not advance. Where the automaton has an edge for it, it
-    /// was allowed and changed nothing, which is a loop; else it is as harmful as one that did not
-    /// fail (decisions.md).
-    pub fn push_failed(&mut self, automaton: &Automaton, token: Token) -> Move {
-        match self.look(automaton, token) {
-            Move::Harmful => self.push(automaton, token),
-            Move::Progress(_) | Move::Loop => {
+    /// Adds a failed call, which does not advance the state. If the automaton has an edge for it,
+    /// it counts as a loop, else as a harmful call (decisions.md).
+    pub fn push_failed(&mut self, automaton: &Automaton, token: Token) -> Transition {
+        match self.transition(automaton, token) {
+            Transition::Harmful => self.push(automaton, token),
+            Transition::Progress(_) | Transition::Loop => {
                 self.calls += 1;
-                Move::Loop
+                Transition::Loop
             }
         }
     }
 
-    fn look(&self, automaton: &Automaton, token: Token) -> Move {
+    fn transition(&self, automaton: &Automaton, token: Token) -> Transition {
         match token {
             Token::Symbol(symbol) => automaton.step(self.state, symbol),
-            Token::Foreign(_) => Move::Harmful,
+            Token::Foreign(_) => Transition::Harmful,
         }
     }
 
-    fn keep(&mut self, token: Token, harmful: bool) {
-        self.kept.push(Kept { token, harmful, before: self.state });
+    fn push_condensed(&mut self, token: Token, harmful: bool) {
+        self.condensed.push(CondensedStep { token, harmful, before: self.state });
         self.harmful += usize::from(harmful);
     }
 
-    /// The state it is in.
     pub fn state(&self) -> StateId {
         self.state
     }
 
-    /// Calls so far, loops among them: `n` of equation 8.
+    /// Calls so far, loops included: `n` of equation 8.
     pub fn calls(&self) -> usize {
         self.calls
     }
 
     /// The condensed path so far.
-    pub fn condensed(&self) -> &[Kept] {
-        &self.kept
+    pub fn condensed(&self) -> &[CondensedStep] {
+        &self.condensed
     }
 
     /// Harmful steps so far: `H` of section 3.

@@ -1,20 +1,20 @@
 //! The best one-to-one matching of two sets.
 //!
-//! In: how well each of the one fits each of the other. Out: a matching of greatest total, by the
-//! Hungarian method with potentials (Kuhn 1955, Munkres 1957), in O(n^2 m) for n rows of m columns.
+//! In: a weight for each pair. Out: a matching of greatest total, by the Hungarian method with
+//! potentials (Kuhn 1955, Munkres 1957), in O(n^2 m) for n rows of m columns.
 
 /// For each row the column that it is matched with. Pairs of weight 0 or less are never matched.
 /// Rows of `weights` must be equally long.
-pub fn best(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
+pub fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
     let rows = weights.len();
     let columns = weights.first().map_or(0, Vec::len);
-    // A column of its own and no worth for each row: to stay alone is always possible.
+    // One extra column of weight 0 for each row, so that a row may stay unmatched.
     let width = columns + rows;
     let cost = |row: usize, column: usize| {
         let weight = weights.get(row).and_then(|r| r.get(column)).copied().unwrap_or(0.0);
         if weight.is_finite() { -weight.max(0.0) } else { 0.0 }
     };
-    // Row 0 and column 0 are the method's own.
+    // Row 0 and column 0 are sentinels of the method.
     let mut of_row = vec![0.0f64; rows + 1];
     let mut of_column = vec![0.0f64; width + 1];
     let mut taken_by = vec![0usize; width + 1];
@@ -96,10 +96,10 @@ mod tests {
     #[test]
     fn a_greedy_choice_is_not_the_best() {
         let weights = vec![vec![0.9, 0.8], vec![0.8, 0.0]];
-        assert_eq!(best(&weights), [Some(1), Some(0)]);
-        assert_eq!(best(&[]), []);
-        assert_eq!(best(&[vec![], vec![]]), [None, None]);
-        assert_eq!(best(&[vec![0.0, f64::NAN]]), [None]);
+        assert_eq!(maximum_matching(&weights), [Some(1), Some(0)]);
+        assert_eq!(maximum_matching(&[]), []);
+        assert_eq!(maximum_matching(&[vec![], vec![]]), [None, None]);
+        assert_eq!(maximum_matching(&[vec![0.0, f64::NAN]]), [None]);
     }
 
     proptest! {
@@ -111,7 +111,7 @@ mod tests {
             let weights: Vec<Vec<f64>> = (0..rows)
                 .map(|r| (0..columns).map(|c| f64::from(seed[r * 6 + c]) / 7.0).collect())
                 .collect();
-            let matched = best(&weights);
+            let matched = maximum_matching(&weights);
             prop_assert_eq!(matched.len(), rows);
             let mut columns_used: Vec<usize> = matched.iter().copied().flatten().collect();
             columns_used.sort_unstable();

@@ -1,25 +1,24 @@
 //! A step's instruction as a call of its tool: `T2S((1), "prompt")`, `LLM("prompt with (1)")`.
 //!
-//! In: the instruction as written. Out: tool, inputs, prompt, and whether its quotes hold.
+//! In: the instruction as written. Out: tool, inputs, prompt, and whether its quotes match.
 
+use super::lenient_json::{call_name, unescape};
 use super::placeholder;
-use super::relaxed::{call_name, unescaped};
 
-/// An instruction, taken apart.
+/// An instruction parsed as a call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Call {
-    /// The tool's name.
+pub struct InstructionCall {
     pub tool: String,
-    /// What stands before the prompt, as written: `[]`, `(1)`, `[(1), (2)]`.
+    /// The text before the prompt, as written: `[]`, `(1)`, `[(1), (2)]`.
     pub inputs: String,
     /// The prompt without its quotes.
     pub prompt: String,
-    /// The prompt stands in a pair of quotes, and the call's bracket closes.
+    /// The prompt is quoted, and the bracket of the call is closed.
     pub well_formed: bool,
 }
 
-/// Takes `text` apart; `None` where it is no call.
-pub fn parse(text: &str) -> Option<Call> {
+/// Parses `text`; `None` if it is no call.
+pub fn parse_call(text: &str) -> Option<InstructionCall> {
     let text = text.trim().trim_end_matches([';', '.']);
     let tool = call_name(text)?;
     let rest = text.get(tool.len()..)?.trim_start().strip_prefix('(')?;
@@ -27,9 +26,9 @@ pub fn parse(text: &str) -> Option<Call> {
         Some(inside) => (inside.trim(), true),
         None => (rest.trim(), false),
     };
-    let (inputs, prompt) = inputs(inside);
-    let (prompt, quoted) = unquoted(prompt);
-    Some(Call {
+    let (inputs, prompt) = split_inputs(inside);
+    let (prompt, quoted) = strip_quotes(prompt);
+    Some(InstructionCall {
         tool: tool.to_owned(),
         inputs: inputs.to_owned(),
         well_formed: closed && (quoted || (prompt.is_empty() && !inputs.is_empty())),
@@ -37,8 +36,8 @@ pub fn parse(text: &str) -> Option<Call> {
     })
 }
 
-/// Splits what stands before the prompt from it: lists and placeholders, each followed by a comma.
-fn inputs(inside: &str) -> (&str, &str) {
+/// Splits the inputs from the prompt: lists and placeholders, each followed by a comma.
+fn split_inputs(inside: &str) -> (&str, &str) {
     let mut end = 0;
     loop {
         let rest = inside.get(end..).unwrap_or("");
@@ -56,7 +55,7 @@ fn inputs(inside: &str) -> (&str, &str) {
         match after.trim_start().strip_prefix(',') {
             Some(_) => end += close + 1 + blank + 1,
             None if after.trim().is_empty() => return (inside.trim(), ""),
-            // Words go on: it is the beginning of a prompt without quotes.
+            // More words follow: an unquoted prompt begins here.
             None => break,
         }
     }
@@ -64,9 +63,9 @@ fn inputs(inside: &str) -> (&str, &str) {
     (inputs, inside.get(end..).unwrap_or("").trim())
 }
 
-/// Without the quotes around it, and whether there was a pair. Between double quotes escapes are
+/// The prompt without its quotes, and whether they were a pair. In double quotes escapes are
 /// resolved.
-fn unquoted(prompt: &str) -> (String, bool) {
+fn strip_quotes(prompt: &str) -> (String, bool) {
     const SINGLE: [char; 4] = ['\'', '`', '\u{2018}', '\u{2019}'];
     const DOUBLE: [char; 3] = ['"', '\u{201c}', '\u{201d}'];
     let kind = |c: Option<char>| match c {
@@ -85,7 +84,7 @@ fn unquoted(prompt: &str) -> (String, bool) {
     }
     let paired = first > 0 && first == last;
     let bare = inner.as_str().trim();
-    (if paired && first == 2 { unescaped(bare) } else { bare.to_owned() }, paired)
+    (if paired && first == 2 { unescape(bare) } else { bare.to_owned() }, paired)
 }
 
 #[cfg(test)]
@@ -94,8 +93,9 @@ mod tests {
 
     #[track_caller]
     fn is(text: &str, tool: &str, inputs: &str, prompt: &str, well_formed: bool) {
-        let call = Call { tool: tool.into(), inputs: inputs.into(), prompt: prompt.into(), well_formed };
-        assert_eq!(parse(text), Some(call), "{text}");
+        let call =
+            InstructionCall { tool: tool.into(), inputs: inputs.into(), prompt: prompt.into(), well_formed };
+        assert_eq!(parse_call(text), Some(call), "{text}");
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn prose_is_no_call() {
         for text in ["Search the web", "", "(1)", "1(2)", "Look it up (twice)"] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(parse_call(text), None, "{text}");
         }
     }
 }

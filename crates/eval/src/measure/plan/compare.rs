@@ -1,12 +1,13 @@
-//! Answers to one query held against each other (004, table 34, in our words): two or three
-//! responses, say of an agent without a plan, with one, and with another.
+//! Compares responses to one query (004, table 34, in our words): two or three responses, say of an
+//! agent without a plan, with one, and with another.
 //!
-//! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and the
-//! decision by its rule. The judge scores; the decision is ours, since it follows from the scores.
+//! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and
+//! the decision by its rule. The judge scores; the decision is computed from the scores.
 //!
-//! Gates: an invalid response has consistency 0, completeness 1 and redundancy 7; one that is
-//! beside the query has completeness 1. Decision: the responses that are valid and consistent,
-//! compared by completeness, then redundancy; equals share the place; none left is "Neither".
+//! Gates: an invalid response has consistency 0, completeness 1 and redundancy 7; one that does not
+//! answer the query has completeness 1. Decision: the responses that are valid and consistent,
+//! compared by completeness, then redundancy; ties are shared; without a valid response the
+//! decision is "Neither".
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ First write 'rationale': two to four sentences on how the responses differ. Then
 
 /// One response's scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Scores {
+pub struct ResponseScores {
     /// 0 or 1.
     pub validity: i64,
     /// 0 or 1.
@@ -47,16 +48,19 @@ pub struct Scores {
     pub redundancy: i64,
 }
 
-impl Scores {
-    /// As the table's gates leave them.
-    fn gated(self) -> Scores {
+impl ResponseScores {
+    /// The scores after the table's gates.
+    fn gated(self) -> ResponseScores {
         let on_scale = |n: i64| n.clamp(SCALE.0, SCALE.1);
         match (self.validity, self.consistency) {
-            (v, _) if v < 1 => Scores { validity: 0, consistency: 0, completeness: 1, redundancy: 7 },
-            (_, c) if c < 1 => {
-                Scores { validity: 1, consistency: 0, completeness: 1, redundancy: on_scale(self.redundancy) }
-            }
-            _ => Scores {
+            (v, _) if v < 1 => ResponseScores { validity: 0, consistency: 0, completeness: 1, redundancy: 7 },
+            (_, c) if c < 1 => ResponseScores {
+                validity: 1,
+                consistency: 0,
+                completeness: 1,
+                redundancy: on_scale(self.redundancy),
+            },
+            _ => ResponseScores {
                 validity: 1,
                 consistency: 1,
                 completeness: on_scale(self.completeness),
@@ -66,18 +70,16 @@ impl Scores {
     }
 }
 
-/// The outcome.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Compared {
+pub struct ResponseComparison {
     /// The judge's reasons.
     pub rationale: String,
-    /// Scores of each response, in order.
-    pub scores: Vec<Scores>,
+    pub scores: Vec<ResponseScores>,
     /// `Neither`, `R1`, `R1,R3`, ...; `All` where three are equally good.
     pub decision: String,
 }
 
-/// What is asked about two or three `responses`; `None` for any other number.
+/// The question about two or three `responses`; `None` for any other number.
 pub fn question(query: &str, responses: &[String]) -> Option<Question> {
     let names = NAMES.get(..responses.len()).filter(|names| names.len() > 1)?;
     let mut user = fence("QUERY", query);
@@ -112,13 +114,13 @@ pub fn question(query: &str, responses: &[String]) -> Option<Question> {
 }
 
 /// Reads an answer about `count` responses. `None` where it does not fit its form.
-pub fn read(count: usize, answer: &Value) -> Option<Compared> {
+pub fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
     let names = NAMES.get(..count)?;
-    let scores: Option<Vec<Scores>> = names
+    let scores: Option<Vec<ResponseScores>> = names
         .iter()
         .map(|name| {
             let of = |key: &str| answer.get(name)?.get(key)?.as_i64();
-            let scores = Scores {
+            let scores = ResponseScores {
                 validity: of("validity")?,
                 consistency: of("consistency")?,
                 completeness: of("completeness")?,
@@ -129,22 +131,22 @@ pub fn read(count: usize, answer: &Value) -> Option<Compared> {
         .collect();
     let scores = scores?;
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some(Compared { rationale, decision: decision(&scores), scores })
+    Some(ResponseComparison { rationale, decision: decision(&scores), scores })
 }
 
-/// What several judges or samples come to: each score is the one in the middle, of an even number
-/// the lower, and the decision follows from these. The words are of the first that decided so.
-pub fn joined(mut all: Vec<Compared>) -> Option<Compared> {
+/// Combines several judges or samples: the lower median of each score, and the decision from these.
+/// The rationale is that of the first with this decision.
+pub fn combine(mut all: Vec<ResponseComparison>) -> Option<ResponseComparison> {
     let count = all.first()?.scores.len();
-    let middle = |response: usize, of: fn(&Scores) -> i64| {
+    let middle = |response: usize, of: fn(&ResponseScores) -> i64| {
         let mut values: Vec<i64> = all.iter().filter_map(|c| c.scores.get(response)).map(of).collect();
         values.sort_unstable();
         values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
     };
-    let scores: Vec<Scores> = (0..count)
+    let scores: Vec<ResponseScores> = (0..count)
         .map(|response| {
             let of = |score| middle(response, score);
-            let joined = Scores {
+            let joined = ResponseScores {
                 validity: of(|s| s.validity),
                 consistency: of(|s| s.consistency),
                 completeness: of(|s| s.completeness),
@@ -156,15 +158,15 @@ pub fn joined(mut all: Vec<Compared>) -> Option<Compared> {
     let decision = decision(&scores);
     let speaker = all.iter().position(|c| c.decision == decision).unwrap_or(0);
     let rationale = all.swap_remove(speaker).rationale;
-    Some(Compared { rationale, scores, decision })
+    Some(ResponseComparison { rationale, scores, decision })
 }
 
-fn decision(scores: &[Scores]) -> String {
-    let rank = |s: &Scores| (s.completeness, s.redundancy);
+fn decision(scores: &[ResponseScores]) -> String {
+    let rank = |s: &ResponseScores| (s.completeness, s.redundancy);
     let left = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
     let Some(best) = left().map(|(_, s)| rank(s)).max() else { return "Neither".to_owned() };
     let winners: Vec<&str> = left().filter(|(_, s)| rank(s) == best).map(|(name, _)| *name).collect();
-    // The table has a word for three; two of two are named.
+    // The table has a word only for a tie of three; two of two are named.
     if winners.len() == NAMES.len() { "All".to_owned() } else { winners.join(",") }
 }
 
@@ -176,7 +178,7 @@ mod tests {
         json!({ "validity": v, "consistency": c, "completeness": completeness, "redundancy": redundancy })
     }
 
-    fn decided(given: &[Value]) -> Compared {
+    fn decided(given: &[Value]) -> ResponseComparison {
         let mut answer = json!({ "rationale": "they differ" });
         for (name, scores) in NAMES.iter().zip(given) {
             answer[*name] = scores.clone();
@@ -211,7 +213,7 @@ mod tests {
     fn several_opinions_are_joined_by_their_middle_and_decided_anew() {
         let one = |first, second, words: &str| {
             let compared = decided(&[first, second]);
-            Compared { rationale: words.to_owned(), ..compared }
+            ResponseComparison { rationale: words.to_owned(), ..compared }
         };
         let good = || scores(1, 1, 6, 6);
         let all = vec![
@@ -219,16 +221,16 @@ mod tests {
             one(good(), scores(1, 1, 5, 7), "the first has more"),
             one(good(), scores(1, 1, 5, 6), "the second lacks something"),
         ];
-        let joint = joined(all.clone()).unwrap();
+        let joint = combine(all.clone()).unwrap();
         assert_eq!((joint.decision.as_str(), joint.rationale.as_str()), ("R1", "the first has more"));
         assert_eq!((joint.scores[1].completeness, joint.scores[1].redundancy), (5, 6));
         // Two that differ on whether it is valid at all: the lower holds, with its gates.
         let split =
             vec![one(good(), good(), "both"), one(good(), scores(0, 0, 1, 7), "only one is an answer")];
-        let joint = joined(split).unwrap();
+        let joint = combine(split).unwrap();
         assert_eq!((joint.decision.as_str(), joint.rationale.as_str()), ("R1", "only one is an answer"));
-        assert_eq!(joined(vec![all[1].clone()]), Some(all[1].clone()));
-        assert_eq!(joined(Vec::new()), None);
+        assert_eq!(combine(vec![all[1].clone()]), Some(all[1].clone()));
+        assert_eq!(combine(Vec::new()), None);
     }
 
     #[test]

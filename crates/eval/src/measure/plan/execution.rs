@@ -1,21 +1,22 @@
-//! Which planned step each tool call of a run carried out: what was left out, done in another order,
-//! or never planned.
+//! Which planned step each tool call of a run carried out: skipped steps, changed order, unplanned
+//! calls.
 //!
-//! In: the steps of a plan and the calls that followed it. Out: an [`Execution`], on which
-//! `plan_efficiency` rests and which can be put before a judge of plan adherence as evidence. A step
-//! is tied to calls by the tools that it names; one that names none says too little to be held
-//! against anything. Where several steps name one tool, a call goes to the step whose words its
-//! arguments share most, else to the first one that is not done yet.
+//! In: the steps of a plan and the calls that followed it. Out: an [`Execution`], used by
+//! `plan_efficiency` and as evidence for a judge of plan adherence. A step is matched with calls by
+//! the tools that it names; a step without a tool is not checked. If several steps name one tool, a
+//! call is assigned to the step that shares most words with its arguments, else to the first one
+//! without a call.
 
-use super::read;
+use super::parse;
+use super::tools::names_tool;
 use super::words::Words;
 use crate::recognise::{Call, Plan};
 
-/// Steps of one plan that are looked at.
+/// Most steps of one plan that are checked.
 const MAX_STEPS: usize = 64;
-/// Calls of one run that are told apart by their arguments.
+/// Most calls of one run that are assigned by their arguments.
 const MAX_ASSIGNED: usize = 2000;
-/// Calls that are laid out one by one as evidence.
+/// Most calls listed as evidence.
 const MAX_SHOWN: usize = 40;
 
 regex!(
@@ -28,77 +29,55 @@ pub fn is_conditional(step: &str) -> bool {
     CONDITIONAL.is_match(step)
 }
 
-/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
-pub fn names_tool(step: &str, name: &str) -> bool {
-    let name = name.trim();
-    if name.len() < 5 {
-        return false;
-    }
-    let step = step.to_lowercase();
-    let written = name.to_lowercase();
-    let spaced = written.replace(['_', '-'], " ");
-    [written, spaced].iter().any(|n| {
-        step.match_indices(n.as_str()).any(|(at, found)| {
-            let before = step.get(..at).and_then(|s| s.chars().next_back());
-            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
-            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-            edge(before) && edge(after)
-        })
-    })
-}
-
-/// What became of a step.
+/// Whether a step was carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum StepOutcome {
     /// At least one call carried it out.
     Done,
-    /// No call of any tool that it names followed.
+    /// No call of its tools followed.
     Skipped,
-    /// The same, and it was to be done only under a condition.
+    /// As `Skipped`, of a conditional step.
     Optional,
-    /// Its tool was called, but for other steps as far as can be told.
+    /// Its tool was called, but the calls were assigned to other steps.
     Unclear,
-    /// It names no tool.
     Silent,
 }
 
-/// One planned step.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Planned<'a> {
-    /// Its words.
+pub struct PlannedStep<'a> {
     pub text: &'a str,
     /// The tools that it names.
     pub tools: Vec<&'a str>,
-    /// Calls of these tools, in order, whichever step they were for.
+    /// All calls of these tools, in order.
     pub possible: Vec<usize>,
-    /// Calls that carried it out, as far as can be told.
+    /// The calls assigned to this step.
     pub calls: Vec<usize>,
 }
 
-impl Planned<'_> {
-    /// Whether the call is of a tool that this step names.
-    fn may_be(&self, call: usize) -> bool {
-        // In order, as calls are.
+impl PlannedStep<'_> {
+    /// Whether the call is of one of its tools.
+    fn could_be(&self, call: usize) -> bool {
+        // `possible` is sorted.
         self.possible.binary_search(&call).is_ok()
     }
 }
 
-/// A plan beside the calls that followed it. Calls are indexes into [`AgentTrace::calls`](crate::recognise::AgentTrace).
+/// A plan with the calls that followed it. Calls are indexes into
+/// [`AgentTrace::calls`](crate::recognise::AgentTrace).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Execution<'a> {
-    /// The steps, in order.
-    pub steps: Vec<Planned<'a>>,
-    /// Calls that no step names the tool of.
+    pub steps: Vec<PlannedStep<'a>>,
+    /// Calls of tools that no step names.
     pub unplanned: Vec<usize>,
 }
 
 impl<'a> Execution<'a> {
-    /// Lays the calls `following` the plan, in order, beside its steps. `tools` are all names that a
-    /// step could mean.
+    /// Assigns the calls `following` the plan to its steps. `tools` are all tool names that a step
+    /// may mention.
     pub fn of(plan: &'a Plan, tools: &[&'a str], calls: &[Call], following: &[usize]) -> Execution<'a> {
-        let structured = written_tools(plan);
+        let structured = tools_of_structured_plan(plan);
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
-        let mut steps: Vec<Planned<'a>> = plan
+        let mut steps: Vec<PlannedStep<'a>> = plan
             .steps
             .iter()
             .take(MAX_STEPS)
@@ -107,45 +86,46 @@ impl<'a> Execution<'a> {
                 let text = text.trim();
                 let own = structured.get(n).and_then(Option::as_deref);
                 let means = |t: &&str| match own {
-                    // A tool that is written as one is no other, however short its name.
+                    // A structured step names its tool exactly, even if the name is short.
                     Some(own) => t.eq_ignore_ascii_case(own),
                     None => names_tool(text, t),
                 };
                 let named: Vec<&str> = tools.iter().copied().filter(means).collect();
                 let meant = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
                 let possible = following.iter().copied().filter(meant).collect();
-                Planned { text, tools: named, possible, calls: Vec::new() }
+                PlannedStep { text, tools: named, possible, calls: Vec::new() }
             })
             .collect();
-        let unplanned = following.iter().copied().filter(|c| !steps.iter().any(|s| s.may_be(*c))).collect();
-        assign(&mut steps, calls, following);
+        let unplanned = following.iter().copied().filter(|c| !steps.iter().any(|s| s.could_be(*c))).collect();
+        assign_calls(&mut steps, calls, following);
         Execution { steps, unplanned }
     }
 
-    /// What became of step `n`, counted from 0.
-    pub fn fate(&self, n: usize) -> Fate {
+    /// The outcome of step `n`, from 0.
+    pub fn outcome(&self, n: usize) -> StepOutcome {
         match self.steps.get(n) {
-            Some(step) if step.tools.is_empty() => Fate::Silent,
-            Some(step) if !step.calls.is_empty() => Fate::Done,
-            Some(step) if !step.possible.is_empty() => Fate::Unclear,
-            Some(step) if is_conditional(step.text) => Fate::Optional,
-            Some(_) => Fate::Skipped,
-            None => Fate::Silent,
+            Some(step) if step.tools.is_empty() => StepOutcome::Silent,
+            Some(step) if !step.calls.is_empty() => StepOutcome::Done,
+            Some(step) if !step.possible.is_empty() => StepOutcome::Unclear,
+            Some(step) if is_conditional(step.text) => StepOutcome::Optional,
+            Some(_) => StepOutcome::Skipped,
+            None => StepOutcome::Silent,
         }
     }
 
     /// Steps that name a tool, from 0.
-    pub fn telling(&self) -> impl Iterator<Item = (usize, &Planned<'a>)> {
+    pub fn steps_naming_tools(&self) -> impl Iterator<Item = (usize, &PlannedStep<'a>)> {
         self.steps.iter().enumerate().filter(|(_, s)| !s.tools.is_empty())
     }
 
-    /// Pairs of steps (earlier, later in the plan) of which the later was begun first, with the first
-    /// call of each. Only tools that exactly one step names tell the order.
+    /// Pairs of steps (earlier, later in the plan) of which the later was begun first, with the
+    /// first call of each. Only tools that exactly one step names are used.
     pub fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
-        let only = |tool: &str| self.telling().filter(|(_, s)| s.tools.contains(&tool)).count() == 1;
+        let only =
+            |tool: &str| self.steps_naming_tools().filter(|(_, s)| s.tools.contains(&tool)).count() == 1;
         let mut out = Vec::new();
         let mut before: Option<(usize, usize)> = None;
-        for (n, step) in self.telling().filter(|(_, s)| s.tools.iter().all(|t| only(t))) {
+        for (n, step) in self.steps_naming_tools().filter(|(_, s)| s.tools.iter().all(|t| only(t))) {
             let Some(first) = step.possible.first().copied() else { continue };
             if let Some((earlier, call)) = before.filter(|(_, call)| *call > first) {
                 out.push(((earlier, n), (call, first)));
@@ -157,13 +137,13 @@ impl<'a> Execution<'a> {
         out
     }
 
-    /// The execution in words, a step or call a line, for a judge.
+    /// The execution as text for a judge, one line for each step or call.
     pub fn evidence(&self, calls: &[Call]) -> String {
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
         let mut out = String::new();
         for (n, step) in self.steps.iter().enumerate() {
-            let fate = match self.fate(n) {
-                Fate::Done => {
+            let fate = match self.outcome(n) {
+                StepOutcome::Done => {
                     let shown: Vec<String> = step
                         .calls
                         .iter()
@@ -172,10 +152,12 @@ impl<'a> Execution<'a> {
                         .collect();
                     format!("carried out by {}", shown.join(", "))
                 }
-                Fate::Skipped => format!("no call of {} followed", step.tools.join(" or ")),
-                Fate::Optional => "conditional, no call followed".to_owned(),
-                Fate::Unclear => "its tool was called, as far as can be told for other steps".to_owned(),
-                Fate::Silent => "names no tool".to_owned(),
+                StepOutcome::Skipped => format!("no call of {} followed", step.tools.join(" or ")),
+                StepOutcome::Optional => "conditional, no call followed".to_owned(),
+                StepOutcome::Unclear => {
+                    "its tool was called, as far as can be told for other steps".to_owned()
+                }
+                StepOutcome::Silent => "names no tool".to_owned(),
             };
             out.push_str(&format!("step {}: {fate}\n", n + 1));
         }
@@ -191,23 +173,23 @@ impl<'a> Execution<'a> {
 
 /// The tools of a structured plan's steps; empty for a plan in prose, or one whose steps were read
 /// differently.
-fn written_tools(plan: &Plan) -> Vec<Option<String>> {
+fn tools_of_structured_plan(plan: &Plan) -> Vec<Option<String>> {
     if !plan.text.contains("depends_on") {
         return Vec::new();
     }
-    let read = read::read(&plan.text);
+    let read = parse::parse_plan(&plan.text);
     if read.steps.len() != plan.steps.len() {
         return Vec::new();
     }
     read.steps.into_iter().map(|s| s.tool).collect()
 }
 
-/// Gives each call to one of the steps that it could be of.
-fn assign(steps: &mut [Planned<'_>], calls: &[Call], following: &[usize]) {
+/// Assigns each call to one of its possible steps.
+fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
     let words: Vec<Words> = steps.iter().map(|s| Words::of(s.text)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
         let could: Vec<usize> =
-            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.may_be(call))).collect();
+            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.could_be(call))).collect();
         let chosen = match could.as_slice() {
             [] => continue,
             [one] => *one,
@@ -272,8 +254,11 @@ mod tests {
         laid_out(&plan, &calls, |execution, trace| {
             assert_eq!(execution.steps[0].calls, [1]);
             assert_eq!(execution.steps[1].calls, [0, 2]);
-            let fates: Vec<Fate> = (0..4).map(|n| execution.fate(n)).collect();
-            assert_eq!(fates, [Fate::Done, Fate::Done, Fate::Skipped, Fate::Optional]);
+            let fates: Vec<StepOutcome> = (0..4).map(|n| execution.outcome(n)).collect();
+            assert_eq!(
+                fates,
+                [StepOutcome::Done, StepOutcome::Done, StepOutcome::Skipped, StepOutcome::Optional]
+            );
             assert_eq!(execution.unplanned, [3]);
             let evidence = execution.evidence(&trace.calls);
             assert_eq!(

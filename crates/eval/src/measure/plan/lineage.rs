@@ -1,22 +1,19 @@
-//! Statistics over lineages (004, "Evaluation metadata"): how long they are, how many passes and
-//! revisions they took, how their last plans are laid out.
+//! Statistics over lineages (004, "Evaluation metadata"): length, passes, revisions, and the shapes
+//! of the last plans.
 //!
-//! In: [`Lineage`]s. Out: counts and spreads; nothing is carried out or asked.
+//! In: [`Lineage`]s. Out: counts and spreads.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::improve::{End, Lineage, Tag};
+use super::improve::{Lineage, StopReason, Tag};
 
 /// Smallest, mean and largest of a count.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Spread {
-    /// Smallest.
     pub min: usize,
-    /// Mean.
     pub mean: f64,
-    /// Largest.
     pub max: usize,
 }
 
@@ -31,14 +28,10 @@ impl Spread {
     }
 }
 
-/// What lineages have in common.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Statistics {
-    /// How many lineages.
+pub struct LineageStatistics {
     pub lineages: usize,
-    /// Distinct plans of each.
     pub length: Spread,
-    /// Passes that each took.
     pub passes: Spread,
     /// New plans in the first pass, the second, and so on; over the lineages that had that pass.
     pub revisions_per_pass: Vec<Spread>,
@@ -48,28 +41,26 @@ pub struct Statistics {
     pub hops: BTreeMap<usize, usize>,
     /// How often each tag led to a new plan.
     pub tags: BTreeMap<Tag, usize>,
-    /// Why the loops ended.
-    pub ends: BTreeMap<End, usize>,
+    pub ends: BTreeMap<StopReason, usize>,
 }
 
-/// The statistics of `lineages`.
-pub fn statistics(lineages: &[Lineage]) -> Statistics {
+pub fn statistics(lineages: &[Lineage]) -> LineageStatistics {
     let last = || lineages.iter().filter_map(|l| l.revisions.last());
     let most = lineages.iter().map(|l| l.revisions_per_pass.len()).max().unwrap_or(0);
     let pass = |n: usize| Spread::of(lineages.iter().filter_map(|l| l.revisions_per_pass.get(n).copied()));
-    Statistics {
+    LineageStatistics {
         lineages: lineages.len(),
         length: Spread::of(lineages.iter().map(|l| l.revisions.len())),
         passes: Spread::of(lineages.iter().map(|l| l.passes)),
         revisions_per_pass: (0..most).map(pass).collect(),
         steps: Spread::of(last().map(|r| r.shape.steps)),
-        hops: counted(last().map(|r| r.shape.hops)),
-        tags: counted(lineages.iter().flat_map(|l| &l.revisions).flat_map(|r| &r.tags).map(|t| t.tag)),
-        ends: counted(lineages.iter().map(|l| l.end)),
+        hops: count_by_value(last().map(|r| r.shape.hops)),
+        tags: count_by_value(lineages.iter().flat_map(|l| &l.revisions).flat_map(|r| &r.tags).map(|t| t.tag)),
+        ends: count_by_value(lineages.iter().map(|l| l.end)),
     }
 }
 
-fn counted<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+fn count_by_value<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     for item in items {
         *counts.entry(item).or_default() += 1;

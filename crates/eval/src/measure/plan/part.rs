@@ -1,7 +1,7 @@
 //! The seven metrics of a plan, their weights, and the score that they make (004, section 4).
 //!
 //! In: a value from 0 to 1 for each metric that was measured. Out: `plan.score`, 0 to 100, which
-//! keeps 70 for effectiveness and 30 for efficiency whatever is missing.
+//! keeps 70 for effectiveness and 30 for efficiency even if metrics are missing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,49 +9,49 @@ use serde::{Deserialize, Serialize};
 use super::schema::Fault;
 use verdict_config::Problem;
 
-/// One of the seven.
+/// One of the seven metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Part {
+pub enum PlanPart {
     /// The tool chosen can do what its prompt asks.
     ToolPromptAlignment,
     /// The plan can be parsed, and its placeholders are right.
     Format,
     /// Each step is one thing that its tool does at once.
     StepExecutability,
-    /// Carried out perfectly, it answers the query: 0, 0.5 or 1.
+    /// It would answer the query if carried out perfectly: 0, 0.5 or 1.
     QueryAdherence,
     /// The right dependencies, and no more.
     Dependencies,
-    /// Nothing is done or said twice or for nothing.
+    /// No step or detail is repeated or unused.
     Redundancy,
-    /// Where the reference asks two tools the same, so does the plan.
+    /// Where the reference asks two tools the same question, so does the plan.
     ToolUsageCompleteness,
 }
 
-impl Part {
+impl PlanPart {
     /// All, effectiveness first, in the order of [`Weights`].
-    pub const ALL: [Part; 7] = [
-        Part::ToolPromptAlignment,
-        Part::Format,
-        Part::StepExecutability,
-        Part::QueryAdherence,
-        Part::Dependencies,
-        Part::Redundancy,
-        Part::ToolUsageCompleteness,
+    pub const ALL: [PlanPart; 7] = [
+        PlanPart::ToolPromptAlignment,
+        PlanPart::Format,
+        PlanPart::StepExecutability,
+        PlanPart::QueryAdherence,
+        PlanPart::Dependencies,
+        PlanPart::Redundancy,
+        PlanPart::ToolUsageCompleteness,
     ];
-    /// How many of [`Part::ALL`] are effectiveness.
+    /// How many of [`PlanPart::ALL`] are effectiveness.
     pub const EFFECTIVE: usize = 4;
 
     /// The metric's name, as in its attribute key.
     pub const fn metric(self) -> &'static str {
         match self {
-            Part::ToolPromptAlignment => "plan.tool_prompt_alignment",
-            Part::Format => "plan.format",
-            Part::StepExecutability => "plan.step_executability",
-            Part::QueryAdherence => "plan.query_adherence",
-            Part::Dependencies => "plan.dependencies",
-            Part::Redundancy => "plan.redundancy",
-            Part::ToolUsageCompleteness => "plan.tool_usage_completeness",
+            PlanPart::ToolPromptAlignment => "plan.tool_prompt_alignment",
+            PlanPart::Format => "plan.format",
+            PlanPart::StepExecutability => "plan.step_executability",
+            PlanPart::QueryAdherence => "plan.query_adherence",
+            PlanPart::Dependencies => "plan.dependencies",
+            PlanPart::Redundancy => "plan.redundancy",
+            PlanPart::ToolUsageCompleteness => "plan.tool_usage_completeness",
         }
     }
 
@@ -60,36 +60,38 @@ impl Part {
         self.metric().trim_start_matches("plan.")
     }
 
-    /// What a plan is expected to have by it.
-    pub fn due(self) -> &'static str {
+    /// The expectation, as an explanation begins.
+    pub fn expectation(self) -> &'static str {
         match self {
-            Part::ToolPromptAlignment => "a prompt for the tool that fits it",
-            Part::Format => "a step in the form of plans",
-            Part::StepExecutability => "a step that its tool can carry out",
-            Part::QueryAdherence => "a plan for the whole query",
-            Part::Dependencies => "a dependency for each result that is used",
-            Part::Redundancy => "a step that adds something",
-            Part::ToolUsageCompleteness => "the use of every tool of the reference plan",
+            PlanPart::ToolPromptAlignment => "a prompt for the tool that fits it",
+            PlanPart::Format => "a step in the form of plans",
+            PlanPart::StepExecutability => "a step that its tool can carry out",
+            PlanPart::QueryAdherence => "a plan for the whole query",
+            PlanPart::Dependencies => "a dependency for each result that is used",
+            PlanPart::Redundancy => "a step that adds something",
+            PlanPart::ToolUsageCompleteness => "the use of every tool of the reference plan",
         }
     }
 
-    /// Its place in [`Part::ALL`].
-    pub fn place(self) -> usize {
-        Part::ALL.iter().position(|p| *p == self).unwrap_or(0)
+    /// Its place in [`PlanPart::ALL`].
+    pub fn index(self) -> usize {
+        PlanPart::ALL.iter().position(|p| *p == self).unwrap_or(0)
     }
 
-    /// The metric that a fault counts against; `None` for what is only noted.
-    pub fn of(fault: Fault) -> Option<Part> {
+    /// The metric that a fault counts against; `None` for faults that are only noted.
+    pub fn of(fault: Fault) -> Option<PlanPart> {
         use Fault::*;
         Some(match fault {
             Surrounded | TooLong => return None,
-            Unreadable | Mended | Numbering | NoInstruction | NoCall | Quotes | DependsOn
-            | MissingPlaceholder | MalformedPlaceholder | MisplacedPlaceholder | MissingQuery => Part::Format,
-            UnknownStep | NotBackwards | Circular | Undeclared | Superfluous => Part::Dependencies,
-            Ignored | RepeatedDetail => Part::Redundancy,
-            TooComplex => Part::StepExecutability,
-            WrongTool => Part::ToolPromptAlignment,
-            OneToolOfTwo => Part::ToolUsageCompleteness,
+            Unreadable | Repaired | Numbering | NoInstruction | NoCall | Quotes | DependsOn
+            | MissingPlaceholder | MalformedPlaceholder | MisplacedPlaceholder | MissingQuery => {
+                PlanPart::Format
+            }
+            UnknownStep | NotEarlier | Circular | Undeclared | Superfluous => PlanPart::Dependencies,
+            Ignored | RepeatedDetail => PlanPart::Redundancy,
+            TooComplex => PlanPart::StepExecutability,
+            WrongTool => PlanPart::ToolPromptAlignment,
+            SecondToolMissing => PlanPart::ToolUsageCompleteness,
         })
     }
 }
@@ -127,7 +129,7 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// In the order of [`Part::ALL`].
+    /// In the order of [`PlanPart::ALL`].
     pub fn from_array(w: [f64; 7]) -> Weights {
         Weights {
             tool_prompt_alignment: w[0],
@@ -140,7 +142,7 @@ impl Weights {
         }
     }
 
-    /// In the order of [`Part::ALL`].
+    /// In the order of [`PlanPart::ALL`].
     pub fn to_array(&self) -> [f64; 7] {
         [
             self.tool_prompt_alignment,
@@ -157,12 +159,12 @@ impl Weights {
     pub fn problems(&self) -> Vec<Problem> {
         let weights = self.to_array();
         let mut out = Vec::new();
-        for (part, weight) in Part::ALL.iter().zip(weights) {
+        for (part, weight) in PlanPart::ALL.iter().zip(weights) {
             if !(weight.is_finite() && weight >= 0.0) {
                 out.push(Problem::new(part.name(), format!("{weight} is no weight: 0 or more is")));
             }
         }
-        let (effective, efficient) = weights.split_at(Part::EFFECTIVE);
+        let (effective, efficient) = weights.split_at(PlanPart::EFFECTIVE);
         for (group, name) in [(effective, "effectiveness"), (efficient, "efficiency")] {
             if out.is_empty() && group.iter().sum::<f64>() <= 0.0 {
                 out.push(Problem::new("", format!("nothing of {name} weighs anything")));
@@ -172,13 +174,13 @@ impl Weights {
     }
 }
 
-/// Values from 0 to 1 in the order of [`Part::ALL`]; `None` for what was not measured.
-pub type Values = [Option<f64>; 7];
+/// Values from 0 to 1 in the order of [`PlanPart::ALL`]; `None` for what was not measured.
+pub type PartValues = [Option<f64>; 7];
 
 /// The score from 0 to 100: each group is the weighted mean of what was measured of it, so that a
 /// metric without a value neither helps nor hurts. `None` where all of a group is missing: then
 /// nothing can stand for its 70 or 30 points.
-pub fn score(values: &Values, weights: &Weights) -> Option<f64> {
+pub fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
     let weights = weights.to_array();
     let group = |from: usize, to: usize| {
         let measured = (from..to).filter_map(|i| Some((values.get(i).copied().flatten()?, *weights.get(i)?)));
@@ -189,8 +191,8 @@ pub fn score(values: &Values, weights: &Weights) -> Option<f64> {
         }
         (total > 0.0).then(|| sum / total)
     };
-    let effective = group(0, Part::EFFECTIVE)?;
-    let efficient = group(Part::EFFECTIVE, Part::ALL.len())?;
+    let effective = group(0, PlanPart::EFFECTIVE)?;
+    let efficient = group(PlanPart::EFFECTIVE, PlanPart::ALL.len())?;
     Some(EFFECTIVENESS * effective + EFFICIENCY * efficient)
 }
 
@@ -202,8 +204,8 @@ mod tests {
     #[test]
     fn nominal_weights_are_the_papers() {
         let weights = Weights::default().to_array();
-        assert_eq!(weights[..Part::EFFECTIVE].iter().sum::<f64>(), EFFECTIVENESS);
-        assert_eq!(weights[Part::EFFECTIVE..].iter().sum::<f64>(), EFFICIENCY);
+        assert_eq!(weights[..PlanPart::EFFECTIVE].iter().sum::<f64>(), EFFECTIVENESS);
+        assert_eq!(weights[PlanPart::EFFECTIVE..].iter().sum::<f64>(), EFFICIENCY);
         assert_eq!(score(&[Some(1.0); 7], &Weights::default()), Some(100.0));
         // Table 35's shape with values that a plan of two steps can reach.
         let refund = [Some(1.0), Some(1.0), Some(0.5), Some(0.5), Some(1.0), Some(1.0), Some(0.5)];

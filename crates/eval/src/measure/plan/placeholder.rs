@@ -1,9 +1,9 @@
 //! Placeholders in a plan (004, table 33): `(k)` the output of step k, `(query)` the user's query,
 //! `(tool k)` and `(sub-query k)` the tool and the prompt of step k.
 //!
-//! In: a piece of an instruction. Out: the placeholders in it, and what only looks like one.
+//! In: a piece of an instruction. Out: the placeholders in it, and malformed ones.
 
-/// Placeholders of one text that are looked at.
+/// Most placeholders that are read of one text.
 const MAX_PLACEHOLDERS: usize = 200;
 
 /// What a bracket refers to.

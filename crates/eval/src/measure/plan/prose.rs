@@ -1,79 +1,66 @@
-//! Plans in words: todo lists, numbered or bulleted prose, and prose that only says "first" and
+//! Plans in prose: todo lists, numbered or bulleted prose, and prose that only says "first" and
 //! "then" (004, section 2; conventions, section 4).
 //!
-//! In: a text, or a plan that `recognise` found. Out: its steps in the one schema, what they say of
-//! each other, the tools that they name, and what can be found wrong with that.
+//! In: steps in prose. Out: a [`Plan`] with the references between its steps and the tools that
+//! they name, and the issues of both.
 //!
-//! A list of words is measured by what it has, and nothing is read into it:
-//! - no format: nothing prescribes how words are to be laid out, so that none can break it;
-//! - dependencies, hops and width where a step speaks of another one ("with the list of step 2").
-//!   That no step does, says nothing: who writes words leaves to their order what hangs on what;
-//! - redundancy as far as a step says again what one before has said. Steps that nothing rests on
-//!   cannot be told without dependencies, and details repeated at a tool's cost not without calls;
+//! A plan in prose is measured only by what it states:
+//! - no format: prose has no prescribed format;
+//! - dependencies, hops and width if a step refers to another one ("with the list of step 2").
+//!   Without references the dependencies are unknown: prose leaves them to the order of the steps;
+//! - redundancy only for steps that repeat an earlier one. Unused steps need dependencies, and
+//!   repeated details that cost a tool need calls;
 //! - alignment and executability (by a judge or the tools' limits) over the steps that name a tool,
-//!   tool-usage completeness and rating beside a reference, the rating only if that is words too;
-//! - adherence to the query, which a judge tells of words as well as of calls.
+//!   tool-usage completeness and rating against a reference, the rating only if the reference is
+//!   prose too;
+//! - adherence to the query, which a judge can answer for prose as well as for calls.
 
-use super::execution::names_tool;
 use super::placeholder::{self, Placeholder};
-use super::read;
-use super::schema::{Fault, Issue, Plan, Step};
-use super::tools::Toolbox;
+use super::schema::{Fault, Plan, PlanIssue, PlanStep};
+use super::tools::{Toolbox, names_tool};
 use super::words::Words;
-use crate::recognise;
 
-/// Names shorter than this are common words ("ask", "read") unless they are written as names are.
+/// Names shorter than this are common words ("ask", "read") unless they contain capitals or digits.
 const COMMON_LENGTH: usize = 5;
-/// Steps that one mention may stand for: "steps 1-4".
+/// Most steps that one range may name: "steps 1-4".
 const MAX_RANGE: usize = 20;
 
-/// What is done again after a change, for the same reason as before.
-const CHECKS: [&str; 14] = [
+/// Verbs of steps that may be repeated after a change.
+const REPEATABLE: [&str; 14] = [
     "build", "check", "commit", "compile", "confirm", "deploy", "lint", "review", "run", "save", "test",
     "validate", "verify", "wait",
 ];
 
 // "step 3", "steps 1, 2 and 4", "steps 2-4".
-regex!(SPOKEN, r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)");
-// Within these: a number, or a word for all between two.
-regex!(NUMBERS, r"(?i)\d{1,3}|\bto\b|-|–");
-regex!(PREVIOUS, r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b");
-// What a step takes from another one, by that one's number.
+regex!(
+    STEP_REFERENCE,
+    r"(?i)\bsteps?\s+#?(\d{1,3}(?:\s*(?:,\s*and|,|and|&|or|to|-|–)\s*(?:step\s+)?#?\d{1,3}\b)*)"
+);
+// Within these: a number, or a sign for a range.
+regex!(STEP_NUMBER, r"(?i)\d{1,3}|\bto\b|-|–");
+regex!(PREVIOUS_STEP, r"(?i)\b(previous|preceding|prior|last)\s+step('s)?\b");
+// A result of another step, by its number.
 regex!(
     RESULT_OF,
     r"(?i)\b(?:results?|outputs?|findings|answers?|data|information|lists?|values?)\s+(?:\w+\s+){0,3}?(?:of|from|in|by)\s+step\s+#?(\d{1,3})\b"
 );
-// Where a text of several clauses goes on to its next step.
+// Words that begin the next step in a text of several clauses.
 regex!(
-    ORDER,
+    SEQUENCE_WORD,
     r"(?i)(?:^|[.;:!?\n]\s*|,\s*|\band\s+|\b(?:i|we)(?:['’]ll|\s+will)\s+|\blet(?:['’]s|\s+(?:me|us))\s+)(?:and\s+)?(?:(?:i|we)(?:['’]ll|\s+will)\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|after\s+that|afterwards|finally|lastly)\b[,:]?\s+"
 );
 
-/// A plan that `recognise` found, in the one schema. Where no steps can be told apart, the plan is
-/// one step: what it says, whole.
-pub fn recognised(written: &recognise::Plan) -> Plan {
-    let plan = read::read(&written.text);
-    // Text that only looks structured and cannot be followed is a broken plan, and stays one.
-    if !plan.is_unreadable() || written.text.contains("depends_on") {
-        return plan;
-    }
-    // `recognise` knows the words of more todo tools than the reader of files does.
-    let steps = written.steps.iter().map(|step| step.to_string()).collect::<Vec<_>>();
-    let steps = if steps.is_empty() { vec![written.text.to_string()] } else { steps };
-    of_steps(steps)
-}
-
-/// Steps in words, in order, with what they say of each other.
-pub fn of_steps(steps: Vec<String>) -> Plan {
-    let step = |(n, prompt)| Step { number: n + 1, prompt, ..Step::default() };
+/// A plan of steps in prose, with the references between them.
+pub fn from_steps(steps: Vec<String>) -> Plan {
+    let step = |(n, prompt)| PlanStep { number: n + 1, prompt, ..PlanStep::default() };
     let mut plan = Plan { steps: steps.into_iter().enumerate().map(step).collect(), ..Plan::default() };
-    refer(&mut plan);
+    resolve_references(&mut plan);
     plan
 }
 
-/// The steps of prose without a list: what follows "first", "then" and the like, two at least.
-pub fn in_order(text: &str) -> Vec<String> {
-    let marks: Vec<regex::Match<'_>> = ORDER.find_iter(text).collect();
+/// The steps of prose without a list: the clauses after "first", "then" and the like; at least two.
+pub fn ordered_steps(text: &str) -> Vec<String> {
+    let marks: Vec<regex::Match<'_>> = SEQUENCE_WORD.find_iter(text).collect();
     let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
     let between = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
     let steps: Vec<String> = between
@@ -83,15 +70,15 @@ pub fn in_order(text: &str) -> Vec<String> {
     if steps.len() < 2 { Vec::new() } else { steps }
 }
 
-/// In a plan without `depends_on`: which earlier steps a step speaks of.
-pub fn refer(plan: &mut Plan) {
+/// Sets `depends_on` in a plan without it: the earlier steps that each step refers to.
+pub fn resolve_references(plan: &mut Plan) {
     for step in &mut plan.steps {
-        let mut numbers = spoken(&step.prompt);
+        let mut numbers = referenced_steps(&step.prompt);
         numbers.extend(placeholder::all(&step.prompt).into_iter().filter_map(|p| match p {
             Placeholder::Output(number) => Some(number),
             _ => None,
         }));
-        if PREVIOUS.is_match(&step.prompt) {
+        if PREVIOUS_STEP.is_match(&step.prompt) {
             numbers.push(step.number.saturating_sub(1));
         }
         numbers.retain(|n| (1..step.number).contains(n));
@@ -101,12 +88,12 @@ pub fn refer(plan: &mut Plan) {
     }
 }
 
-/// The numbers of steps that are spoken of.
-fn spoken(text: &str) -> Vec<usize> {
+/// The numbers of the steps that `text` refers to.
+fn referenced_steps(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
-    for found in SPOKEN.captures_iter(text).filter_map(|c| c.get(1)) {
+    for found in STEP_REFERENCE.captures_iter(text).filter_map(|c| c.get(1)) {
         let (mut last, mut to) = (None, false);
-        for part in NUMBERS.find_iter(found.as_str()) {
+        for part in STEP_NUMBER.find_iter(found.as_str()) {
             let Ok(number) = part.as_str().parse::<usize>() else {
                 to = true;
                 continue;
@@ -121,17 +108,16 @@ fn spoken(text: &str) -> Vec<usize> {
     out
 }
 
-/// Whether any step speaks of another one.
-pub fn is_wired(plan: &Plan) -> bool {
-    plan.steps.iter().any(|step| !step.depends_on.is_empty()) || !wiring(plan).is_empty()
+/// Whether any step refers to another one.
+pub fn has_references(plan: &Plan) -> bool {
+    plan.steps.iter().any(|step| !step.depends_on.is_empty()) || !reference_issues(plan).is_empty()
 }
 
-/// Writes down which tool each step names, where it is one: the longest of those whose names are
-/// part of one another.
-pub fn name_tools(plan: &mut Plan, tools: &Toolbox) {
+/// Sets the tool of each step that names exactly one; of names that contain each other the longest.
+pub fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
     for step in plan.steps.iter_mut().filter(|step| step.tool.is_none()) {
         let mut named: Vec<&str> =
-            tools.iter().map(|(name, _)| name).filter(|name| names(&step.prompt, name)).collect();
+            tools.iter().map(|(name, _)| name).filter(|name| mentions_tool(&step.prompt, name)).collect();
         named.sort_by_key(|name| std::cmp::Reverse(name.len()));
         if let Some((longest, others)) = named.split_first()
             && others.iter().all(|name| longest.to_lowercase().contains(&name.to_lowercase()))
@@ -141,7 +127,7 @@ pub fn name_tools(plan: &mut Plan, tools: &Toolbox) {
     }
 }
 
-fn names(step: &str, tool: &str) -> bool {
+fn mentions_tool(step: &str, tool: &str) -> bool {
     if tool.len() >= COMMON_LENGTH {
         return names_tool(step, tool);
     }
@@ -150,54 +136,49 @@ fn names(step: &str, tool: &str) -> bool {
         && step.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == tool)
 }
 
-/// What is wrong with a plan in words.
-pub fn issues(plan: &Plan) -> Vec<Issue> {
-    let mut out = wiring(plan);
-    out.extend(repeated(plan));
+/// The issues of a plan in prose.
+pub fn issues(plan: &Plan) -> Vec<PlanIssue> {
+    let mut out = reference_issues(plan);
+    out.extend(repeated_steps(plan));
     out
 }
 
-/// Results that are not there yet when a step takes them.
-fn wiring(plan: &Plan) -> Vec<Issue> {
+/// References to results that do not exist yet when the step runs.
+fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     for step in &plan.steps {
         let taken = RESULT_OF.captures_iter(&step.prompt).filter_map(|c| c.get(1));
         for number in taken.filter_map(|number| number.as_str().parse::<usize>().ok()) {
-            let (fault, said) = match plan.position(number) {
-                None => (Fault::UnknownStep, format!("takes what step {number} gives, which there is not")),
-                Some(_) if number == step.number => {
-                    (Fault::NotBackwards, "takes what it gives itself".into())
+            let (fault, message) = match plan.position(number) {
+                None => {
+                    (Fault::UnknownStep, format!("uses the result of step {number}, which does not exist"))
                 }
+                Some(_) if number == step.number => (Fault::NotEarlier, "uses its own result".into()),
                 Some(_) if number > step.number => {
-                    (Fault::NotBackwards, format!("takes what the later step {number} gives"))
+                    (Fault::NotEarlier, format!("uses the result of the later step {number}"))
                 }
                 Some(_) => continue,
             };
-            out.push(Issue::of(step.number, fault, said));
+            out.push(PlanIssue::at(step.number, fault, message));
         }
     }
     out
 }
 
-/// Steps that say what an earlier one has said. A check is made again after a change; said twice in
-/// a row it is said twice.
-fn repeated(plan: &Plan) -> Vec<Issue> {
+/// Steps that repeat an earlier one. A check may be repeated after a change, but not directly.
+fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
     let words: Vec<Words> = plan.steps.iter().map(|step| Words::of(&step.prompt)).collect();
     let mut out = Vec::new();
     for (at, (step, own)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();
         let is_check = lower.split(|c: char| !c.is_alphanumeric()).any(|word| {
-            CHECKS.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
+            REPEATABLE.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
         });
         let from = if is_check { at.saturating_sub(1) } else { 0 };
         let earlier = words.get(from..at).unwrap_or_default().iter();
         if let Some(n) = earlier.clone().position(|other| own.similarity(other) >= 1.0) {
             let number = plan.steps.get(from + n).map_or(0, |step| step.number);
-            out.push(Issue::of(
-                step.number,
-                Fault::RepeatedDetail,
-                format!("says again what step {number} says"),
-            ));
+            out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, format!("repeats step {number}")));
         }
     }
     out
@@ -206,12 +187,13 @@ fn repeated(plan: &Plan) -> Vec<Issue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::plan::parse::from_recognised;
     use crate::measure::plan::tools::ToolSpec;
-    use crate::recognise::Text;
+    use crate::recognise::{self, Text};
     use proptest::prelude::*;
 
     fn plan(steps: &[&str]) -> Plan {
-        of_steps(steps.iter().map(|step| (*step).to_owned()).collect())
+        from_steps(steps.iter().map(|step| (*step).to_owned()).collect())
     }
 
     fn faults(steps: &[&str]) -> Vec<(Option<usize>, Fault)> {
@@ -226,13 +208,13 @@ mod tests {
             "First look up both heights; next subtract them; lastly, write the answer down",
         ] {
             assert_eq!(
-                in_order(text),
+                ordered_steps(text),
                 ["look up both heights", "subtract them", "write the answer down"],
                 "{text}"
             );
         }
         for text in ["I would rather not plan.", "Then it rained.", "Read the next page, first of all."] {
-            assert!(in_order(text).is_empty(), "{text}: {:?}", in_order(text));
+            assert!(ordered_steps(text).is_empty(), "{text}: {:?}", ordered_steps(text));
         }
     }
 
@@ -247,8 +229,8 @@ mod tests {
         ]);
         let depends: Vec<&[usize]> = plan.steps.iter().map(|s| s.depends_on.as_slice()).collect();
         assert_eq!(depends, [&[][..], &[], &[1, 2], &[3], &[1, 2, 3, 4]]);
-        assert!(is_wired(&plan) && !is_wired(&super::tests::plan(&["Search", "Answer"])));
-        assert_eq!(spoken("steps 2 to 4, step 7"), [2, 3, 4, 7]);
+        assert!(has_references(&plan) && !has_references(&super::tests::plan(&["Search", "Answer"])));
+        assert_eq!(referenced_steps("steps 2 to 4, step 7"), [2, 3, 4, 7]);
     }
 
     #[test]
@@ -258,7 +240,7 @@ mod tests {
             "Fetch it; if empty, go to step 3",
             "Use results of step 9",
         ]);
-        assert_eq!(found, [(Some(1), Fault::NotBackwards), (Some(3), Fault::UnknownStep)]);
+        assert_eq!(found, [(Some(1), Fault::NotEarlier), (Some(3), Fault::UnknownStep)]);
         assert_eq!(
             faults(&[
                 "Search",
@@ -267,7 +249,7 @@ mod tests {
             ]),
             []
         );
-        assert_eq!(faults(&["Take the output of step 1"]), [(Some(1), Fault::NotBackwards)]);
+        assert_eq!(faults(&["Take the output of step 1"]), [(Some(1), Fault::NotEarlier)]);
     }
 
     #[test]
@@ -290,7 +272,7 @@ mod tests {
             "Search with SQL",
             "Answer",
         ]);
-        name_tools(&mut plan, &tools);
+        assign_tools(&mut plan, &tools);
         let named: Vec<Option<&str>> = plan.steps.iter().map(|s| s.tool.as_deref()).collect();
         assert_eq!(named, [Some("web_search"), Some("SQL"), None, None, None]);
         assert_eq!(plan.steps[1].instruction(), "Use SQL to count");
@@ -307,19 +289,19 @@ mod tests {
             r#"{"todos": [{"activeForm": "Searching"}, {"activeForm": "Reading"}]}"#,
             &["Searching", "Reading"],
         );
-        assert_eq!(recognised(&todo).steps.len(), 2);
-        let whole = recognised(&written("I shall look it up.", &[]));
+        assert_eq!(from_recognised(&todo).steps.len(), 2);
+        let whole = from_recognised(&written("I shall look it up.", &[]));
         assert_eq!((whole.steps.len(), whole.structured), (1, false));
         let broken = r#"{"1": {"step": "T2S([], "depends_on": [}"#;
-        assert!(recognised(&written(broken, &["T2S"])).is_unreadable());
+        assert!(from_recognised(&written(broken, &["T2S"])).is_unreadable());
     }
 
     proptest! {
         #[test]
         fn whatever_is_written_nothing_breaks(text in "([a-z ,.;:\\n–-]|step |steps |first |then |\\d){0,60}") {
-            let mut plan = of_steps(in_order(&text));
-            plan.steps.extend(of_steps(vec![text.clone(); 3]).steps);
-            let _ = (issues(&plan), spoken(&text), recognised(&recognise::Plan { text: text.as_str().into(), replan: false, steps: Vec::new() }));
+            let mut plan = from_steps(ordered_steps(&text));
+            plan.steps.extend(from_steps(vec![text.clone(); 3]).steps);
+            let _ = (issues(&plan), referenced_steps(&text), from_recognised(&recognise::Plan { text: text.as_str().into(), replan: false, steps: Vec::new() }));
         }
     }
 }

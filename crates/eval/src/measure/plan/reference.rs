@@ -1,31 +1,31 @@
-//! A plan held against the best one at a glance (004, section 4.2 and table 33).
+//! Compares a plan with a reference plan (004, section 4.2 and table 33).
 //!
 //! In: a plan, a reference plan, the tools. Out: which steps match, precision, recall and F1 over
-//! steps, the shares of steps with right format, dependencies and placeholders, and the tier.
+//! steps, the shares of steps with correct format, dependencies and placeholders, and the tier.
 //!
-//! Two steps match when their tools, placeholders and dependencies agree and their prompts say the
-//! same. Dependencies are compared through the matching itself, which makes the best matching a
-//! question about graphs; it is approached in rounds: an assignment of greatest similarity, then
-//! again with a bonus where the dependencies agree under the one before, until nothing is gained.
-//! A step whose dependencies are wrong still stands for its counterpart, so that one wrong step does
-//! not make all behind it wrong.
+//! Two steps match when their tools, placeholders and dependencies agree and their prompts are
+//! similar. Dependencies are compared through the matching itself, so that the best matching is a
+//! graph problem; it is approximated in rounds: an assignment of greatest similarity, then again
+//! with a bonus where the dependencies agree under the previous one, until no match is gained. A
+//! step with wrong dependencies is still paired with its counterpart, so that one wrong step does
+//! not make every later one wrong.
 
 use serde::{Deserialize, Serialize};
 
 use super::assignment;
-use super::part::Part;
+use super::part::PlanPart;
 use super::placeholder::{self, Placeholder};
 use super::rules;
-use super::schema::{Fault, Issue, Plan, Step};
+use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::shape;
 use super::words::{SIMILAR, Words};
 
 /// Rounds of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;
-/// What agreeing dependencies add to a pair's similarity of at most 1: they decide between prompts
-/// that are much alike.
+/// Bonus for agreeing dependencies on a similarity of at most 1: it decides between similar
+/// prompts.
 const AGREEING: f64 = 0.5;
-/// What a place in the same part of the plan adds: enough to tell equals apart.
+/// Bonus for the same relative position in the plan: a tie-breaker.
 const SAME_PLACE: f64 = 0.01;
 
 /// The seven tiers, best last.
@@ -33,7 +33,6 @@ const SAME_PLACE: f64 = 0.01;
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Rating {
     ExtremelyBad,
     VeryBad,
@@ -72,9 +71,9 @@ impl Rating {
     }
 }
 
-/// A plan beside its reference.
+/// The result of comparing a plan with its reference.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Comparison {
+pub struct ReferenceMatch {
     /// Matched steps over steps of the plan.
     pub precision: f64,
     /// Matched steps over steps of the reference.
@@ -85,31 +84,33 @@ pub struct Comparison {
     pub rating: Rating,
     /// Share of the plan's steps that are well-formed.
     pub format: f64,
-    /// Share of the plan's steps whose dependencies are right.
+    /// Share of the plan's steps with correct dependencies.
     pub dependencies: f64,
-    /// Share of the plan's steps whose placeholders are right.
+    /// Share of the plan's steps with correct placeholders.
     pub placeholders: f64,
     /// Pairs of step numbers (plan, reference) that match.
     pub matched: Vec<(usize, usize)>,
-    /// Pairs that say the same and differ in placeholders or dependencies.
+    /// Pairs with similar prompts that differ in placeholders or dependencies.
     pub nearly: Vec<(usize, usize)>,
 }
 
-/// Holds `plan` against `reference`; `issues` are the plan's.
-pub fn compare(plan: &Plan, reference: &Plan, issues: &[Issue]) -> Comparison {
-    let wiring = Wiring { own: places(plan), others: places(reference) };
-    let pairs = align(plan, reference, &wiring);
+/// Compares `plan` with `reference`; `issues` are those of `plan`.
+pub fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue]) -> ReferenceMatch {
+    let dependencies =
+        StepDependencies { own: dependency_positions(plan), others: dependency_positions(reference) };
+    let pairs = align_steps(plan, reference, &dependencies);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
     for (at, with) in pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?))) {
         let (Some(own), Some(other)) = (plan.steps.get(at), reference.steps.get(with)) else { continue };
-        let agree = wiring.agrees(&pairs, at, with) && placeholders(own) == placeholders(other);
+        let agree =
+            dependencies.agrees(&pairs, at, with) && placeholder_counts(own) == placeholder_counts(other);
         let list = if agree { &mut matched } else { &mut nearly };
         list.push((own.number, other.number));
     }
     let share = |of: usize| if of == 0 { 0.0 } else { matched.len() as f64 / of as f64 };
     let (precision, recall) = (share(plan.steps.len()), share(reference.steps.len()));
     let f1 = if matched.is_empty() { 0.0 } else { 2.0 * precision * recall / (precision + recall) };
-    let rating = if shape::rejected(plan) { Rating::ExtremelyBad } else { Rating::of(f1) };
+    let rating = if shape::is_rejected(plan) { Rating::ExtremelyBad } else { Rating::of(f1) };
     let is_placeholder = |fault| {
         matches!(
             fault,
@@ -127,36 +128,37 @@ pub fn compare(plan: &Plan, reference: &Plan, issues: &[Issue]) -> Comparison {
         wrong.dedup();
         rules::share(plan.steps.len(), wrong.len())
     };
-    Comparison {
+    ReferenceMatch {
         precision,
         recall,
         f1,
         rating,
-        format: right(&|f| Part::of(f) == Some(Part::Format) && !is_placeholder(f)),
-        dependencies: right(&|f| Part::of(f) == Some(Part::Dependencies)),
+        format: right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_placeholder(f)),
+        dependencies: right(&|f| PlanPart::of(f) == Some(PlanPart::Dependencies)),
         placeholders: right(&is_placeholder),
         matched,
         nearly,
     }
 }
 
-/// For each step of the plan its counterpart in the reference, by place.
-fn align(plan: &Plan, reference: &Plan, wiring: &Wiring) -> Vec<Option<usize>> {
+/// For each step of the plan its counterpart in the reference, by position.
+fn align_steps(plan: &Plan, reference: &Plan, dependencies: &StepDependencies) -> Vec<Option<usize>> {
     let words = |plan: &Plan| plan.steps.iter().map(|s| Words::of(&s.prompt)).collect::<Vec<_>>();
     let (own, others) = (words(plan), words(reference));
-    let place = |at: usize, of: usize| if of < 2 { 0.0 } else { at as f64 / (of - 1) as f64 };
+    let relative_position = |at: usize, of: usize| if of < 2 { 0.0 } else { at as f64 / (of - 1) as f64 };
     let alike: Vec<Vec<f64>> = plan
         .steps
         .iter()
         .zip(&own)
         .enumerate()
         .map(|(i, (step, said))| {
-            let pair = |(j, (other, wanted)): (usize, (&Step, &Words))| {
+            let pair = |(j, (other, wanted)): (usize, (&PlanStep, &Words))| {
                 let similarity = said.similarity(wanted);
                 if !same_tool(step, other) || similarity < SIMILAR {
                     return 0.0;
                 }
-                let apart = place(i, plan.steps.len()) - place(j, reference.steps.len());
+                let apart =
+                    relative_position(i, plan.steps.len()) - relative_position(j, reference.steps.len());
                 similarity + SAME_PLACE * (1.0 - apart.abs())
             };
             reference.steps.iter().zip(&others).enumerate().map(pair).collect()
@@ -164,9 +166,9 @@ fn align(plan: &Plan, reference: &Plan, wiring: &Wiring) -> Vec<Option<usize>> {
         .collect();
     let agreeing = |pairs: &[Option<usize>]| {
         let pairs_at = pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?)));
-        pairs_at.filter(|(at, with)| wiring.agrees(pairs, *at, *with)).count()
+        pairs_at.filter(|(at, with)| dependencies.agrees(pairs, *at, *with)).count()
     };
-    let mut pairs = assignment::best(&alike);
+    let mut pairs = assignment::maximum_matching(&alike);
     let mut most = agreeing(&pairs);
     for _ in 0..MAX_ROUNDS {
         let weighted: Vec<Vec<f64>> = alike
@@ -174,13 +176,13 @@ fn align(plan: &Plan, reference: &Plan, wiring: &Wiring) -> Vec<Option<usize>> {
             .enumerate()
             .map(|(i, row)| {
                 let pair = |(j, weight): (usize, &f64)| {
-                    let agrees = *weight > 0.0 && wiring.agrees(&pairs, i, j);
+                    let agrees = *weight > 0.0 && dependencies.agrees(&pairs, i, j);
                     if agrees { weight + AGREEING } else { *weight }
                 };
                 row.iter().enumerate().map(pair).collect()
             })
             .collect();
-        let next = assignment::best(&weighted);
+        let next = assignment::maximum_matching(&weighted);
         let gained = agreeing(&next);
         if gained <= most {
             break;
@@ -190,7 +192,7 @@ fn align(plan: &Plan, reference: &Plan, wiring: &Wiring) -> Vec<Option<usize>> {
     pairs
 }
 
-fn same_tool(a: &Step, b: &Step) -> bool {
+fn same_tool(a: &PlanStep, b: &PlanStep) -> bool {
     match (&a.tool, &b.tool) {
         (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
         (None, None) => true,
@@ -198,18 +200,18 @@ fn same_tool(a: &Step, b: &Step) -> bool {
     }
 }
 
-/// For each step the places of those that it depends on; `None` for one that there is not.
-fn places(plan: &Plan) -> Vec<Vec<Option<usize>>> {
+/// For each step the positions of its dependencies; `None` for one that does not exist.
+fn dependency_positions(plan: &Plan) -> Vec<Vec<Option<usize>>> {
     plan.steps.iter().map(|s| s.depends_on.iter().map(|n| plan.position(*n)).collect()).collect()
 }
 
 /// The dependencies of two plans, to be compared through a matching.
-struct Wiring {
+struct StepDependencies {
     own: Vec<Vec<Option<usize>>>,
     others: Vec<Vec<Option<usize>>>,
 }
 
-impl Wiring {
+impl StepDependencies {
     /// Whether the steps at `at` and `with` depend on counterparts of each other.
     fn agrees(&self, pairs: &[Option<usize>], at: usize, with: usize) -> bool {
         let (Some(own), Some(wanted)) = (self.own.get(at), self.others.get(with)) else { return false };
@@ -228,8 +230,8 @@ impl Wiring {
 }
 
 /// How many placeholders of each kind a step has, before and in its prompt: which steps they name
-/// is the dependencies' business.
-fn placeholders(step: &Step) -> [usize; 5] {
+/// is compared with the dependencies.
+fn placeholder_counts(step: &PlanStep) -> [usize; 5] {
     let mut kinds = [0; 5];
     let before = placeholder::all(&step.inputs).into_iter().map(|p| (p, 0));
     for (place, outputs) in before.chain(placeholder::all(&step.prompt).into_iter().map(|p| (p, 1))) {
@@ -243,7 +245,7 @@ fn placeholders(step: &Step) -> [usize; 5] {
             *count += 1;
         }
     }
-    // Labels for a reader say nothing about the wiring.
+    // Tool and prompt labels do not affect the dependencies.
     kinds[3] = 0;
     kinds
 }
@@ -251,14 +253,14 @@ fn placeholders(step: &Step) -> [usize; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::read::read;
-    use crate::measure::plan::read::tests::LISTING_1;
+    use crate::measure::plan::parse::parse_plan;
+    use crate::measure::plan::parse::tests::LISTING_1;
     use crate::measure::plan::tools::Toolbox;
 
-    fn beside(plan: &str, reference: &str) -> Comparison {
-        let plan = read(plan);
+    fn beside(plan: &str, reference: &str) -> ReferenceMatch {
+        let plan = parse_plan(plan);
         let issues = rules::issues(&plan, &Toolbox::default(), None);
-        compare(&plan, &read(reference), &issues)
+        match_reference(&plan, &parse_plan(reference), &issues)
     }
 
     #[test]

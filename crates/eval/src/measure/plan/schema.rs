@@ -1,8 +1,7 @@
 //! A plan as paper 004, section 2, has it: numbered steps, each with a tool, an instruction and the
 //! steps that it depends on.
 //!
-//! In: what [`super::read`] made of a text. Out: [`Plan`], the one shape that every check, metric and
-//! comparison works on, and what it looks like written down.
+//! [`super::parse`] makes it from text; every check, metric and comparison works on it.
 
 use serde_json::{Map, Value, json};
 
@@ -13,38 +12,36 @@ pub const MAX_STEPS: usize = 200;
 
 /// How a step's tool and instruction were written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Written {
-    /// As a call: `T2S((1), "...")`. Where placeholders stand in it matters.
+pub enum StepNotation {
+    /// As a call: `T2S((1), "...")`. The position of placeholders matters.
     Call,
     /// As fields of their own: `{"tool": ..., "prompt": ...}`.
     Fields,
-    /// As prose.
     #[default]
     Prose,
 }
 
-/// One step.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Step {
+pub struct PlanStep {
     /// Its number, by which placeholders and `depends_on` refer to it. From 1.
     pub number: usize,
-    /// The tool that is to carry it out; `None` where the plan does not say. Of prose the one that it
-    /// names.
+    /// The tool that is to carry it out; `None` if the plan does not say. For prose the tool that
+    /// it names.
     pub tool: Option<String>,
-    /// What stands before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
+    /// The text before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
     pub inputs: String,
     /// The instruction to the tool.
     pub prompt: String,
     /// Numbers of the steps that must be finished before, in the order written.
     pub depends_on: Vec<usize>,
     /// How tool and prompt were written.
-    pub written: Written,
+    pub notation: StepNotation,
 }
 
-impl Step {
-    /// Tool, inputs and prompt as one line; prose as it stands, whatever tool it names.
+impl PlanStep {
+    /// Tool, inputs and prompt as one line; prose unchanged.
     pub fn instruction(&self) -> String {
-        let Some(tool) = self.tool.as_ref().filter(|_| self.written != Written::Prose) else {
+        let Some(tool) = self.tool.as_ref().filter(|_| self.notation != StepNotation::Prose) else {
             return self.prompt.clone();
         };
         let quoted = Value::from(self.prompt.as_str());
@@ -54,14 +51,14 @@ impl Step {
         }
     }
 
-    /// The same step, however its inputs and dependencies are ordered and bracketed.
-    fn is(&self, other: &Step) -> bool {
-        let sorted = |step: &Step| {
+    /// Equality of steps regardless of order and brackets of inputs and dependencies.
+    fn is_same(&self, other: &PlanStep) -> bool {
+        let sorted = |step: &PlanStep| {
             let mut numbers = step.depends_on.clone();
             numbers.sort_unstable();
             numbers
         };
-        let inputs = |step: &Step| {
+        let inputs = |step: &PlanStep| {
             let mut inputs: Vec<String> =
                 placeholder::all(&step.inputs).iter().map(|p| format!("{p:?}")).collect();
             inputs.sort_unstable();
@@ -75,19 +72,19 @@ impl Step {
     }
 }
 
-/// A plan, with what was odd about how it was written.
+/// A plan with the issues found while parsing it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// Steps in the order written.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     /// It has the paper's shape: steps with tools or dependencies, not just a list of things to do.
     pub structured: bool,
-    /// What the reader had to mend or pass over.
-    pub issues: Vec<Issue>,
+    /// Repairs and parts that were skipped.
+    pub issues: Vec<PlanIssue>,
 }
 
 impl Plan {
-    /// The place of the step called `number`.
+    /// The position of the step with `number`.
     pub fn position(&self, number: usize) -> Option<usize> {
         // Nearly always numbered from 1 without gaps.
         let guess = number.wrapping_sub(1);
@@ -97,10 +94,11 @@ impl Plan {
         self.steps.iter().position(|s| s.number == number)
     }
 
-    /// Both plans do the same: numbers, tools, inputs, prompts and dependencies agree. How they
-    /// were written does not count.
+    /// Both plans are equivalent: numbers, tools, inputs, prompts and dependencies agree. The
+    /// notation does not count.
     pub fn same_as(&self, other: &Plan) -> bool {
-        self.steps.len() == other.steps.len() && self.steps.iter().zip(&other.steps).all(|(a, b)| a.is(b))
+        self.steps.len() == other.steps.len()
+            && self.steps.iter().zip(&other.steps).all(|(a, b)| a.is_same(b))
     }
 
     /// The same plan with `change` made to the texts of its steps.
@@ -114,7 +112,7 @@ impl Plan {
         plan
     }
 
-    /// Nothing could be read of it.
+    /// No step could be parsed.
     pub fn is_unreadable(&self) -> bool {
         self.steps.is_empty()
     }
@@ -141,7 +139,7 @@ impl Plan {
     }
 }
 
-/// What can be wrong with a plan, by what it counts against.
+/// Kinds of issues, grouped by the metric that they count against.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Fault {
     // Noted, counted nowhere.
@@ -153,8 +151,8 @@ pub enum Fault {
     // Format: the plan.
     /// Not one step could be read.
     Unreadable,
-    /// It is no JSON, even with the paper's bare numbers and calls, and had to be mended.
-    Mended,
+    /// It is no JSON, even with the paper's bare numbers and calls, and had to be repaired.
+    Repaired,
 
     // Format: a step.
     /// Its number is missing, given twice, or not the next one.
@@ -175,15 +173,15 @@ pub enum Fault {
     MalformedPlaceholder,
     /// A placeholder in the prompt of a tool that takes it before the prompt, or the reverse.
     MisplacedPlaceholder,
-    /// It speaks of the query and does not pass it on as `(query)`.
+    /// It refers to the query and does not pass it on as `(query)`.
     MissingQuery,
 
     // Dependencies.
-    /// Depends on a step that there is not.
+    /// Depends on a step that does not exist.
     UnknownStep,
-    /// Depends on itself or on a later step, or in words takes what that gives.
-    NotBackwards,
-    /// Takes part in a circle.
+    /// Depends on itself or on a later step, or in prose uses its result.
+    NotEarlier,
+    /// Is part of a cycle.
     Circular,
     /// A placeholder names a step that it does not depend on.
     Undeclared,
@@ -191,9 +189,9 @@ pub enum Fault {
     Superfluous,
 
     // Redundancy.
-    /// The plan's last step does not rest on it.
+    /// The last step does not depend on it.
     Ignored,
-    /// Says again what a step that it depends on, or in words an earlier one, has said.
+    /// Repeats a step that it depends on, or in prose an earlier one.
     RepeatedDetail,
 
     // Executability.
@@ -205,38 +203,37 @@ pub enum Fault {
     WrongTool,
 
     // Tool-usage completeness.
-    /// The reference asks two tools the same, the plan only one of them.
-    OneToolOfTwo,
+    /// The reference asks two tools the same question, the plan only one of them.
+    SecondToolMissing,
 }
 
-/// One thing that is wrong with a plan.
+/// An issue of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Issue {
+pub struct PlanIssue {
     /// The number of the step; `None` for the plan as a whole.
     pub step: Option<usize>,
-    /// What it is.
     pub fault: Fault,
-    /// The same in plain words, with what was seen.
-    pub said: String,
+    /// A description with the text that was found.
+    pub message: String,
 }
 
-impl Issue {
+impl PlanIssue {
     /// Of the step called `number`.
-    pub fn of(number: usize, fault: Fault, said: impl Into<String>) -> Issue {
-        Issue { step: Some(number), fault, said: said.into() }
+    pub fn at(number: usize, fault: Fault, message: impl Into<String>) -> PlanIssue {
+        PlanIssue { step: Some(number), fault, message: message.into() }
     }
 
     /// Of the whole plan.
-    pub fn whole(fault: Fault, said: impl Into<String>) -> Issue {
-        Issue { step: None, fault, said: said.into() }
+    pub fn of_plan(fault: Fault, message: impl Into<String>) -> PlanIssue {
+        PlanIssue { step: None, fault, message: message.into() }
     }
 }
 
-impl std::fmt::Display for Issue {
+impl std::fmt::Display for PlanIssue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.step {
-            Some(number) => write!(f, "step {number}: {}", self.said),
-            None => f.write_str(&self.said),
+            Some(number) => write!(f, "step {number}: {}", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::{RATING, SCORE};
+use super::parse;
 use super::part::Weights;
-use super::read;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
@@ -72,16 +72,16 @@ impl Default for Settings {
     }
 }
 
-fn plain(query: &str) -> String {
+fn normalised_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 impl Settings {
     /// The registered best plan for `query`.
     pub fn reference(&self, query: &str) -> Option<Plan> {
-        let query = plain(query);
-        let found = self.references.iter().find(|r| plain(&r.query) == query)?;
-        Some(read::read(&found.plan)).filter(|plan| !plan.is_unreadable())
+        let query = normalised_query(query);
+        let found = self.references.iter().find(|r| normalised_query(&r.query) == query)?;
+        Some(parse::parse_plan(&found.plan)).filter(|plan| !plan.is_unreadable())
     }
 }
 
@@ -109,7 +109,7 @@ impl Section for Settings {
             if reference.query.trim().is_empty() {
                 out.push(Problem::new(format!("references[{i}].query"), "which query is the plan for?"));
             }
-            let plan = read::read(&reference.plan);
+            let plan = parse::parse_plan(&reference.plan);
             if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {
                 out.push(Problem::new(format!("references[{i}].plan"), issue.to_string()));
             }

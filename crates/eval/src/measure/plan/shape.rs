@@ -1,27 +1,25 @@
-//! The dependency graph of a plan: what is wrong with it, and how long and wide it is (004,
-//! section 2 and "Number of Hops").
+//! The dependency graph of a plan: its issues, length and width (004, section 2 and "Number of
+//! Hops").
 //!
-//! In: a [`Plan`]. Out: [`Issue`]s of its edges, whether it runs in a circle, and its [`Shape`]. Only
-//! edges to earlier steps count for the shape, so that a broken plan has one too.
+//! In: a [`Plan`]. Out: [`PlanIssue`]s of its edges, whether it has a cycle, and its [`Shape`].
+//! Only edges to earlier steps count for the shape, so that an invalid plan has one too.
 
 use serde::{Deserialize, Serialize};
 
 use super::placeholder::{self, Placeholder};
-use super::schema::{Fault, Issue, Plan, Step, Written};
+use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
 
-/// How a plan is laid out.
+/// Size, depth and width of the dependency graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Shape {
-    /// How many steps.
     pub steps: usize,
-    /// Edges of the longest chain of dependencies: 0 where every step stands alone.
+    /// Edges of the longest chain of dependencies: 0 if no step has dependencies.
     pub hops: usize,
-    /// Most steps that run side by side when each begins as soon as it may and all take equally
+    /// Most steps that run in parallel if each starts as soon as possible and all take equally
     /// long.
     pub width: usize,
 }
 
-/// The layout of `plan`.
 pub fn shape(plan: &Plan) -> Shape {
     let mut levels: Vec<usize> = Vec::with_capacity(plan.steps.len());
     let mut widths = vec![0usize; plan.steps.len()];
@@ -40,12 +38,12 @@ pub fn shape(plan: &Plan) -> Shape {
     }
 }
 
-/// Places of the steps before `at` that its step depends on.
-pub fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a Step) -> impl Iterator<Item = usize> + 'a {
+/// Positions of the earlier steps that the step at `at` depends on.
+pub fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl Iterator<Item = usize> + 'a {
     step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
 }
 
-/// For each step, whether each step before it must be finished first, by however many ways.
+/// For each step, which earlier steps it depends on, directly or indirectly.
 fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     let count = plan.steps.len();
     let mut reached: Vec<Vec<bool>> = Vec::with_capacity(count);
@@ -63,42 +61,47 @@ fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     reached
 }
 
-/// Places of the steps that step `at` rests on, directly or not.
-pub fn rests_on(plan: &Plan, at: usize) -> Vec<usize> {
+/// Positions of the steps that step `at` depends on, directly or indirectly.
+pub fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
     let mine = ancestors(plan).into_iter().nth(at).unwrap_or_default();
     mine.into_iter().enumerate().filter(|(_, is)| *is).map(|(d, _)| d).collect()
 }
 
-/// What is wrong with the edges of `plan`. A dependency without a placeholder is the format's
-/// business, unless another dependency already implies it: then it is one too many ("minimal
-/// wiring", section 4.1).
-pub fn edges(plan: &Plan) -> Vec<Issue> {
+/// The issues of the edges of `plan`. A dependency without a placeholder is an issue of the format,
+/// unless another dependency implies it: then it is superfluous ("minimal wiring", section 4.1).
+pub fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
     let before = ancestors(plan);
     for (at, step) in plan.steps.iter().enumerate() {
         let mut used = outputs(step);
         used.sort_unstable();
         used.dedup();
-        issues.extend(wrong(plan, at, step, &used, &before));
-        issues.extend(undeclared(plan, at, step, &used));
+        issues.extend(dependency_issues(plan, at, step, &used, &before));
+        issues.extend(undeclared_placeholders(plan, at, step, &used));
     }
-    issues.extend(circles(plan));
+    issues.extend(cycle_issues(plan));
     issues
 }
 
 /// Dependencies of one step that should not be there.
-fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool>]) -> Vec<Issue> {
+fn dependency_issues(
+    plan: &Plan,
+    at: usize,
+    step: &PlanStep,
+    used: &[usize],
+    before: &[Vec<bool>],
+) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
-    let mut add = |fault, said: String| issues.push(Issue::of(step.number, fault, said));
-    // Without placeholders, what a step uses cannot be told.
+    let mut add = |fault, message: String| issues.push(PlanIssue::at(step.number, fault, message));
+    // Without placeholders it is unknown which outputs a step uses.
     let told = has_placeholders(plan);
     let places: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
     let mut seen: Vec<usize> = Vec::new();
     for (number, place) in step.depends_on.iter().zip(&places) {
         match *place {
-            None => add(Fault::UnknownStep, format!("depends on step {number}, which there is not")),
-            Some(d) if d == at => add(Fault::NotBackwards, "depends on itself".to_owned()),
-            Some(d) if d > at => add(Fault::NotBackwards, format!("depends on the later step {number}")),
+            None => add(Fault::UnknownStep, format!("depends on step {number}, which does not exist")),
+            Some(d) if d == at => add(Fault::NotEarlier, "depends on itself".to_owned()),
+            Some(d) if d > at => add(Fault::NotEarlier, format!("depends on the later step {number}")),
             Some(_) if seen.contains(number) => {
                 add(Fault::Superfluous, format!("depends on step {number} twice"));
             }
@@ -106,10 +109,10 @@ fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool
                 let others = places.iter().flatten().filter(|o| **o != d && **o < at);
                 let implied = others.filter_map(|o| before.get(*o)).any(|b| b.get(d) == Some(&true));
                 if implied && told && !used.contains(number) {
-                    let said = format!(
-                        "depends on step {number} without using it, and another dependency waits for it already"
+                    let message = format!(
+                        "depends on step {number} without using it, and another dependency implies it"
                     );
-                    add(Fault::Superfluous, said);
+                    add(Fault::Superfluous, message);
                 }
             }
         }
@@ -118,15 +121,14 @@ fn wrong(plan: &Plan, at: usize, step: &Step, used: &[usize], before: &[Vec<bool
     issues
 }
 
-/// Whether outputs are handed on by placeholders. Plans written as fields may leave that to
-/// `depends_on`: where not one placeholder stands in any step, none is missing.
+/// Whether outputs are passed by placeholders. Plans written as fields may use `depends_on` alone:
+/// without any placeholder none is missing.
 pub fn has_placeholders(plan: &Plan) -> bool {
-    plan.steps.iter().any(|s| s.written == Written::Call || !placeholder::all(&s.prompt).is_empty())
+    plan.steps.iter().any(|s| s.notation == StepNotation::Call || !placeholder::all(&s.prompt).is_empty())
 }
 
-/// Steps whose output has a placeholder in `step`; one in a malformed bracket counts: what is
-/// meant is plain.
-pub fn outputs(step: &Step) -> Vec<usize> {
+/// Steps whose output has a placeholder in `step`; malformed ones count too.
+pub fn outputs(step: &PlanStep) -> Vec<usize> {
     let places = placeholder::all(&step.inputs).into_iter().chain(placeholder::all(&step.prompt));
     let mut out = Vec::new();
     for place in places {
@@ -139,29 +141,29 @@ pub fn outputs(step: &Step) -> Vec<usize> {
     out
 }
 
-/// Placeholders of steps that are not depended on. In a prompt, a number that no step has is prose.
-fn undeclared(plan: &Plan, at: usize, step: &Step, used: &[usize]) -> Vec<Issue> {
+/// Placeholders of steps that are no dependencies. A number that no step has is prose.
+fn undeclared_placeholders(plan: &Plan, at: usize, step: &PlanStep, used: &[usize]) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
     for number in used.iter().filter(|n| !step.depends_on.contains(n)) {
-        let said = match plan.position(*number) {
+        let message = match plan.position(*number) {
             Some(d) if d < at => format!("uses ({number}) and does not depend on step {number}"),
             Some(_) => format!("uses ({number}), which is not an earlier step"),
             None => continue,
         };
-        issues.push(Issue::of(step.number, Fault::Undeclared, said));
+        issues.push(PlanIssue::at(step.number, Fault::Undeclared, message));
     }
     issues
 }
 
-/// The steps left over by a topological pass over all edges: those in or behind a circle.
-fn circles(plan: &Plan) -> Vec<Issue> {
-    let waits = |step: &Step| -> Vec<usize> {
+/// The steps left over by a topological sort over all edges: those in or after a cycle.
+fn cycle_issues(plan: &Plan) -> Vec<PlanIssue> {
+    let dependencies = |step: &PlanStep| -> Vec<usize> {
         let mut on: Vec<usize> = step.depends_on.iter().filter_map(|n| plan.position(*n)).collect();
         on.sort_unstable();
         on.dedup();
         on
     };
-    let waiting: Vec<Vec<usize>> = plan.steps.iter().map(waits).collect();
+    let waiting: Vec<Vec<usize>> = plan.steps.iter().map(dependencies).collect();
     let mut done = vec![false; plan.steps.len()];
     let is_done = |done: &[bool], d: &usize| done.get(*d).copied().unwrap_or(false);
     loop {
@@ -181,52 +183,54 @@ fn circles(plan: &Plan) -> Vec<Issue> {
         }
     }
     let left = plan.steps.iter().zip(&done).filter(|(_, done)| !**done);
-    left.map(|(s, _)| Issue::of(s.number, Fault::Circular, "is in, or waits for, a circle of dependencies"))
-        .collect()
+    left.map(|(s, _)| {
+        PlanIssue::at(s.number, Fault::Circular, "is in, or waits for, a circle of dependencies")
+    })
+    .collect()
 }
 
-/// Whether the plan has steps, and every dependency is on an earlier step that there is.
+/// Whether the plan has steps, and every dependency is an existing earlier step.
 pub fn is_sound(plan: &Plan) -> bool {
-    let backwards = |(at, step): (usize, &Step)| {
+    let backwards = |(at, step): (usize, &PlanStep)| {
         step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
     };
     !plan.is_unreadable() && plan.steps.iter().enumerate().all(backwards)
 }
 
-/// Whether the plan must be rejected before anything else is asked: unreadable, or in a circle.
-pub fn rejected(plan: &Plan) -> bool {
-    plan.is_unreadable() || !circles(plan).is_empty()
+/// Whether the plan is rejected: unreadable, or with a cycle.
+pub fn is_rejected(plan: &Plan) -> bool {
+    plan.is_unreadable() || !cycle_issues(plan).is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::read::read;
-    use crate::measure::plan::read::tests::LISTING_1;
+    use crate::measure::plan::parse::parse_plan;
+    use crate::measure::plan::parse::tests::LISTING_1;
     use proptest::prelude::*;
 
     /// A plan of steps with these dependencies, each with its placeholder.
     fn plan(depends: &[&[usize]]) -> Plan {
-        let step = |(at, on): (usize, &&[usize])| Step {
+        let step = |(at, on): (usize, &&[usize])| PlanStep {
             number: at + 1,
             tool: Some("f".to_owned()),
             prompt: on.iter().map(|n| format!("({n}) ")).collect(),
             depends_on: on.to_vec(),
-            ..Step::default()
+            ..PlanStep::default()
         };
         Plan { steps: depends.iter().enumerate().map(step).collect(), structured: true, issues: Vec::new() }
     }
 
     fn faults(plan: &Plan) -> Vec<(usize, Fault)> {
-        edges(plan).into_iter().filter_map(|i| Some((i.step?, i.fault))).collect()
+        edge_issues(plan).into_iter().filter_map(|i| Some((i.step?, i.fault))).collect()
     }
 
     #[test]
     fn listing_1_has_four_hops_and_two_steps_side_by_side() {
-        let plan = read(LISTING_1);
+        let plan = parse_plan(LISTING_1);
         assert_eq!(shape(&plan), Shape { steps: 6, hops: 4, width: 2 });
-        assert_eq!(edges(&plan), []);
-        assert_eq!(rests_on(&plan, 5), [0, 1, 2, 3, 4]);
+        assert_eq!(edge_issues(&plan), []);
+        assert_eq!(transitive_dependencies(&plan, 5), [0, 1, 2, 3, 4]);
     }
 
     #[test]
@@ -240,13 +244,13 @@ mod tests {
     #[test]
     fn edges_that_are_wrong_are_told_apart() {
         assert_eq!(faults(&plan(&[&[], &[7]])), [(2, Fault::UnknownStep)]);
-        assert_eq!(faults(&plan(&[&[2], &[]])), [(1, Fault::NotBackwards)]);
+        assert_eq!(faults(&plan(&[&[2], &[]])), [(1, Fault::NotEarlier)]);
         assert_eq!(faults(&plan(&[&[], &[1, 1]])), [(2, Fault::Superfluous)]);
-        assert_eq!(faults(&plan(&[&[1]])), [(1, Fault::NotBackwards), (1, Fault::Circular)]);
+        assert_eq!(faults(&plan(&[&[1]])), [(1, Fault::NotEarlier), (1, Fault::Circular)]);
         let circle = plan(&[&[], &[3], &[2], &[1]]);
-        let expected = [(2, Fault::NotBackwards), (2, Fault::Circular), (3, Fault::Circular)];
+        let expected = [(2, Fault::NotEarlier), (2, Fault::Circular), (3, Fault::Circular)];
         assert_eq!(faults(&circle), expected);
-        assert!(rejected(&circle) && !rejected(&plan(&[&[2], &[]])) && rejected(&Plan::default()));
+        assert!(is_rejected(&circle) && !is_rejected(&plan(&[&[2], &[]])) && is_rejected(&Plan::default()));
     }
 
     #[test]
@@ -271,7 +275,7 @@ mod tests {
                 .map(|(at, bits)| (1..=at).filter(|n| bits >> (n - 1) & 1 == 1).collect())
                 .collect();
             let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            prop_assert_eq!(edges(&plan), []);
+            prop_assert_eq!(edge_issues(&plan), []);
             let shape = shape(&plan);
             prop_assert!(shape.hops < shape.steps && (1..=shape.steps).contains(&shape.width));
             prop_assert!(shape.width * (shape.hops + 1) >= shape.steps);
@@ -280,8 +284,8 @@ mod tests {
         #[test]
         fn any_graph_has_a_shape(depends in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 0..7)) {
             let plan = plan(&depends.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            let circular = edges(&plan).iter().any(|i| i.fault == Fault::Circular);
-            prop_assert_eq!(rejected(&plan), circular || plan.steps.is_empty());
+            let circular = edge_issues(&plan).iter().any(|i| i.fault == Fault::Circular);
+            prop_assert_eq!(is_rejected(&plan), circular || plan.steps.is_empty());
             prop_assert!(shape(&plan).hops <= plan.steps.len());
         }
     }

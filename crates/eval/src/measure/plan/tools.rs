@@ -113,6 +113,25 @@ impl Toolbox {
     }
 }
 
+/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
+pub fn names_tool(step: &str, name: &str) -> bool {
+    let name = name.trim();
+    if name.len() < 5 {
+        return false;
+    }
+    let step = step.to_lowercase();
+    let written = name.to_lowercase();
+    let spaced = written.replace(['_', '-'], " ");
+    [written, spaced].iter().any(|n| {
+        step.match_indices(n.as_str()).any(|(at, found)| {
+            let before = step.get(..at).and_then(|s| s.chars().next_back());
+            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+            edge(before) && edge(after)
+        })
+    })
+}
+
 /// What is wrong with specs.
 pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
     let mut out = Vec::new();

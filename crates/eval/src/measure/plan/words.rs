@@ -1,8 +1,8 @@
-//! How alike two prompts are, by their words.
+//! Similarity of two prompts by their words.
 //!
 //! In: two prompts. Out: a number from 0 to 1, and the longest run of words that both have. The
-//! paper asks whether prompts are "semantically similar and have the same intent"; words are a
-//! measure of that which is exact, cheap and the same every time, and is labelled as what it is.
+//! paper asks whether prompts are "semantically similar and have the same intent"; shared words are
+//! a deterministic and cheap approximation.
 
 use super::placeholder;
 use crate::measure::defects::clip;
@@ -10,13 +10,13 @@ use crate::measure::defects::clip;
 /// Bytes of a prompt that are compared.
 const MAX_BYTES: usize = 2 << 10;
 
-/// Prompts at least so alike say the same. The rewordings of tables 35 and 36 ("ids of interactions"
-/// for "ids of calls", the rest kept) reach 0.87; two prompts of listing 1 that ask for different
-/// scores of the same calls reach 0.73.
+/// Similarity from which two prompts count as the same. The rewordings of tables 35 and 36 ("ids of
+/// interactions" for "ids of calls", the rest kept) reach 0.87; two prompts of listing 1 that ask
+/// for different scores of the same calls reach 0.73.
 pub const SIMILAR: f64 = 0.75;
 
 /// Words that carry no content of their own.
-const EMPTY: [&str; 46] = [
+const STOP_WORDS: [&str; 46] = [
     "a", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does", "each", "for", "from",
     "get", "give", "had", "has", "have", "in", "into", "is", "it", "its", "list", "me", "of", "on", "or",
     "per", "please", "that", "the", "their", "there", "these", "this", "those", "to", "was", "were", "what",
@@ -32,7 +32,6 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words of `prompt`.
     pub fn of(prompt: &str) -> Words {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
@@ -48,7 +47,7 @@ impl Words {
     }
 
     /// Dice's coefficient over the words with content: 2 |A and B| / (|A| + |B|). Two prompts
-    /// without any are alike if their words are the same.
+    /// without any are similar if their words are equal.
     pub fn similarity(&self, other: &Words) -> f64 {
         if self.content.is_empty() && other.content.is_empty() {
             return if self.all == other.all { 1.0 } else { 0.0 };
@@ -57,7 +56,7 @@ impl Words {
         2.0 * common as f64 / (self.content.len() + other.content.len()) as f64
     }
 
-    /// How many of this one's words with content the other one has, from 0 to 1.
+    /// Share of this prompt's content words that `other` contains, from 0 to 1.
     pub fn covered_by(&self, other: &Words) -> f64 {
         let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
         if self.content.is_empty() { 0.0 } else { common as f64 / self.content.len() as f64 }
@@ -66,7 +65,7 @@ impl Words {
     /// The longest run of words in both, with the number of words with content in it.
     pub fn shared_run(&self, other: &Words) -> Option<(String, usize)> {
         let mut best: Option<(usize, usize)> = None;
-        // Lengths of runs that end at each word of `other`, for the word of ours before this one.
+        // Lengths of runs that end at each word of `other`, for the previous word of `self`.
         let mut before = vec![0usize; other.all.len() + 1];
         for (i, word) in self.all.iter().enumerate() {
             let mut now = vec![0usize; other.all.len() + 1];
@@ -87,7 +86,7 @@ impl Words {
 }
 
 fn is_content(word: &str) -> bool {
-    !EMPTY.contains(&word)
+    !STOP_WORDS.contains(&word)
 }
 
 /// A plural or a past form is the same word.
@@ -96,7 +95,7 @@ fn stem(word: &str) -> &str {
     cut.filter(|stem| stem.len() >= 3).unwrap_or(word)
 }
 
-/// Whether two prompts say the same.
+/// Whether two prompts are at least [`SIMILAR`].
 pub fn similar(a: &str, b: &str) -> bool {
     Words::of(a).similarity(&Words::of(b)) >= SIMILAR
 }

@@ -86,20 +86,20 @@ fn scenes_in(path: &Path) -> Vec<AgentTrace> {
 /// Every text of every span, told by whichever part: nothing of a long run goes unjudged.
 fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
     let asked = questions(trace, settings);
-    let shown = quote::Quotable::of(asked.iter().map(|ask| &*ask.question.prompt.user));
+    let shown = quote::QuotableText::of(asked.iter().map(|ask| &*ask.question.prompt.user));
     for ask in &asked {
         assert!(tokens_of(ask) <= 24_000, "{} tokens", tokens_of(ask));
     }
     let judged = catalog::judged(trace);
     for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
-        for piece in content::given(view).into_iter().chain(content::made(view)) {
+        for piece in content::input_pieces(view).into_iter().chain(content::output_pieces(view)) {
             let cleaned = settings.asker.clean(&piece.text);
             // A text that is longer than a part stands in pieces, which overlap.
             let letters: Vec<char> = cleaned.chars().filter(|c| !c.is_whitespace()).collect();
             for window in letters.chunks(200) {
                 let window: String = window.iter().collect();
-                let there = window.chars().count() < 3 || shown.holds(&window);
-                assert!(there, "span {at}, {:?}: {window}", piece.what);
+                let there = window.chars().count() < 3 || shown.contains_quote(&window);
+                assert!(there, "span {at}, {:?}: {window}", piece.kind);
             }
         }
     }

@@ -77,7 +77,7 @@ fn findings_name_the_agent_that_they_are_about() {
 #[test]
 fn a_story_tells_every_text_once() {
     let trace = bridge();
-    let story = transcript::tell(&Asker::default(), &trace, transcript::Scope::Trace, 60_000);
+    let story = transcript::transcribe(&Asker::default(), &trace, transcript::RunScope::Trace, 60_000);
     let all: Vec<&str> = story.iter().map(|b| b.text.as_str()).collect();
     for text in ["Answer with the year alone.", "24 September 1883", "I look it up.", "opened in 1884"] {
         assert_eq!(all.iter().filter(|t| t.contains(text)).count(), 1, "{text}: {all:#?}");

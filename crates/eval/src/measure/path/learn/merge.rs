@@ -1,17 +1,25 @@
-//! A tree of what runs did, with states merged from which the same can follow.
+//! A prefix tree of runs with equivalent states merged.
 //!
-//! In: paths over symbols, and what each symbol is. Out: the least acyclic automaton that accepts
-//! just these paths once reads are dropped, with reads as loops wherever they are no progress.
+//! In: paths over symbols, and the role of each symbol. Out: the minimal acyclic automaton that
+//! accepts exactly these paths without reads, with reads as loops wherever they are no progress.
 
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::Kind;
+/// The role of a symbol in paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SymbolRole {
+    /// Every occurrence is progress.
+    Progress,
+    /// The first occurrence is progress, since every good run has it; later ones are loops.
+    Once,
+    Read,
+}
 
 /// A state: its edges by symbol, and whether a run may end there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in super::super) struct State {
+pub(in super::super) struct MergedState {
     pub edges: BTreeMap<usize, usize>,
     pub is_final: bool,
     pub loops: Vec<usize>,
@@ -19,31 +27,31 @@ pub(in super::super) struct State {
 
 /// States, the initial one first.
 #[derive(Debug)]
-pub(in super::super) struct Merged {
-    pub states: Vec<State>,
+pub(in super::super) struct MergedAutomaton {
+    pub states: Vec<MergedState>,
 }
 
-pub(super) fn merge(paths: &[Vec<usize>], kinds: &[Kind]) -> Merged {
-    let mut states = renumbered(&least(&tree(paths, kinds)));
+pub(super) fn merge(paths: &[Vec<usize>], kinds: &[SymbolRole]) -> MergedAutomaton {
+    let mut states = renumbered(&minimise(&tree(paths, kinds)));
     let reads: Vec<usize> =
-        kinds.iter().enumerate().filter(|(_, k)| **k != Kind::Progress).map(|(i, _)| i).collect();
-    for (state, past) in seen_before(&states).into_iter().enumerate() {
-        // What must happen once is no loop until it has happened.
+        kinds.iter().enumerate().filter(|(_, k)| **k != SymbolRole::Progress).map(|(i, _)| i).collect();
+    for (state, past) in symbols_before(&states).into_iter().enumerate() {
+        // A mandatory read is no loop before its first occurrence.
         let loops = reads.iter().copied().filter(|read| {
-            let once = kinds.get(*read) == Some(&Kind::Once);
+            let once = kinds.get(*read) == Some(&SymbolRole::Once);
             !states[state].edges.contains_key(read) && (!once || past.contains(read))
         });
         states[state].loops = loops.collect();
     }
-    Merged { states }
+    MergedAutomaton { states }
 }
 
-/// What a path is without what does not count.
-fn reduced(path: &[usize], kinds: &[Kind]) -> Vec<usize> {
+/// The path without symbols that are no progress.
+fn without_repeats(path: &[usize], kinds: &[SymbolRole]) -> Vec<usize> {
     let mut once = Vec::new();
     let counts = |symbol: &usize| match kinds.get(*symbol) {
-        Some(Kind::Progress) => true,
-        Some(Kind::Once) if !once.contains(symbol) => {
+        Some(SymbolRole::Progress) => true,
+        Some(SymbolRole::Once) if !once.contains(symbol) => {
             once.push(*symbol);
             true
         }
@@ -53,15 +61,15 @@ fn reduced(path: &[usize], kinds: &[Kind]) -> Vec<usize> {
 }
 
 /// The prefix tree. Every edge leads to a later state.
-fn tree(paths: &[Vec<usize>], kinds: &[Kind]) -> Vec<State> {
-    let mut states = vec![State::default()];
+fn tree(paths: &[Vec<usize>], kinds: &[SymbolRole]) -> Vec<MergedState> {
+    let mut states = vec![MergedState::default()];
     for path in paths {
         let mut at = 0;
-        for symbol in reduced(path, kinds) {
+        for symbol in without_repeats(path, kinds) {
             let new = states.len();
             let next = *states[at].edges.entry(symbol).or_insert(new);
             if next == new {
-                states.push(State::default());
+                states.push(MergedState::default());
             }
             at = next;
         }
@@ -70,14 +78,14 @@ fn tree(paths: &[Vec<usize>], kinds: &[Kind]) -> Vec<State> {
     states
 }
 
-/// States with the same way on are one. From the leaves up, so that those they lead to are merged.
-fn least(tree: &[State]) -> Vec<State> {
-    let mut known: HashMap<State, usize> = HashMap::new();
-    let mut merged: Vec<State> = Vec::new();
+/// Merges states with equal suffixes, from the leaves up, so that targets are merged first.
+fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
+    let mut known: HashMap<MergedState, usize> = HashMap::new();
+    let mut merged: Vec<MergedState> = Vec::new();
     let mut of = vec![0; tree.len()];
     for (i, state) in tree.iter().enumerate().rev() {
         let edges = state.edges.iter().map(|(symbol, to)| (*symbol, of[*to])).collect();
-        let state = State { edges, ..state.clone() };
+        let state = MergedState { edges, ..state.clone() };
         of[i] = *known.entry(state).or_insert_with_key(|state| {
             merged.push(state.clone());
             merged.len() - 1
@@ -97,8 +105,8 @@ fn least(tree: &[State]) -> Vec<State> {
     merged
 }
 
-/// States in the order in which runs come to them.
-fn renumbered(states: &[State]) -> Vec<State> {
+/// States in breadth-first order.
+fn renumbered(states: &[MergedState]) -> Vec<MergedState> {
     let mut order = vec![0];
     let mut number: HashMap<usize, usize> = HashMap::from_iter([(0, 0)]);
     let mut next = 0;
@@ -114,13 +122,13 @@ fn renumbered(states: &[State]) -> Vec<State> {
     let of = |at: usize| {
         let state = &states[at];
         let edges = state.edges.iter().map(|(symbol, to)| (*symbol, number[to])).collect();
-        State { edges, ..state.clone() }
+        MergedState { edges, ..state.clone() }
     };
     order.into_iter().map(of).collect()
 }
 
-/// For each state the symbols that are on every way to it.
-fn seen_before(states: &[State]) -> Vec<Vec<usize>> {
+/// For each state the symbols on every path to it.
+fn symbols_before(states: &[MergedState]) -> Vec<Vec<usize>> {
     let mut before: Vec<Option<Vec<usize>>> = vec![None; states.len()];
     let mut incoming = vec![0usize; states.len()];
     states.iter().flat_map(|s| s.edges.values()).for_each(|to| incoming[*to] += 1);

@@ -1,66 +1,39 @@
 //! An automaton inferred from good runs, for a person to review.
 //!
-//! In: the calls of runs that passed. Out: a task file in YAML, with what each part rests on said in
-//! comments, and notes on what a reviewer should look at. The steps: `symbols` makes patterns of
-//! calls, reads are told from progress, `merge` makes a tree of what is left and merges states from
-//! which the same can follow, `write` says it. The result accepts every run that it was made of; a
-//! run in another order is beyond what was seen, and refused until somebody allows it.
+//! In: the calls of runs that passed. Out: a task file in YAML with the evidence for each part in
+//! comments, and notes for the reviewer. `symbols` derives patterns from calls, reads are separated
+//! from progress, `merge` builds a prefix tree and merges equivalent states, `write` writes the
+//! file. The result accepts every run that it was learnt from and refuses other orders.
 
 mod merge;
 mod symbols;
 mod write;
 
 use foldhash::{HashMap, HashMapExt};
-use serde_json::{Map, Value};
 
-use super::review::{Made, compensating, reads, repeated};
+use merge::SymbolRole;
+pub use symbols::RecordedCall;
+use write::LearntAutomaton;
+pub use write::TaskIdentity;
 
-/// A call of a run.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// The function.
-    pub name: String,
-    /// Its arguments, where they were recorded.
-    pub arguments: Option<Map<String, Value>>,
-    /// It failed: it has no part in the path.
-    pub failed: bool,
-}
+use super::review::{ReviewedCall, compensating, is_read, repeated};
 
-/// What came out.
+/// A learnt task.
 #[derive(Debug)]
-pub struct Learnt {
-    /// A task file.
+pub struct LearntTask {
     pub yaml: String,
-    /// What to look at in it.
+    /// Notes for the reviewer.
     pub notes: Vec<String>,
 }
 
-/// For the file's head.
-#[derive(Clone, Debug, Default)]
-pub struct Whose {
-    /// The task's name.
-    pub task: String,
-    /// The agent's name, if all runs have the same.
-    pub agent: Option<String>,
-    /// The service, if all runs have the same.
-    pub service: Option<String>,
-}
-
-/// Runs that are looked at: more tell nothing new that a person could still review.
+/// Most runs that are read.
 pub const MAX_RUNS: usize = 1_000;
-/// Calls of one run that are looked at.
+/// Most calls of one run that are read.
 pub const MAX_CALLS: usize = 1_000;
 
-/// What is learnt of runs.
-pub(super) struct Seen {
-    pub symbols: Vec<symbols::Learnt>,
-    pub automaton: merge::Merged,
-    pub runs: usize,
-}
-
-/// See the module. `None` without any call.
-pub fn learn(runs: &[Vec<Observed>], whose: &Whose) -> Option<Learnt> {
-    let runs: Vec<Vec<&Observed>> = runs
+/// `None` without any call.
+pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<LearntTask> {
+    let runs: Vec<Vec<&RecordedCall>> = runs
         .iter()
         .take(MAX_RUNS)
         .map(|run| run.iter().filter(|call| !call.failed).take(MAX_CALLS).collect())
@@ -72,22 +45,11 @@ pub fn learn(runs: &[Vec<Observed>], whose: &Whose) -> Option<Learnt> {
     let kinds = kinds(&symbols, &paths);
     let automaton = merge::merge(&paths, &kinds);
     let notes = notes(&runs, &symbols, &kinds);
-    let seen = Seen { symbols, automaton, runs: runs.len() };
-    Some(Learnt { yaml: write::yaml(&seen, whose), notes })
+    let seen = LearntAutomaton { symbols, automaton, runs: runs.len() };
+    Some(LearntTask { yaml: write::yaml(&seen, identity), notes })
 }
 
-/// What a symbol is to a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// Every time.
-    Progress,
-    /// The first time, since every good run has it: a mandatory look. A loop after that.
-    Once,
-    /// Never: a read.
-    Read,
-}
-
-fn kinds(symbols: &[symbols::Learnt], paths: &[Vec<usize>]) -> Vec<Kind> {
+fn kinds(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
     let mut runs_with: HashMap<usize, usize> = HashMap::new();
     for path in paths {
         let mut own = path.clone();
@@ -95,33 +57,41 @@ fn kinds(symbols: &[symbols::Learnt], paths: &[Vec<usize>]) -> Vec<Kind> {
         own.dedup();
         own.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
     }
-    let kind = |(i, symbol): (usize, &symbols::Learnt)| match reads(&symbol.function) {
-        false => Kind::Progress,
-        true if runs_with.get(&i) == Some(&paths.len()) => Kind::Once,
-        true => Kind::Read,
+    let kind = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
+        false => SymbolRole::Progress,
+        true if runs_with.get(&i) == Some(&paths.len()) => SymbolRole::Once,
+        true => SymbolRole::Read,
     };
     symbols.iter().enumerate().map(kind).collect()
 }
 
-fn notes(runs: &[Vec<&Observed>], symbols: &[symbols::Learnt], kinds: &[Kind]) -> Vec<String> {
+fn notes(
+    runs: &[Vec<&RecordedCall>],
+    symbols: &[symbols::LearntSymbol],
+    kinds: &[SymbolRole],
+) -> Vec<String> {
     let mut notes = Vec::new();
     if runs.len() < 3 {
         notes.push(format!("only {} runs: what they have in common may be chance", runs.len()));
     }
     for (symbol, kind) in symbols.iter().zip(kinds) {
         match kind {
-            Kind::Read => notes.push(format!("'{}' is taken for a read, by its name", symbol.name)),
-            Kind::Once => {
+            SymbolRole::Read => notes.push(format!("'{}' is taken for a read, by its name", symbol.name)),
+            SymbolRole::Once => {
                 notes.push(format!("'{}' reads, and every run has it: it must happen once", symbol.name))
             }
-            Kind::Progress => {}
+            SymbolRole::Progress => {}
         }
     }
     let mut pairs: HashMap<(&str, &str, bool), usize> = HashMap::new();
     for run in runs {
-        let made: Vec<Made<'_>> = run
+        let made: Vec<ReviewedCall<'_>> = run
             .iter()
-            .map(|call| Made { name: &call.name, arguments: call.arguments.as_ref(), failed: call.failed })
+            .map(|call| ReviewedCall {
+                name: &call.name,
+                arguments: call.arguments.as_ref(),
+                failed: call.failed,
+            })
             .collect();
         let undone = compensating(&made).into_iter().map(|pair| (pair, true));
         let again = repeated(&made).into_iter().map(|pair| (pair, false));

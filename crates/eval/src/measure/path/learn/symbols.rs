@@ -1,39 +1,44 @@
-//! From calls to symbols: which calls of a function are the same, and what their arguments have in
-//! common.
+//! Groups calls into symbols with patterns of their common arguments.
 //!
-//! Calls of one function are apart where their arguments are few and come again in other runs
+//! Calls of one function are separate symbols if their arguments are few and recur in other runs
 //! (`move_to` A, then `move_to` B); otherwise they are one symbol with patterns that cover all.
 
 use foldhash::{HashMap, HashMapExt};
 use serde_json::{Map, Value};
 
-use super::Observed;
-
-/// Sets of arguments of one function that are kept apart, at most.
+/// Most sets of arguments of one function that become separate symbols.
 const MOST_APART: usize = 6;
-/// Values that a pattern lists, at most.
+/// Most values that a pattern lists.
 const MOST_LISTED: usize = 5;
+
+#[derive(Clone, Debug)]
+pub struct RecordedCall {
+    pub name: String,
+    pub arguments: Option<Map<String, Value>>,
+    /// It failed and is ignored.
+    pub failed: bool,
+}
 
 /// A symbol that was inferred.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Learnt {
+pub(in super::super) struct LearntSymbol {
     pub name: String,
     pub function: String,
     /// By argument; `None` where arguments were not recorded.
-    pub arguments: Option<Vec<(String, Common)>>,
+    pub arguments: Option<Vec<(String, CommonValues)>>,
     /// Runs that have it.
     pub runs: usize,
 }
 
-/// What the values of an argument have in common.
+/// Common properties of the values of an argument.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Common {
+pub(in super::super) struct CommonValues {
     pub optional: bool,
-    pub what: What,
+    pub what: ValueShape,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(in super::super) enum What {
+pub(in super::super) enum ValueShape {
     Equal(Value),
     OneOf(Vec<Value>),
     Between(f64, f64),
@@ -41,9 +46,9 @@ pub(in super::super) enum What {
 }
 
 /// The symbols, and each run as a path of them.
-pub(super) fn symbols(runs: &[Vec<&Observed>]) -> (Vec<Learnt>, Vec<Vec<usize>>) {
+pub(super) fn symbols(runs: &[Vec<&RecordedCall>]) -> (Vec<LearntSymbol>, Vec<Vec<usize>>) {
     let mut functions: Vec<&str> = Vec::new();
-    let mut calls: HashMap<&str, Vec<(usize, &Observed)>> = HashMap::new();
+    let mut calls: HashMap<&str, Vec<(usize, &RecordedCall)>> = HashMap::new();
     for (run, all) in runs.iter().enumerate() {
         for &call in all {
             let own = calls.entry(call.name.as_str()).or_default();
@@ -54,7 +59,7 @@ pub(super) fn symbols(runs: &[Vec<&Observed>]) -> (Vec<Learnt>, Vec<Vec<usize>>)
         }
     }
     let mut symbols = Vec::new();
-    // By function, and by arguments where they tell symbols apart.
+    // Key: function, and arguments if they separate symbols.
     let mut of: HashMap<(&str, Option<String>), usize> = HashMap::new();
     for function in functions {
         let own = calls.remove(function).unwrap_or_default();
@@ -63,11 +68,11 @@ pub(super) fn symbols(runs: &[Vec<&Observed>]) -> (Vec<Learnt>, Vec<Vec<usize>>)
         for (n, (key, group)) in groups.into_iter().enumerate() {
             of.insert((function, key), symbols.len());
             let name = if numbered { format!("{function}_{}", n + 1) } else { function.to_owned() };
-            symbols.push(learnt(name, function, &group));
+            symbols.push(learn_symbol(name, function, &group));
         }
     }
-    unique(&mut symbols);
-    let find = |call: &&Observed| {
+    make_names_unique(&mut symbols);
+    let find = |call: &&RecordedCall| {
         let apart = of.get(&(call.name.as_str(), Some(key(call))));
         apart.or_else(|| of.get(&(call.name.as_str(), None))).copied()
     };
@@ -75,17 +80,17 @@ pub(super) fn symbols(runs: &[Vec<&Observed>]) -> (Vec<Learnt>, Vec<Vec<usize>>)
     (symbols, paths)
 }
 
-fn key(call: &Observed) -> String {
+fn key(call: &RecordedCall) -> String {
     let mut sorted: Vec<(&String, String)> =
         call.arguments.iter().flatten().map(|(name, value)| (name, value.to_string())).collect();
     sorted.sort();
     format!("{sorted:?}")
 }
 
-type Group<'a> = Vec<(usize, &'a Observed)>;
+type Group<'a> = Vec<(usize, &'a RecordedCall)>;
 
-/// Calls that are the same symbol; the key is given where arguments tell them apart.
-fn groups<'a>(calls: &[(usize, &'a Observed)], runs: usize) -> Vec<(Option<String>, Group<'a>)> {
+/// Calls of each symbol, with a key if arguments separate them.
+fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<String>, Group<'a>)> {
     let mut order: Vec<String> = Vec::new();
     let mut by_key: HashMap<String, Group<'a>> = HashMap::new();
     for &(run, call) in calls {
@@ -95,7 +100,7 @@ fn groups<'a>(calls: &[(usize, &'a Observed)], runs: usize) -> Vec<(Option<Strin
         }
         own.push((run, call));
     }
-    // One run cannot tell what comes again.
+    // A single run cannot show recurrence.
     let again = |group: &Group<'a>| runs < 2 || runs_of(group) >= 2;
     let recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
     let apart = recorded && order.len() > 1 && order.len() <= MOST_APART && by_key.values().all(again);
@@ -112,7 +117,7 @@ fn runs_of(group: &Group<'_>) -> usize {
     runs.len()
 }
 
-fn learnt(name: String, function: &str, group: &Group<'_>) -> Learnt {
+fn learn_symbol(name: String, function: &str, group: &Group<'_>) -> LearntSymbol {
     let recorded: Option<Vec<&Map<String, Value>>> =
         group.iter().map(|(_, call)| call.arguments.as_ref()).collect();
     let arguments = recorded.map(|all| {
@@ -122,12 +127,12 @@ fn learnt(name: String, function: &str, group: &Group<'_>) -> Learnt {
                 names.push(name);
             }
         });
-        names.into_iter().map(|name| (name.clone(), common(name, &all))).collect()
+        names.into_iter().map(|name| (name.clone(), common_values(name, &all))).collect()
     });
-    Learnt { name, function: function.to_owned(), arguments, runs: runs_of(group) }
+    LearntSymbol { name, function: function.to_owned(), arguments, runs: runs_of(group) }
 }
 
-fn common(name: &str, all: &[&Map<String, Value>]) -> Common {
+fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
     let values: Vec<&Value> = all.iter().filter_map(|a| a.get(name)).collect();
     let mut different: Vec<&Value> = Vec::new();
     for value in &values {
@@ -136,22 +141,22 @@ fn common(name: &str, all: &[&Map<String, Value>]) -> Common {
         }
     }
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.as_f64()).collect();
-    // Values that come only once each are samples of something larger.
+    // Values that occur once each are samples of a larger set.
     let listed = different.len() <= MOST_LISTED && different.len() * 2 <= values.len();
     let what = match (different.as_slice(), numbers) {
-        ([only], _) => What::Equal((*only).clone()),
-        (_, Some(numbers)) => What::Between(
+        ([only], _) => ValueShape::Equal((*only).clone()),
+        (_, Some(numbers)) => ValueShape::Between(
             numbers.iter().copied().fold(f64::INFINITY, f64::min),
             numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         ),
-        (several, None) if listed => What::OneOf(several.iter().map(|v| (*v).clone()).collect()),
-        _ => What::Any,
+        (several, None) if listed => ValueShape::OneOf(several.iter().map(|v| (*v).clone()).collect()),
+        _ => ValueShape::Any,
     };
-    Common { optional: values.len() < all.len(), what }
+    CommonValues { optional: values.len() < all.len(), what }
 }
 
-/// A function may be called what another one's numbered symbol is called.
-fn unique(symbols: &mut [Learnt]) {
+/// A function may have the name of a numbered symbol of another one.
+fn make_names_unique(symbols: &mut [LearntSymbol]) {
     for i in 0..symbols.len() {
         while symbols.iter().take(i).any(|before| before.name == symbols[i].name) {
             symbols[i].name.push('_');

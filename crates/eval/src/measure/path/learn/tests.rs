@@ -1,15 +1,15 @@
 //! What is learnt accepts what it was learnt of, and refuses what was never seen.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::measure::path::load::load;
-use crate::measure::path::{Captured, Task, Token, Walk};
+use crate::measure::path::{PromptCaptures, Task, Token, Walk};
 use verdict_config::Source;
 
-fn observed(name: &str, arguments: Value) -> Observed {
-    Observed { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
+fn observed(name: &str, arguments: Value) -> RecordedCall {
+    RecordedCall { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
 }
 
 fn task(yaml: &str) -> Task {
@@ -17,13 +17,13 @@ fn task(yaml: &str) -> Task {
     load(&[source]).unwrap_or_else(|e| panic!("{e}\n{yaml}")).tasks.remove(0)
 }
 
-fn run(task: &Task, calls: &[Observed]) -> (usize, bool) {
+fn run(task: &Task, calls: &[RecordedCall]) -> (usize, bool) {
     let mut walk = Walk::new(&task.automaton);
     for call in calls {
         let arguments = call.arguments.clone().map(Value::Object);
-        let seen = task.alphabet.see(&call.name, arguments.as_ref(), &Captured::default());
+        let seen = task.alphabet.classify(&call.name, arguments.as_ref(), &PromptCaptures::default());
         let token = match seen {
-            crate::measure::path::Seen::Symbol(symbol) => Token::Symbol(symbol),
+            crate::measure::path::ObservedCall::Symbol(symbol) => Token::Symbol(symbol),
             _ => Token::Foreign(0),
         };
         walk.push(&task.automaton, token);
@@ -31,7 +31,7 @@ fn run(task: &Task, calls: &[Observed]) -> (usize, bool) {
     (walk.harmful(), task.automaton.is_final(walk.state()))
 }
 
-fn refunds() -> Vec<Vec<Observed>> {
+fn refunds() -> Vec<Vec<RecordedCall>> {
     let refund = |order: &str, amount: f64, looks: usize, notify_first: bool| {
         let mut calls = vec![observed("get_order", json!({"id": order}))];
         calls.extend((1..looks).map(|_| observed("get_order", json!({"id": order}))));
@@ -53,8 +53,8 @@ fn refunds() -> Vec<Vec<Observed>> {
 #[test]
 fn good_runs_make_a_task_that_accepts_them() {
     let runs = refunds();
-    let whose = Whose { task: "refund".into(), agent: Some("clerk".into()), service: None };
-    let learnt = learn(&runs, &whose).unwrap();
+    let identity = TaskIdentity { task: "refund".into(), agent: Some("clerk".into()), service: None };
+    let learnt = learn(&runs, &identity).unwrap();
     let task = task(&learnt.yaml);
     for calls in &runs {
         assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);
@@ -89,15 +89,15 @@ fn what_a_reviewer_should_know_is_noted() {
         observed("send", json!({"to": "a"})),
         observed("send", json!({"to": "a"})),
         observed("delete_user", json!({"name": "x"})),
-        Observed { failed: true, ..observed("explode", json!({})) },
+        RecordedCall { failed: true, ..observed("explode", json!({})) },
     ];
-    let learnt = learn(&[calls], &Whose { task: "t".into(), ..Whose::default() }).unwrap();
+    let learnt = learn(&[calls], &TaskIdentity { task: "t".into(), ..TaskIdentity::default() }).unwrap();
     assert!(!learnt.yaml.contains("explode"));
     let notes = learnt.notes.join("\n");
     for part in ["only 1 runs", "'delete_user' undoes 'create_user'", "'send' is written twice"] {
         assert!(notes.contains(part), "no {part} in\n{notes}");
     }
-    assert!(learn(&[vec![]], &Whose::default()).is_none());
+    assert!(learn(&[vec![]], &TaskIdentity::default()).is_none());
 }
 
 proptest! {
@@ -107,11 +107,11 @@ proptest! {
             prop::collection::vec((0usize..5, 0u8..3), 1..8), 1..8)
     ) {
         const NAMES: [&str; 5] = ["get_a", "put", "move", "list_b", "drop /\"x"];
-        let runs: Vec<Vec<Observed>> = runs
+        let runs: Vec<Vec<RecordedCall>> = runs
             .iter()
             .map(|run| run.iter().map(|(n, v)| observed(NAMES[*n], json!({"v": v, "/w~": "s"}))).collect())
             .collect();
-        let learnt = learn(&runs, &Whose { task: "t".into(), ..Whose::default() }).unwrap();
+        let learnt = learn(&runs, &TaskIdentity { task: "t".into(), ..TaskIdentity::default() }).unwrap();
         let task = task(&learnt.yaml);
         for calls in &runs {
             prop_assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);

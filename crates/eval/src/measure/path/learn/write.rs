@@ -1,27 +1,44 @@
-//! What was learnt, as a task file that a person can review and change.
+//! Writes a learnt automaton as a task file for review.
 
 use std::fmt::Write as _;
 
-use super::symbols::{Common, Learnt, What};
-use super::{Seen, Whose};
+use super::merge::MergedAutomaton;
+use super::symbols::{CommonValues, LearntSymbol, ValueShape};
+
+/// Name and match of the task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskIdentity {
+    pub task: String,
+    /// The agent's name, if all runs have the same.
+    pub agent: Option<String>,
+    /// The service, if all runs have the same.
+    pub service: Option<String>,
+}
+
+/// The symbols and states learnt from runs.
+pub(super) struct LearntAutomaton {
+    pub symbols: Vec<LearntSymbol>,
+    pub automaton: MergedAutomaton,
+    pub runs: usize,
+}
 
 /// The task file. Texts are written as JSON, which YAML reads.
-pub(super) fn yaml(seen: &Seen, whose: &Whose) -> String {
+pub(super) fn yaml(seen: &LearntAutomaton, identity: &TaskIdentity) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = write(&mut out, seen, whose);
+    let _ = write_task(&mut out, seen, identity);
     out
 }
 
-fn write(out: &mut String, seen: &Seen, whose: &Whose) -> std::fmt::Result {
+fn write_task(out: &mut String, seen: &LearntAutomaton, identity: &TaskIdentity) -> std::fmt::Result {
     writeln!(
         out,
         "# Learnt from {} runs that passed. A draft: it allows what was seen and no more.",
         seen.runs
     )?;
     writeln!(out, "# Check patterns, reads and final states, then 'otel-verdict path check' it.")?;
-    writeln!(out, "task: {}", text(&whose.task))?;
-    let who = [("agent", &whose.agent), ("service", &whose.service)];
+    writeln!(out, "task: {}", text(&identity.task))?;
+    let who = [("agent", &identity.agent), ("service", &identity.service)];
     let who: Vec<String> =
         who.iter().filter_map(|(key, name)| Some(format!("{key}: {}", text(name.as_ref()?)))).collect();
     if who.is_empty() {
@@ -56,7 +73,7 @@ fn write(out: &mut String, seen: &Seen, whose: &Whose) -> std::fmt::Result {
     Ok(())
 }
 
-fn definition(out: &mut String, symbol: &Learnt, runs: usize) -> std::fmt::Result {
+fn definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt::Result {
     let (name, function) = (text(&symbol.name), text(&symbol.function));
     let seen = format!("# in {} of {runs} runs", symbol.runs);
     let Some(arguments) = &symbol.arguments else {
@@ -79,15 +96,15 @@ fn definition(out: &mut String, symbol: &Learnt, runs: usize) -> std::fmt::Resul
     Ok(())
 }
 
-fn pattern(common: &Common) -> String {
+fn pattern(common: &CommonValues) -> String {
     let what = match &common.what {
-        What::Equal(value) => format!("one_of: [{value}]"),
-        What::OneOf(values) => {
+        ValueShape::Equal(value) => format!("one_of: [{value}]"),
+        ValueShape::OneOf(values) => {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
             format!("one_of: [{}]", values.join(", "))
         }
-        What::Between(min, max) => format!("min: {min}, max: {max}"),
-        What::Any => "any: true".to_owned(),
+        ValueShape::Between(min, max) => format!("min: {min}, max: {max}"),
+        ValueShape::Any => "any: true".to_owned(),
     };
     let optional = if common.optional { ", optional: true" } else { "" };
     format!("{{ {what}{optional} }}")

@@ -1,32 +1,32 @@
 //! Task files: YAML or JSON to [`Task`]s, or to every fault with file, line and reason.
 //!
-//! In: texts with their names. Out: tasks that have been checked, and warnings. Three shapes are
-//! read: our own (`written`), in which a `policy` may stand for the states (`policy`), and the
-//! records of the authors of paper 002 (`record`). A file holds one task, a list of them, or
-//! `tasks:` with a list.
+//! In: texts with their names. Out: tasks that have been checked, and warnings. Three formats are
+//! read: that of this project (`task_file`), in which a `policy` may replace the states (`policy`),
+//! and the records of the authors of paper 002 (`record`). A file holds one task, a list of them,
+//! or `tasks:` with a list.
 
 mod policy;
 mod record;
-mod written;
+mod task_file;
 
 use foldhash::HashMap;
 
 use super::alphabet::Alphabet;
-use super::draft::Fault;
+use super::draft::{TaskFault, key};
 use super::task::Task;
 use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
 
-/// Hundreds of tasks.
+/// Most YAML nodes of one file; enough for hundreds of tasks.
 const MAX_NODES: usize = 1_000_000;
-/// Pairs of definitions that are told to overlap, of one task.
+/// Most overlapping definitions of one task that are reported.
 const MOST_OVERLAPS: usize = 20;
 
-/// Tasks, and what is odd about them.
+/// Valid tasks with warnings.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct LoadedTasks {
     /// In order of the files.
     pub tasks: Vec<Task>,
-    /// One line each: `file:line:column: key: what`.
+    /// One line each: `file:line:column: key: message`.
     pub warnings: Vec<String>,
 }
 
@@ -34,11 +34,11 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Every fault of every text.
-pub fn load(sources: &[Source]) -> Result<Loaded, Invalid> {
-    let mut reader = Tasks::default();
+pub fn load(sources: &[Source]) -> Result<LoadedTasks, Invalid> {
+    let mut reader = TaskReader::default();
     for (file, source) in sources.iter().enumerate() {
         match parse_within(file, &joined_surrogates(&source.text), MAX_NODES) {
-            Ok(root) => reader.file(&root),
+            Ok(root) => reader.read_file(&root),
             Err(issue) => reader.issues.push(issue),
         }
     }
@@ -47,58 +47,58 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Invalid> {
         return Err(Invalid::new(&names, reader.issues));
     }
     let warnings = Invalid::new(&names, reader.warnings).lines().to_vec();
-    Ok(Loaded { tasks: reader.tasks, warnings })
+    Ok(LoadedTasks { tasks: reader.tasks, warnings })
 }
 
 #[derive(Default)]
-struct Tasks {
+struct TaskReader {
     tasks: Vec<Task>,
     issues: Vec<Issue>,
     warnings: Vec<Issue>,
-    /// Where each name was seen first.
+    /// The first location of each name.
     names: HashMap<String, Mark>,
 }
 
-impl Tasks {
-    fn file(&mut self, root: &Node) {
+impl TaskReader {
+    fn read_file(&mut self, root: &Node) {
         let (prefix, list) = match (&root.value, root.get("tasks").map(|n| &n.value)) {
             (Value::List(items), _) => (Vec::new(), items),
             (_, Some(Value::List(items))) => (vec![Step::Key("tasks".into())], items),
-            _ => return self.task(root, root, &[]),
+            _ => return self.read_task_node(root, root, &[]),
         };
         if list.is_empty() {
-            self.issues.push(Issue::new(root.at, dotted(&prefix), "no task stands here".to_owned()));
+            self.issues.push(Issue::new(root.at, dotted(&prefix), "the list has no task".to_owned()));
         }
         for (i, node) in list.iter().enumerate() {
-            let mut place = prefix.clone();
-            place.push(Step::Item(i));
-            self.task(root, node, &place);
+            let mut location = prefix.clone();
+            location.push(Step::Item(i));
+            self.read_task_node(root, node, &location);
         }
     }
 
-    fn task(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
+    fn read_task_node(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
         let before = self.issues.len();
         let read = match node.get("nodes").or_else(|| node.get("prompt_id")) {
-            Some(_) => record::read(node, prefix, &mut self.issues),
-            None => written::read_task(node, prefix, &mut self.issues),
+            Some(_) => record::read_record(node, prefix, &mut self.issues),
+            None => task_file::read_task(node, prefix, &mut self.issues),
         };
-        let at = |fault: Fault| {
-            let full: Vec<Step> = prefix.iter().cloned().chain(fault.place).collect();
+        let at = |fault: TaskFault| {
+            let full: Vec<Step> = prefix.iter().cloned().chain(fault.location).collect();
             Issue::new(root.position(&full), dotted(&full), fault.message)
         };
         match read {
-            // A part that could not be read was told; what follows from that is no news.
+            // Unreadable parts are already reported; faults that follow from them are not.
             _ if self.issues.len() > before => {}
             None => {}
             Some(Err(faults)) => self.issues.extend(faults.into_iter().map(at)),
             Some(Ok((task, warnings))) => {
                 self.warnings.extend(warnings.into_iter().chain(overlaps(&task.alphabet)).map(at));
-                self.named(task, node.at, prefix);
+                self.add_task(task, node.at, prefix);
             }
         }
     }
 
-    fn named(&mut self, task: Task, at: Mark, prefix: &[Step]) {
+    fn add_task(&mut self, task: Task, at: Mark, prefix: &[Step]) {
         if let Some(first) = self.names.get(&task.name) {
             let message = format!("a second task '{}'; first on line {}", task.name, first.line);
             self.issues.push(Issue::new(at, dotted(prefix), message));
@@ -109,22 +109,15 @@ impl Tasks {
     }
 }
 
-/// A task and its warnings, or its faults.
-type Read = Result<(Task, Vec<Fault>), Vec<Fault>>;
-
-fn overlaps(alphabet: &Alphabet) -> Vec<Fault> {
+fn overlaps(alphabet: &Alphabet) -> Vec<TaskFault> {
     let told = alphabet.overlaps().take(MOST_OVERLAPS).map(|(first, second)| {
         let message = format!(
             "a call of '{}' may fit both '{}' and '{}'; the first of them wins",
             first.function, first.symbol, second.symbol
         );
-        Fault::new(&[key("alphabet"), key(&second.symbol)], message)
+        TaskFault::new(&[key("alphabet"), key(&second.symbol)], message)
     });
     told.collect()
-}
-
-fn key(name: &str) -> Step {
-    Step::Key(name.to_owned())
 }
 
 /// JSON writes characters beyond the first 65,536 as two escapes, which YAML does not know.

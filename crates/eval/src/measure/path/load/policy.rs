@@ -1,26 +1,25 @@
-//! Rules in place of states: what must not, may and must happen, compiled to an automaton.
+//! Rules instead of states: forbidden, limited and required calls, compiled to an automaton.
 //!
-//! In: `never: X`, `never: X, before: Y`, `at_most: N, of: X`, `must: X`, `must_follow: Y, after: X`.
-//! Out: the product of the rules' own automata, as a draft. A state says what has happened so far;
-//! calls that change nothing of it are loops, and what a rule forbids has no edge. Nothing has to
-//! happen unless a rule says so, so a run without any call may well be golden.
+//! In: `never: X`, `never: X, before: Y`, `at_most: N, of: X`, `must: X`, `must_follow: Y, after:
+//! X`. Out: the product of the rules' automata, as a draft. A state is the relevant history; calls
+//! that do not change it are loops, and forbidden calls have no edge. Nothing is required unless a
+//! rule says so, so a run without calls may be golden.
 
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Deserialize;
 
-use super::super::draft::{Draft, DraftEdge, DraftState, Fault};
-use super::key;
+use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use verdict_config::{Step, nearest};
 
-/// The product grows with the power of the rules; a person reviews what comes out.
+/// Most states of the product, which is exponential in the number of rules.
 const MAX_STATES: usize = 4096;
 
-/// One rule; which keys are given says which.
+/// One rule as written; its keys determine its kind.
 #[derive(Deserialize, Debug, Default, Clone)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Rule {
+pub(super) struct RuleEntry {
     never: Option<String>,
     before: Option<String>,
     at_most: Option<u32>,
@@ -30,8 +29,8 @@ pub(super) struct Rule {
     after: Option<String>,
 }
 
-/// A rule, read.
-enum Demand {
+/// A parsed rule.
+enum PolicyRule {
     Never(usize),
     NeverBefore(usize, usize),
     AtMost(u32, usize),
@@ -42,41 +41,46 @@ enum Demand {
 const SHAPES: &str = "a rule is one of: never X; never X, before Y; at_most N, of X; must X; \
                       must_follow Y, after X";
 
-/// What has happened so far, as far as the rules ask.
+/// The history that the rules depend on.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-struct History {
-    /// Symbols seen that a rule asks for.
+struct PolicyState {
+    /// Symbols of rules that occurred.
     seen: BTreeSet<usize>,
-    /// How often, where that is limited; by the rule's place.
+    /// Occurrences of limited symbols, by the rule's index.
     counts: Vec<u32>,
-    /// Symbols that have to follow.
+    /// Symbols that must follow.
     due: BTreeSet<usize>,
 }
 
-/// See the module. `symbols` is the alphabet, in its order.
-pub(super) fn compile(rules: &[Rule], symbols: Vec<String>) -> Result<Draft, Vec<Fault>> {
+/// Compiles `rules` over the alphabet `symbols`.
+pub(super) fn compile(rules: &[RuleEntry], symbols: Vec<String>) -> Result<Draft, Vec<TaskFault>> {
     let mut faults = Vec::new();
-    let demands: Vec<Demand> =
-        rules.iter().enumerate().filter_map(|(i, rule)| demand(i, rule, &symbols, &mut faults)).collect();
+    let rules: Vec<PolicyRule> =
+        rules.iter().enumerate().filter_map(|(i, rule)| rule_of(i, rule, &symbols, &mut faults)).collect();
     if faults.is_empty() {
-        bounded(&demands, &symbols, &mut faults);
+        check_bounded(&rules, &symbols, &mut faults);
     }
     if !faults.is_empty() {
         return Err(faults);
     }
-    product(&Product { demands, symbols })
+    product(&Product { rules, symbols })
 }
 
-fn demand(i: usize, rule: &Rule, symbols: &[String], faults: &mut Vec<Fault>) -> Option<Demand> {
-    let place = [key("policy"), Step::Item(i)];
+fn rule_of(
+    i: usize,
+    rule: &RuleEntry,
+    symbols: &[String],
+    faults: &mut Vec<TaskFault>,
+) -> Option<PolicyRule> {
+    let location = [key("policy"), Step::Item(i)];
     let mut find = |name: &Option<String>, of: &str| {
         let name = name.as_ref()?;
         let found = symbols.iter().position(|s| s == name);
         if found.is_none() {
             let hint = nearest(name, symbols.iter().map(String::as_str));
             let hint = hint.map(|h| format!("; did you mean '{h}'?")).unwrap_or_default();
-            let place: Vec<Step> = place.iter().cloned().chain([key(of)]).collect();
-            faults.push(Fault::new(&place, format!("'{name}' is not in the alphabet{hint}")));
+            let location: Vec<Step> = location.iter().cloned().chain([key(of)]).collect();
+            faults.push(TaskFault::new(&location, format!("'{name}' is not in the alphabet{hint}")));
         }
         Some(found)
     };
@@ -98,79 +102,79 @@ fn demand(i: usize, rule: &Rule, symbols: &[String], faults: &mut Vec<Fault>) ->
     ];
     let count = given.iter().filter(|g| **g).count();
     match (names, count) {
-        ((Some(x), None, None, None, None), 1) => x.map(Demand::Never),
-        ((Some(x), Some(y), None, None, None), 2) => Some(Demand::NeverBefore(x?, y?)),
-        ((None, None, Some((n, x)), None, None), 2) => Some(Demand::AtMost(n, x?)),
-        ((None, None, None, Some(x), None), 1) => x.map(Demand::Must),
+        ((Some(x), None, None, None, None), 1) => x.map(PolicyRule::Never),
+        ((Some(x), Some(y), None, None, None), 2) => Some(PolicyRule::NeverBefore(x?, y?)),
+        ((None, None, Some((n, x)), None, None), 2) => Some(PolicyRule::AtMost(n, x?)),
+        ((None, None, None, Some(x), None), 1) => x.map(PolicyRule::Must),
         ((None, None, None, None, Some((then, after))), 2) => {
-            Some(Demand::Follow { then: then?, after: after? })
+            Some(PolicyRule::Follow { then: then?, after: after? })
         }
         _ => {
-            faults.push(Fault::new(&place, SHAPES));
+            faults.push(TaskFault::new(&location, SHAPES));
             None
         }
     }
 }
 
-/// What must be followed each time can go on for ever, which is a circle of progress.
-fn bounded(demands: &[Demand], symbols: &[String], faults: &mut Vec<Fault>) {
-    for (i, demand) in demands.iter().enumerate() {
-        let Demand::Follow { then, after } = demand else { continue };
-        let place = [key("policy"), Step::Item(i)];
+/// An unlimited `must_follow` would be a cycle of progress.
+fn check_bounded(rules: &[PolicyRule], symbols: &[String], faults: &mut Vec<TaskFault>) {
+    for (i, rule_of) in rules.iter().enumerate() {
+        let PolicyRule::Follow { then, after } = rule_of else { continue };
+        let location = [key("policy"), Step::Item(i)];
         let name = |symbol: &usize| symbols.get(*symbol).map_or("", String::as_str);
         if then == after {
-            faults.push(Fault::new(&place, format!("'{}' cannot follow itself for ever", name(then))));
-        } else if !demands.iter().any(|d| matches!(d, Demand::AtMost(_, x) if x == after)) {
+            faults.push(TaskFault::new(&location, format!("'{}' cannot follow itself for ever", name(then))));
+        } else if !rules.iter().any(|d| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
             let message = format!(
                 "'{0}' may happen without end, each time followed by '{1}'; say how often: \
                  {{ at_most: 3, of: {0} }}",
                 name(after),
                 name(then)
             );
-            faults.push(Fault::new(&place, message));
+            faults.push(TaskFault::new(&location, message));
         }
     }
 }
 
 struct Product {
-    demands: Vec<Demand>,
+    rules: Vec<PolicyRule>,
     symbols: Vec<String>,
 }
 
 impl Product {
-    fn begin(&self) -> History {
-        History { counts: vec![0; self.demands.len()], ..History::default() }
+    fn begin(&self) -> PolicyState {
+        PolicyState { counts: vec![0; self.rules.len()], ..PolicyState::default() }
     }
 
-    fn accepts(&self, history: &History) -> bool {
+    fn accepts(&self, history: &PolicyState) -> bool {
         history.due.is_empty()
-            && self.demands.iter().all(|d| !matches!(d, Demand::Must(x) if !history.seen.contains(x)))
+            && self.rules.iter().all(|d| !matches!(d, PolicyRule::Must(x) if !history.seen.contains(x)))
     }
 
-    /// What is known after `symbol`; `None` where a rule forbids it.
-    fn after(&self, history: &History, symbol: usize) -> Option<History> {
+    /// The state after `symbol`; `None` if a rule forbids it.
+    fn after(&self, history: &PolicyState, symbol: usize) -> Option<PolicyState> {
         let mut next = history.clone();
-        for (i, demand) in self.demands.iter().enumerate() {
-            match demand {
-                Demand::Never(x) if *x == symbol => return None,
-                Demand::NeverBefore(x, y) if *x == symbol && !history.seen.contains(y) => return None,
-                Demand::NeverBefore(_, y) if *y == symbol => {
+        for (i, rule_of) in self.rules.iter().enumerate() {
+            match rule_of {
+                PolicyRule::Never(x) if *x == symbol => return None,
+                PolicyRule::NeverBefore(x, y) if *x == symbol && !history.seen.contains(y) => return None,
+                PolicyRule::NeverBefore(_, y) if *y == symbol => {
                     next.seen.insert(symbol);
                 }
-                Demand::Must(x) if *x == symbol => {
+                PolicyRule::Must(x) if *x == symbol => {
                     next.seen.insert(symbol);
                 }
-                Demand::AtMost(most, x) if *x == symbol => {
+                PolicyRule::AtMost(most, x) if *x == symbol => {
                     let count = next.counts.get_mut(i)?;
                     if *count >= *most {
                         return None;
                     }
                     *count += 1;
                 }
-                Demand::Follow { then, after } if *after == symbol => {
+                PolicyRule::Follow { then, after } if *after == symbol => {
                     next.due.insert(*then);
                 }
-                Demand::Follow { then, .. } if *then == symbol => {
+                PolicyRule::Follow { then, .. } if *then == symbol => {
                     next.due.remove(then);
                 }
                 _ => {}
@@ -179,11 +183,11 @@ impl Product {
         Some(next)
     }
 
-    fn describe(&self, history: &History) -> String {
+    fn describe(&self, history: &PolicyState) -> String {
         let name = |symbol: &usize| self.symbols.get(*symbol).map_or("", String::as_str);
         let seen = history.seen.iter().map(|s| format!("{} done", name(s)));
-        let counts = self.demands.iter().zip(&history.counts).filter_map(|(demand, count)| match demand {
-            Demand::AtMost(most, x) if *count > 0 => Some(format!("{} {count} of {most}", name(x))),
+        let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule_of, count)| match rule_of {
+            PolicyRule::AtMost(most, x) if *count > 0 => Some(format!("{} {count} of {most}", name(x))),
             _ => None,
         });
         let due = history.due.iter().map(|then| format!("{} due", name(then)));
@@ -192,8 +196,8 @@ impl Product {
     }
 }
 
-fn product(product: &Product) -> Result<Draft, Vec<Fault>> {
-    let mut known: HashMap<History, usize> = HashMap::new();
+fn product(product: &Product) -> Result<Draft, Vec<TaskFault>> {
+    let mut known: HashMap<PolicyState, usize> = HashMap::new();
     let mut histories = vec![product.begin()];
     known.insert(product.begin(), 0);
     let mut states: Vec<DraftState> = Vec::new();
@@ -210,7 +214,7 @@ fn product(product: &Product) -> Result<Draft, Vec<Fault>> {
         }
         if histories.len() > MAX_STATES {
             let message = format!("these rules make more than {MAX_STATES} states; split them into tasks");
-            return Err(vec![Fault::new(&[key("policy")], message)]);
+            return Err(vec![TaskFault::new(&[key("policy")], message)]);
         }
         edges.push(own);
     }
@@ -219,15 +223,15 @@ fn product(product: &Product) -> Result<Draft, Vec<Fault>> {
         let edges = own.into_iter().map(|(symbol, to)| DraftEdge {
             symbols: vec![product.symbols[symbol].clone()],
             to: names[to].clone(),
-            place: vec![key("policy")],
+            location: vec![key("policy")],
             ..DraftEdge::default()
         });
         states.push(DraftState {
             name: name.clone(),
             is_final: product.accepts(history),
             edges: edges.collect(),
-            place: vec![key("policy")],
+            location: vec![key("policy")],
         });
     }
-    Ok(Draft { states, symbols: product.symbols.clone(), place: vec![key("policy")] })
+    Ok(Draft { states, symbols: product.symbols.clone(), location: vec![key("policy")] })
 }

@@ -1,78 +1,77 @@
-//! Tasks as the authors of paper 002 wrote them down.
+//! Task records in the format of the authors of paper 002.
 //!
-//! In: `{prompt_id, prompt, nodes: [{name, is_final, transitions: [{symbols, from, to}]}], alphabet:
-//! {symbol: {name, arguments: {arg: {value, excluded_values, type}}}}}`; the first node is the
-//! initial state. Out: a task for agents that were asked just this prompt. Keys beside these are
-//! passed over. An argument with a value must equal it, one with excluded values must be none of
-//! them, any other is free and may be left out if its type says that it is optional.
+//! In: `{prompt_id, prompt, nodes: [{name, is_final, transitions: [{symbols, from, to}]}],
+//! alphabet: {symbol: {name, arguments: {arg: {value, excluded_values, type}}}}}`; the first node
+//! is the initial state. Out: a task for agents with exactly this prompt. Other keys are ignored.
+//! An argument with a value must equal it, one with excluded values must be none of them, any other
+//! may have any value, and may be missing if its type is optional.
 
 use serde::Deserialize;
 
-use super::super::alphabet::{Alphabet, Argument, Definition, Key};
-use super::super::argument::Pattern;
-use super::super::check::{Checked, check};
-use super::super::draft::{Draft, DraftEdge, DraftState, Fault};
+use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
+use super::super::argument::ValuePattern;
+use super::super::check::{CheckedAutomaton, check};
+use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::Parameters;
-use super::super::task::{FailedCalls, Matching, Prompt, Scope, Task, Thresholds};
-use super::written::Ordered;
-use super::{Read, key};
+use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
+use super::task_file::{Ordered, TaskResult};
 use verdict_config::{Issue, Node, Step};
 
 #[derive(Deserialize)]
 struct Record {
     prompt_id: String,
     prompt: Option<String>,
-    nodes: Vec<State>,
-    alphabet: Ordered<Function>,
+    nodes: Vec<RecordState>,
+    alphabet: Ordered<RecordSymbol>,
 }
 
 #[derive(Deserialize)]
-struct State {
+struct RecordState {
     name: String,
     is_final: bool,
-    transitions: Vec<Transition>,
+    transitions: Vec<RecordTransition>,
 }
 
 #[derive(Deserialize)]
-struct Transition {
+struct RecordTransition {
     symbols: Vec<String>,
     from: Option<String>,
     to: String,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct RecordSymbol {
     name: String,
     #[serde(default)]
-    arguments: Ordered<Wanted>,
+    arguments: Ordered<RecordArgument>,
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct RecordArgument {
     name: Option<String>,
     value: Option<serde_json::Value>,
     excluded_values: Option<Vec<serde_json::Value>>,
     r#type: Option<String>,
 }
 
-/// `None` where the record as a whole is not readable; the issues then say why.
-pub(super) fn read(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<Read> {
+/// `None` if the record is unreadable; `issues` say why.
+pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
     let record: Record = verdict_config::read(node, prefix, issues)?;
-    Some(checked(record))
+    Some(task_from_record(record))
 }
 
-fn checked(record: Record) -> Read {
+fn task_from_record(record: Record) -> TaskResult {
     let mut warnings = Vec::new();
     let definitions = record.alphabet.0.iter().map(|(symbol, f)| definition(symbol, f, &mut warnings));
-    let definitions: Vec<Definition> = definitions.collect();
+    let definitions: Vec<SymbolDefinition> = definitions.collect();
     let symbols = record.alphabet.0.iter().map(|(symbol, _)| symbol.clone()).collect();
     let states = record.nodes.into_iter().enumerate().map(|(i, state)| draft_state(i, state)).collect();
-    let draft = Draft { states, symbols, place: vec![key("nodes")] };
-    let Checked { automaton, warnings: odd } = check(&draft)?;
+    let draft = Draft { states, symbols, location: vec![key("nodes")] };
+    let CheckedAutomaton { automaton, warnings: odd } = check(&draft)?;
     warnings.extend(odd);
     let task = Task {
         name: record.prompt_id,
-        matching: Matching { prompt: record.prompt.map(Prompt::Exactly), ..Matching::default() },
+        matching: Matching { prompt: record.prompt.map(PromptPattern::Exactly), ..Matching::default() },
         scope: Scope::default(),
         alphabet: Alphabet::new(definitions, Vec::new(), false),
         automaton,
@@ -85,38 +84,43 @@ fn checked(record: Record) -> Read {
     Ok((task, warnings))
 }
 
-fn draft_state(i: usize, state: State) -> DraftState {
-    let place = vec![key("nodes"), Step::Item(i)];
-    let inside = |steps: &[Step]| place.iter().chain(steps).cloned().collect::<Vec<_>>();
+fn draft_state(i: usize, state: RecordState) -> DraftState {
+    let location = vec![key("nodes"), Step::Item(i)];
+    let inside = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
     let edges = state.transitions.into_iter().enumerate().map(|(n, t)| {
         let at = [key("transitions"), Step::Item(n)];
-        let each = (0..t.symbols.len())
+        let symbol_locations = (0..t.symbols.len())
             .map(|s| inside(&[at[0].clone(), at[1].clone(), key("symbols"), Step::Item(s)]))
             .collect();
-        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, place: inside(&at), each }
+        DraftEdge { symbols: t.symbols, from: t.from, to: t.to, location: inside(&at), symbol_locations }
     });
-    DraftState { name: state.name, is_final: state.is_final, edges: edges.collect(), place: place.clone() }
+    DraftState {
+        name: state.name,
+        is_final: state.is_final,
+        edges: edges.collect(),
+        location: location.clone(),
+    }
 }
 
-fn definition(symbol: &str, function: &Function, warnings: &mut Vec<Fault>) -> Definition {
-    let arguments = function.arguments.0.iter().map(|(name, wanted)| {
-        if wanted.name.as_ref().is_some_and(|own| own != name) {
-            let place = [key("alphabet"), key(symbol), key("arguments"), key(name)];
+fn definition(symbol: &str, function: &RecordSymbol, warnings: &mut Vec<TaskFault>) -> SymbolDefinition {
+    let arguments = function.arguments.0.iter().map(|(name, argument)| {
+        if argument.name.as_ref().is_some_and(|own| own != name) {
+            let location = [key("alphabet"), key(symbol), key("arguments"), key(name)];
             let message = format!("'{name}' stands here under its key; its own name is passed over");
-            warnings.push(Fault::new(&place, message));
+            warnings.push(TaskFault::new(&location, message));
         }
-        let free = wanted.value.as_ref().is_none_or(serde_json::Value::is_null);
-        Argument {
-            key: Key::Name(name.clone()),
-            optional: free && wanted.r#type.as_ref().is_some_and(|t| t.starts_with("Optional")),
-            pattern: Pattern {
-                one_of: wanted.value.clone().filter(|v| !v.is_null()).map(|v| vec![v]),
-                not: wanted.excluded_values.clone().unwrap_or_default(),
-                ..Pattern::default()
+        let free = argument.value.as_ref().is_none_or(serde_json::Value::is_null);
+        ArgumentPattern {
+            key: ArgumentKey::Name(name.clone()),
+            optional: free && argument.r#type.as_ref().is_some_and(|t| t.starts_with("Optional")),
+            pattern: ValuePattern {
+                one_of: argument.value.clone().filter(|v| !v.is_null()).map(|v| vec![v]),
+                not: argument.excluded_values.clone().unwrap_or_default(),
+                ..ValuePattern::default()
             },
         }
     });
-    Definition {
+    SymbolDefinition {
         symbol: symbol.to_owned(),
         function: function.name.clone(),
         arguments: Some(arguments.collect()),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::measure::path::{Captured, Seen, Walk};
+use crate::measure::path::{ObservedCall, PromptCaptures, Walk};
 
 fn source(text: &str) -> Source {
     Source { name: "task.yaml".to_owned(), text: text.to_owned() }
@@ -42,24 +42,26 @@ thresholds: { correctness: 0.9 }
 fn a_task_says_what_its_calls_are() {
     let task = loaded(ROVER);
     assert_eq!((task.name.as_str(), task.parameters.beta, task.parameters.lambda), ("water", 0.25, 0.5));
-    let captured =
-        Captured::from_iter([("plant".to_owned(), "plant_B".to_owned()), ("dose".into(), "4.5".into())]);
-    let see = |function: &str, arguments: serde_json::Value| match task.alphabet.see(
+    let captured = PromptCaptures::from_iter([
+        ("plant".to_owned(), "plant_B".to_owned()),
+        ("dose".into(), "4.5".into()),
+    ]);
+    let classify = |function: &str, arguments: serde_json::Value| match task.alphabet.classify(
         function,
         Some(&arguments),
         &captured,
     ) {
-        Seen::Symbol(symbol) => task.automaton.symbol_name(symbol).to_owned(),
+        ObservedCall::Symbol(symbol) => task.automaton.symbol_name(symbol).to_owned(),
         other => format!("{other:?}"),
     };
-    assert_eq!(see("unlock_safety", json!({"why": "because"})), "unlock");
-    assert_eq!(see("move_to", json!({"x": 2, "y": 3.0})), "move");
-    assert_eq!(see("move_to", json!({"x": 2, "y": 3, "note": 1})), "move");
-    assert_eq!(see("move_to", json!({"x": 12, "y": 3})), "OtherArguments");
-    assert_eq!(see("water_plant", json!({"plant_id": "plant_B", "liters": 4.5})), "water");
-    assert_eq!(see("water_plant", json!({"plant_id": "plant_A", "liters": 4.5})), "water_other");
-    assert_eq!(see("scan_plant", json!({"filter": {"plants": ["plant_A"]}})), "scan");
-    assert_eq!(see("burn", json!({})), "OtherFunction");
+    assert_eq!(classify("unlock_safety", json!({"why": "because"})), "unlock");
+    assert_eq!(classify("move_to", json!({"x": 2, "y": 3.0})), "move");
+    assert_eq!(classify("move_to", json!({"x": 2, "y": 3, "note": 1})), "move");
+    assert_eq!(classify("move_to", json!({"x": 12, "y": 3})), "OtherArguments");
+    assert_eq!(classify("water_plant", json!({"plant_id": "plant_B", "liters": 4.5})), "water");
+    assert_eq!(classify("water_plant", json!({"plant_id": "plant_A", "liters": 4.5})), "water_other");
+    assert_eq!(classify("scan_plant", json!({"filter": {"plants": ["plant_A"]}})), "scan");
+    assert_eq!(classify("burn", json!({})), "OtherFunction");
 }
 
 #[test]
@@ -147,13 +149,13 @@ fn an_edge_of_a_record_under_another_state_and_a_missing_key_are_faults() {
             "x": {"name": "x", "value": 1, "excluded_values": null, "type": "int"},
             "y": {"name": "y", "value": null, "excluded_values": null, "type": "Optional[str]"}}}}});
     let task = loaded(&record.to_string());
-    let see = |given| task.alphabet.see("f", Some(&given), &Captured::default());
-    assert!(matches!(see(json!({"x": 1.0})), Seen::Symbol(_)));
-    assert_eq!(see(json!({"x": 2, "y": "z"})), Seen::OtherArguments);
+    let classify = |given| task.alphabet.classify("f", Some(&given), &PromptCaptures::default());
+    assert!(matches!(classify(json!({"x": 1.0})), ObservedCall::Symbol(_)));
+    assert_eq!(classify(json!({"x": 2, "y": "z"})), ObservedCall::OtherArguments);
     let mut filed = record.clone();
     filed["nodes"][0]["transitions"][0]["from"] = json!("G1");
     assert!(
-        refused(&filed.to_string()).contains("nodes[0].transitions[0]: this edge stands under state 'G0'")
+        refused(&filed.to_string()).contains("nodes[0].transitions[0]: this edge is listed under state 'G0'")
     );
     let mut missing = record.clone();
     missing["nodes"][1].as_object_mut().unwrap().remove("is_final");
@@ -177,10 +179,10 @@ fn rules_compile_to_an_automaton() {
         let mut walk = Walk::new(&task.automaton);
         let mut harmful = Vec::new();
         for call in calls {
-            let seen = task.alphabet.see(call, Some(&json!({})), &Captured::default());
-            let Seen::Symbol(symbol) = seen else { panic!("{call}: {seen:?}") };
+            let seen = task.alphabet.classify(call, Some(&json!({})), &PromptCaptures::default());
+            let ObservedCall::Symbol(symbol) = seen else { panic!("{call}: {seen:?}") };
             let step = walk.push(&task.automaton, super::super::Token::Symbol(symbol));
-            harmful.push(step == super::super::Move::Harmful);
+            harmful.push(step == super::super::Transition::Harmful);
         }
         (harmful, task.automaton.is_final(walk.state()))
     };
@@ -191,7 +193,7 @@ fn rules_compile_to_an_automaton() {
     let thrice = ["verify_identity", "issue_refund", "issue_refund", "issue_refund", "notify_customer"];
     assert_eq!(run(&thrice), (vec![false, false, false, true, false], true));
     assert_eq!(run(&["delete_order"]), (vec![true], true));
-    assert_eq!(task.alphabet.see("chat", None, &Captured::default()), Seen::Ignored);
+    assert_eq!(task.alphabet.classify("chat", None, &PromptCaptures::default()), ObservedCall::Ignored);
     // verify and notify once each, and refund up to twice, with a note after each or after both.
     assert_eq!(task.automaton.golden_path_lengths(), [0, 1, 3, 4, 5]);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::measure::path::load::load;
-use crate::measure::path::settings::Ready;
+use crate::measure::path::settings::TaskSet;
 use crate::measure::testing::Script;
 use crate::measure::{Settings as All, catalog};
 use verdict_config::Source;
@@ -29,7 +29,7 @@ fn settings(extra: &str) -> All {
     let tasks = load(&[source]).unwrap_or_else(|e| panic!("{e}")).tasks;
     let mut settings = All::default();
     settings.path.tasks = vec!["t.yaml".into()];
-    settings.path.loaded = Ready::new(tasks);
+    settings.path.loaded = TaskSet::new(tasks);
     settings
 }
 
@@ -106,7 +106,7 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
     let finding = &harmful[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(
         finding.rationale,
-        "in state 'seen' of the task 'refund': expected was look, check; issue_refund is not allowed there"
+        "look, check was expected in state 'seen' of the task 'refund'; issue_refund is not allowed in this state"
     );
     assert_eq!(finding.quote, r#"{"id": "A-17", "amount": 20.0}"#);
     assert_eq!(
@@ -184,7 +184,7 @@ fn weights_make_one_number_and_the_configuration_speaks_where_the_task_does_not(
     assert!(!of(&run(&trace, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
     let accepting = of(&all, "path.accepting").outcome.as_ref().unwrap();
     assert!(!accepting.passed);
-    assert!(accepting.findings[0].rationale.ends_with("what would have gone on: check"));
+    assert!(accepting.findings[0].rationale.ends_with("what would have been allowed next: check"));
 }
 
 #[test]

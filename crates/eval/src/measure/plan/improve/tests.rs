@@ -1,7 +1,7 @@
 //! The loop with canned answers: the refund lineage of tables 35 and 36, and every way to end.
 
 use super::*;
-use crate::measure::plan::read::read;
+use crate::measure::plan::parse::parse_plan;
 use serde_json::json;
 
 const QUERY: &str = "What are customers most unhappy about in refund-related calls longer than 30 minutes?";
@@ -44,7 +44,7 @@ fn combined() -> Value {
 
 /// Runs the loop to its end; whatever the list does not answer is NO CHANGE.
 fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -> (Lineage, Vec<String>) {
-    let mut improve = Improve::new(QUERY, read(plan), tools(), max_passes);
+    let mut improve = ImprovementLoop::new(QUERY, parse_plan(plan), tools(), max_passes);
     let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
     while let Some(question) = improve.question() {
         keys.push(question.key);
@@ -67,7 +67,7 @@ fn the_refund_plan_grows_from_one_hop_to_two() {
     assert_eq!(last.change_1, "the others");
     assert_eq!(last.plan["3"]["step"], r#"T2S((1), "What are customers most unhappy about?")"#);
     assert_eq!(last.plan["1"]["step"].as_str().unwrap().split(',').next(), Some("T2S([]"));
-    assert_eq!((lineage.passes, lineage.end), (2, End::Unchanged));
+    assert_eq!((lineage.passes, lineage.end), (2, StopReason::Unchanged));
     assert_eq!(lineage.revisions_per_pass, [1, 0]);
     // The plan grew at step 2, which is looked at again; then 3 and 4, then all of pass 2.
     let expected = [
@@ -93,7 +93,7 @@ fn a_repair_of_the_same_length_moves_on() {
         revision(&[step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]), ask("RAG")]);
     let (lineage, keys) = run(BEFORE, 1, vec![Ok(check("INCORRECT_PROMPT")), Ok(reworded)]);
     assert_eq!(keys, ["1.1.0.evaluate", "1.1.0.optimize", "1.2.0.evaluate"]);
-    assert_eq!((lineage.revisions.len(), lineage.end), (2, End::MaxPasses));
+    assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::MaxPasses));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_plan_that_was_there_before_ends_the_loop() {
     let back = revision(&[filter(), ask("RAG")]);
     let answers = vec![Ok(check("INCORRECT_PROMPT")), Ok(there), Ok(check("REPEATED_DETAIL")), Ok(back)];
     let (lineage, _) = run(BEFORE, MAX_PASSES, answers);
-    assert_eq!((lineage.revisions.len(), lineage.end), (2, End::SeenBefore));
+    assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::SeenBefore));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn an_answer_that_is_no_plan_leaves_the_plan_as_it_is() {
         json!({ "steps": "none" }),
     ] {
         let (lineage, _) = run(BEFORE, MAX_PASSES, vec![Ok(check("INCORRECT_TOOL")), Ok(bad)]);
-        assert_eq!((lineage.revisions.len(), lineage.invalid, lineage.end), (1, 1, End::Unchanged));
+        assert_eq!((lineage.revisions.len(), lineage.invalid, lineage.end), (1, 1, StopReason::Unchanged));
     }
 }
 
@@ -138,7 +138,7 @@ fn a_plan_that_keeps_growing_is_looked_at_again_three_times_a_step() {
 fn a_judge_that_does_not_answer_is_no_convergence() {
     let (lineage, keys) =
         run(BEFORE, MAX_PASSES, vec![Err(Unmeasured::Timeout), Err(Unmeasured::JudgeError)]);
-    assert_eq!((keys.len(), lineage.unanswered, lineage.end), (2, 2, End::Unanswered));
+    assert_eq!((keys.len(), lineage.unanswered, lineage.end), (2, 2, StopReason::Unanswered));
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn tags_are_put_in_order_and_no_change_gives_way() {
         { "reason": "d", "tag": "INCORRECT_TOOL" },
         { "reason": "e", "tag": "REPEATED_DETAIL" },
     ] });
-    let order: Vec<Tag> = tags(&[found]).into_iter().map(|t| t.tag).collect();
+    let order: Vec<Tag> = majority_findings(&[found]).into_iter().map(|t| t.tag).collect();
     assert_eq!(order, [Tag::IncorrectTool, Tag::RepeatedDetail, Tag::MultiToolPrompt]);
-    assert_eq!(tags(&[check("NO_CHANGE")]), []);
-    assert_eq!(tags(&[json!({})]), []);
+    assert_eq!(majority_findings(&[check("NO_CHANGE")]), []);
+    assert_eq!(majority_findings(&[json!({})]), []);
 }
 
 #[test]
@@ -161,16 +161,20 @@ fn of_several_opinions_the_majority_tags_and_the_plan_most_written_is_taken() {
     let both = json!({ "findings": [
         { "reason": "first words", "tag": "MULTI_TOOL_PROMPT" }, { "reason": "c", "tag": "COMPLEX_PROMPT" } ] });
     let other = json!({ "findings": [{ "reason": "other words", "tag": "MULTI_TOOL_PROMPT" }] });
-    let found = tags(&[both.clone(), other.clone(), check("NO_CHANGE")]);
-    assert_eq!(found, [Tagged { reason: "first words".to_owned(), tag: Tag::MultiToolPrompt }]);
-    assert_eq!(tags(&[other, check("NO_CHANGE")]), [], "judges that are split have found nothing");
+    let found = majority_findings(&[both.clone(), other.clone(), check("NO_CHANGE")]);
+    assert_eq!(found, [StepFinding { reason: "first words".to_owned(), tag: Tag::MultiToolPrompt }]);
+    assert_eq!(
+        majority_findings(&[other, check("NO_CHANGE")]),
+        [],
+        "judges that are split have found nothing"
+    );
 
-    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), 1);
+    let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![both]));
     let alone = revision(&[filter(), step("T2S", &[1], "Something else.", &[1])]);
     improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
     assert_eq!(improve.plan().steps.len(), 4, "two of three that are plans");
-    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), 1);
+    let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![check("INCORRECT_TOOL")]));
     improve.answer(Ok(vec![alone, combined()]));
     assert_eq!(improve.plan().steps.len(), 2, "the first of equals");
@@ -186,7 +190,7 @@ fn nothing_to_improve_asks_nothing() {
 
 #[test]
 fn the_prompts_are_as_they_were() {
-    let mut improve = Improve::new(QUERY, read(BEFORE), tools(), MAX_PASSES);
+    let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), MAX_PASSES);
     let evaluator = improve.question().unwrap();
     improve.answer(Ok(vec![check("INCORRECT_PROMPT")]));
     let optimizer = improve.question().unwrap();
@@ -209,5 +213,5 @@ fn statistics_count_lineages() {
     assert_eq!(found.revisions_per_pass.len(), 2);
     assert_eq!(found.revisions_per_pass[0].mean, 0.5);
     assert_eq!(found.hops.into_iter().collect::<Vec<_>>(), [(1, 1), (2, 1)]);
-    assert_eq!((found.tags[&Tag::MultiToolPrompt], found.ends[&End::Unchanged]), (1, 2));
+    assert_eq!((found.tags[&Tag::MultiToolPrompt], found.ends[&StopReason::Unchanged]), (1, 2));
 }

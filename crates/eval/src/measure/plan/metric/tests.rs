@@ -56,7 +56,7 @@ fn value(all: &[Measurement], metric: &str) -> Result<(Value, bool), Unmeasured>
     found.outcome.as_ref().map(|m| (m.value.clone(), m.passed)).map_err(|r| *r)
 }
 
-fn answer(part: Part, opinions: Result<Vec<Json>, Unmeasured>) -> Answer {
+fn answer(part: PlanPart, opinions: Result<Vec<Json>, Unmeasured>) -> Answer {
     let opinion = |value| Opinion { value, weighted: None, judge: Arc::from("model/hash") };
     let opinions = opinions.map(|all| all.into_iter().map(opinion).collect());
     Answer { key: part.metric().to_owned(), opinions, usage: Usage::default() }
@@ -135,7 +135,7 @@ fn a_plan_in_words_is_measured_by_what_words_have() {
     let dependencies = wired.iter().find(|m| m.metric == "plan.dependencies").unwrap();
     let finding = &dependencies.outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.quote, "Take the result of step 6");
-    assert!(finding.rationale.ends_with("step 4: takes what step 6 gives, which there is not"));
+    assert!(finding.rationale.ends_with("step 4: uses the result of step 6, which does not exist"));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_judge_of_words_is_asked_what_words_can_answer() {
     let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else { panic!("it asks") };
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.query_adherence"]);
-    let answers = [answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
+    let answers = [answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
     let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else { panic!("it is done") };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
     // A half of effectiveness, all of efficiency as far as it is known.
@@ -236,9 +236,9 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
     assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
     assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
     let answers = [
-        answer(Part::ToolPromptAlignment, Ok(vec![wrong(&[2]), wrong(&[2]), wrong(&[1, 2])])),
-        answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
-        answer(Part::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
+        answer(PlanPart::ToolPromptAlignment, Ok(vec![wrong(&[2]), wrong(&[2]), wrong(&[1, 2])])),
+        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
     let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
     assert_eq!(
@@ -258,8 +258,8 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
 fn a_judge_that_does_not_answer_is_told_and_gives_no_score() {
     let (trace, settings) = (trace(PLAN), settings(""));
     let answers = [
-        answer(Part::ToolPromptAlignment, Err(Unmeasured::Timeout)),
-        answer(Part::StepExecutability, Ok(vec![wrong(&[])])),
+        answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
+        answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
     ];
     let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));

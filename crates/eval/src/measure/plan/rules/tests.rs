@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::measure::plan::parse::parse_plan;
+use crate::measure::plan::parse::tests::LISTING_1;
 use crate::measure::plan::part;
 use crate::measure::plan::part::Weights;
-use crate::measure::plan::read::read;
-use crate::measure::plan::read::tests::LISTING_1;
 
 /// Tables 35 and 36, before and after the loop.
 const BEFORE: &str = r#"{
@@ -33,12 +33,12 @@ fn triad() -> Toolbox {
 }
 
 fn faults(plan: &str, reference: Option<&str>) -> Vec<(Option<usize>, Fault)> {
-    let issues = issues(&read(plan), &triad(), reference.map(read).as_ref());
+    let issues = issues(&parse_plan(plan), &triad(), reference.map(parse_plan).as_ref());
     issues.into_iter().map(|i| (i.step, i.fault)).collect()
 }
 
-fn measured(plan: &str, reference: Option<&str>) -> Values {
-    let (plan, tools, reference) = (read(plan), triad(), reference.map(read));
+fn measured(plan: &str, reference: Option<&str>) -> PartValues {
+    let (plan, tools, reference) = (parse_plan(plan), triad(), reference.map(parse_plan));
     values(&plan, &tools, &issues(&plan, &tools, reference.as_ref()), reference.as_ref())
 }
 
@@ -52,7 +52,7 @@ fn listing_1_is_faultless() {
 
 #[test]
 fn the_refund_plan_asks_one_tool_of_two_before_and_both_after() {
-    assert_eq!(faults(BEFORE, Some(AFTER)), [(Some(2), Fault::OneToolOfTwo)]);
+    assert_eq!(faults(BEFORE, Some(AFTER)), [(Some(2), Fault::SecondToolMissing)]);
     assert_eq!(faults(AFTER, Some(AFTER)), []);
     // As table 35 has it: format, dependencies and redundancy full, completeness a half.
     let values = measured(BEFORE, Some(AFTER));
@@ -109,10 +109,10 @@ fn a_repeated_detail_counts_for_tools_that_pay_for_it() {
     let again = r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
     let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, again);
     let tools = triad();
-    let issues = issues(&read(&plan), &tools, None);
-    let repeated: Vec<&Issue> = issues.iter().filter(|i| i.fault == Fault::RepeatedDetail).collect();
+    let issues = issues(&parse_plan(&plan), &tools, None);
+    let repeated: Vec<&PlanIssue> = issues.iter().filter(|i| i.fault == Fault::RepeatedDetail).collect();
     assert_eq!(repeated.len(), 1, "{issues:?}");
-    assert!(repeated[0].said.contains("the call driver is related to refunds"), "{}", repeated[0].said);
+    assert!(repeated[0].message.contains("the call driver is related to refunds"), "{}", repeated[0].message);
     assert_eq!(measured(&plan, None)[5], Some(0.5));
     let by_reading = plan.replace("T2S((1)", "RAG((1)");
     assert_eq!(measured(&by_reading, None)[5], Some(1.0));
@@ -128,7 +128,7 @@ fn a_step_is_one_thing_by_the_limits_of_its_tool() {
     let model = r#"{1: {"step": LLM("Why? How? When? For (query)"), "depends_on": []}}"#;
     assert_eq!(measured(model, None)[2], Some(1.0), "a model is exempt");
     // A tool of which nothing is known is a judge's business.
-    let plan = read(many);
+    let plan = parse_plan(many);
     assert_eq!(values(&plan, &Toolbox::default(), &[], None)[2], None);
 }
 
@@ -136,7 +136,7 @@ fn a_step_is_one_thing_by_the_limits_of_its_tool() {
 fn a_tool_that_there_is_not_is_told() {
     let plan = BEFORE.replace("RAG(", "SEARCH(");
     assert_eq!(faults(&plan, None), [(Some(2), Fault::WrongTool)]);
-    assert_eq!(issues(&read(&plan), &Toolbox::default(), None), [], "unless no tools are known");
+    assert_eq!(issues(&parse_plan(&plan), &Toolbox::default(), None), [], "unless no tools are known");
 }
 
 #[test]
@@ -155,11 +155,13 @@ fn a_plan_of_fields_may_hand_on_outputs_without_placeholders() {
         {"id": 2, "tool": "visit", "prompt": "Read it", "depends_on": [1]},
         {"id": 3, "tool": "write", "prompt": "Sum it up", "depends_on": [1, 2]}
     ]"#;
-    assert_eq!(issues(&read(fields), &Toolbox::default(), None), []);
+    assert_eq!(issues(&parse_plan(fields), &Toolbox::default(), None), []);
     // One that uses them uses them throughout, and tools that take them must get them.
     let some = fields.replace("Read it", "Read (1)");
-    let found: Vec<(Option<usize>, Fault)> =
-        issues(&read(&some), &Toolbox::default(), None).into_iter().map(|i| (i.step, i.fault)).collect();
+    let found: Vec<(Option<usize>, Fault)> = issues(&parse_plan(&some), &Toolbox::default(), None)
+        .into_iter()
+        .map(|i| (i.step, i.fault))
+        .collect();
     let missing = (Some(3), Fault::MissingPlaceholder);
     assert_eq!(found, [missing, missing, (Some(3), Fault::Superfluous)]);
     let known = fields.replace("search", "T2S").replace("visit", "RAG").replace("write", "LLM");

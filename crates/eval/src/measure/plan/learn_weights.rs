@@ -1,56 +1,55 @@
-//! Weights learnt from plans that people have put in order (004, section 4.1 and "Sensitivity").
+//! Weights learnt from plans that people have ranked (004, section 4.1 and "Sensitivity").
 //!
 //! In: groups of plans of one query from worst to best, each with its seven values. Out: weights
-//! under which better plans score higher, how often they do, and how much the ranking of planners
-//! depends on the weights.
+//! under which better plans score higher, the share of pairs for which they do, and how much the
+//! ranking of planners depends on the weights.
 //!
-//! The sum over ordered pairs of hinge(margin - w (better - worse)), plus a pull towards the nominal
-//! weights, is minimised by projected subgradient descent over two simplices: weights are never
-//! negative and each group keeps its budget (0.7 and 0.3). The problem is convex and the steps are
-//! fixed, so the same pairs give the same weights.
+//! The sum over ordered pairs of hinge(margin - w (better - worse)), plus a penalty on the distance
+//! from the nominal weights, is minimised by projected subgradient descent over two simplices:
+//! weights are never negative and each group keeps its budget (0.7 and 0.3). The problem is convex
+//! and the steps are fixed, so the same pairs give the same weights.
 
 use serde::{Deserialize, Serialize};
 
-use super::part::{EFFECTIVENESS, EFFICIENCY, Part, Values, Weights};
+use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights};
 use super::rank::spearman;
 
 /// A better plan should score higher by this much, on 0 to 1. One violated step in ten, of a metric
 /// that weighs a fifth, is as much.
 const MARGIN: f64 = 0.02;
-/// How strongly weights are pulled to the nominal ones: weak beside one violated pair in ten, so
-/// that it decides only what the pairs leave open.
+/// Weight of that penalty: small compared to one violated pair in ten, so that it decides only
+/// where the pairs do not.
 const PULL: f64 = 0.05;
-/// Steps of the descent; the weights no longer move in their fourth place long before.
+/// Steps of the descent; the fourth decimal of the weights converges long before.
 const STEPS: usize = 4000;
 /// Random weight vectors of the sensitivity analysis, as in the paper.
 pub const DRAWS: usize = 10;
-/// Where the draws begin: any number, but always the same.
+/// Seed of the draws, fixed so that results are reproducible.
 const SEED: u64 = 4;
 
-/// A plan whose values are known.
+/// A ranked plan with its measured values.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ranked {
+pub struct RankedPlan {
     /// Values from 0 to 1 by metric, with or without `plan.` before the name.
     pub metrics: std::collections::BTreeMap<String, Option<f64>>,
-    /// Who made the plan, to rank planners.
+    /// The planner that made the plan, to rank planners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planner: Option<String>,
 }
 
-impl Ranked {
-    /// The values in the order of [`Part::ALL`].
-    pub fn values(&self) -> Values {
-        Part::ALL.map(|part| {
+impl RankedPlan {
+    /// The values in the order of [`PlanPart::ALL`].
+    pub fn values(&self) -> PartValues {
+        PlanPart::ALL.map(|part| {
             let found = self.metrics.get(part.metric()).or_else(|| self.metrics.get(part.name()));
             found.copied().flatten().filter(|v| v.is_finite()).map(|v| v.clamp(0.0, 1.0))
         })
     }
 }
 
-/// What was learnt.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Learnt {
+pub struct LearntWeights {
     /// As `verdict.metrics.plan.weights` takes them; 100 together.
     pub weights: Weights,
     /// Groups of plans that had at least two.
@@ -69,26 +68,25 @@ pub struct Learnt {
 /// ranked by their mean score where plans name them, else the plans themselves.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sensitivity {
-    /// What was ranked.
     pub ranked: usize,
-    /// With all seven weighing the same.
+    /// Under seven equal weights.
     pub equal: Option<f64>,
     /// With ten draws from a flat Dirichlet distribution over each group, budgets kept.
     pub draws: Vec<Option<f64>>,
-    /// The median of the draws.
     pub median: Option<f64>,
 }
 
 /// Learns from `groups`, each from worst to best. `None` without a single ordered pair.
-pub fn learn(groups: &[Vec<Ranked>]) -> Option<Learnt> {
-    let all: Vec<Vec<Values>> = groups.iter().map(|g| g.iter().map(Ranked::values).collect()).collect();
+pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
+    let all: Vec<Vec<PartValues>> =
+        groups.iter().map(|g| g.iter().map(RankedPlan::values).collect()).collect();
     let pairs: Vec<[f64; 7]> = all.iter().flat_map(|group| differences(group)).collect();
     if pairs.is_empty() {
         return None;
     }
     let nominal = Weights::default().to_array().map(|w| w / (EFFECTIVENESS + EFFICIENCY));
     let learnt = descend(&pairs, &nominal);
-    Some(Learnt {
+    Some(LearntWeights {
         weights: Weights::from_array(learnt.map(|w| w * (EFFECTIVENESS + EFFICIENCY))),
         groups: all.iter().filter(|g| g.len() > 1).count(),
         pairs: pairs.len(),
@@ -99,7 +97,7 @@ pub fn learn(groups: &[Vec<Ranked>]) -> Option<Learnt> {
 }
 
 /// better - worse for every ordered pair; metrics that either lacks are left out of the pair.
-fn differences(group: &[Values]) -> Vec<[f64; 7]> {
+fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
     let mut out = Vec::new();
     for (at, worse) in group.iter().enumerate() {
         for better in group.iter().skip(at + 1) {
@@ -150,9 +148,9 @@ fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
     best.1
 }
 
-/// To the nearest weights that are not negative and keep both budgets.
+/// Projects onto the nearest weights that are not negative and keep both budgets.
 fn project(weights: &mut [f64; 7]) {
-    let (effective, efficient) = weights.split_at_mut(Part::EFFECTIVE);
+    let (effective, efficient) = weights.split_at_mut(PlanPart::EFFECTIVE);
     onto_simplex(effective, EFFECTIVENESS / 100.0);
     onto_simplex(efficient, EFFICIENCY / 100.0);
 }
@@ -172,7 +170,7 @@ fn onto_simplex(values: &mut [f64], total: f64) {
     values.iter_mut().for_each(|v| *v = (*v - shift).max(0.0));
 }
 
-fn sensitivity(groups: &[Vec<Ranked>], learnt: &[f64; 7]) -> Sensitivity {
+fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
     let base = scores(groups, learnt);
     let against = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -192,7 +190,7 @@ fn sensitivity(groups: &[Vec<Ranked>], learnt: &[f64; 7]) -> Sensitivity {
 fn dirichlet(random: &mut fastrand::Rng) -> [f64; 7] {
     let mut drawn = [0.0; 7];
     drawn.iter_mut().for_each(|w| *w = -(1.0 - random.f64()).max(f64::MIN_POSITIVE).ln());
-    let (effective, efficient) = drawn.split_at_mut(Part::EFFECTIVE);
+    let (effective, efficient) = drawn.split_at_mut(PlanPart::EFFECTIVE);
     for (group, budget) in [(effective, EFFECTIVENESS), (efficient, EFFICIENCY)] {
         let sum: f64 = group.iter().sum();
         group.iter_mut().for_each(|w| *w *= budget / 100.0 / sum.max(f64::MIN_POSITIVE));
@@ -201,7 +199,7 @@ fn dirichlet(random: &mut fastrand::Rng) -> [f64; 7] {
 }
 
 /// Mean scores of planners, by name; of every plan where none is named.
-fn scores(groups: &[Vec<Ranked>], weights: &[f64; 7]) -> Vec<f64> {
+fn scores(groups: &[Vec<RankedPlan>], weights: &[f64; 7]) -> Vec<f64> {
     let mut by_planner: std::collections::BTreeMap<&str, (f64, usize)> = Default::default();
     let mut each = Vec::new();
     for plan in groups.iter().flatten() {
@@ -227,13 +225,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plan(values: [f64; 7]) -> Ranked {
-        let metrics = Part::ALL.iter().zip(values).map(|(p, v)| (p.metric().to_owned(), Some(v))).collect();
-        Ranked { metrics, planner: None }
+    fn plan(values: [f64; 7]) -> RankedPlan {
+        let metrics =
+            PlanPart::ALL.iter().zip(values).map(|(p, v)| (p.metric().to_owned(), Some(v))).collect();
+        RankedPlan { metrics, planner: None }
     }
 
     /// Alignment rises with quality, format falls: the nominal weights get every pair wrong.
-    fn misled(n: usize) -> Vec<Vec<Ranked>> {
+    fn misled(n: usize) -> Vec<Vec<RankedPlan>> {
         (0..n)
             .map(|_| {
                 let at = |alignment, format| plan([alignment, format, 1.0, 1.0, 1.0, 1.0, 1.0]);
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn weights_move_to_what_tells_better_from_worse() {
-        let learnt = learn(&misled(5)).unwrap();
+        let learnt = learn_weights(&misled(5)).unwrap();
         assert_eq!((learnt.groups, learnt.pairs), (5, 15));
         assert_eq!((learnt.nominal_agreement, learnt.agreement), (0.0, 1.0));
         assert!(learnt.weights.tool_prompt_alignment > learnt.weights.format + 5.0, "{:?}", learnt.weights);
@@ -254,7 +253,7 @@ mod tests {
     #[test]
     fn where_the_pairs_say_nothing_the_nominal_weights_stay() {
         let better = [plan([0.1; 7]), plan([0.5; 7]), plan([0.9; 7])];
-        let learnt = learn(&[better.to_vec()]).unwrap();
+        let learnt = learn_weights(&[better.to_vec()]).unwrap();
         let moved = learnt
             .weights
             .to_array()
@@ -273,14 +272,14 @@ mod tests {
         for (at, plan) in groups.iter_mut().flatten().enumerate() {
             plan.planner = Some(["a", "b", "c"][at % 3].to_owned());
         }
-        assert_eq!(learn(&groups).unwrap().sensitivity.ranked, 3);
+        assert_eq!(learn_weights(&groups).unwrap().sensitivity.ranked, 3);
     }
 
     #[test]
     fn nothing_in_order_teaches_nothing() {
-        assert_eq!(learn(&[]), None);
-        assert_eq!(learn(&[vec![plan([1.0; 7])]]), None);
-        let missing = Ranked::default();
+        assert_eq!(learn_weights(&[]), None);
+        assert_eq!(learn_weights(&[vec![plan([1.0; 7])]]), None);
+        let missing = RankedPlan::default();
         assert_eq!(differences(&[missing.values(), plan([1.0; 7]).values()]), [[0.0; 7]]);
     }
 
@@ -289,12 +288,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn learnt_weights_keep_their_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {
-            let groups: Vec<Vec<Ranked>> = values.chunks(3).map(|c| c.iter().copied().map(plan).collect()).collect();
-            let learnt = learn(&groups).unwrap();
+            let groups: Vec<Vec<RankedPlan>> = values.chunks(3).map(|c| c.iter().copied().map(plan).collect()).collect();
+            let learnt = learn_weights(&groups).unwrap();
             let weights = learnt.weights.to_array();
             prop_assert!(weights.iter().all(|w| *w >= 0.0));
-            prop_assert!((weights[..Part::EFFECTIVE].iter().sum::<f64>() - EFFECTIVENESS).abs() < 1e-6);
-            prop_assert!((weights[Part::EFFECTIVE..].iter().sum::<f64>() - EFFICIENCY).abs() < 1e-6);
+            prop_assert!((weights[..PlanPart::EFFECTIVE].iter().sum::<f64>() - EFFECTIVENESS).abs() < 1e-6);
+            prop_assert!((weights[PlanPart::EFFECTIVE..].iter().sum::<f64>() - EFFICIENCY).abs() < 1e-6);
         }
 
         #[test]

@@ -1,13 +1,13 @@
-//! What the loop asks: the step evaluator's and the plan optimizer's questions (004, tables 28 and 29,
-//! in our words).
+//! The questions of the loop: those of the step evaluator and the plan optimizer (004, tables 28
+//! and 29, in our words).
 
 use std::sync::{Arc, LazyLock};
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Tagged;
-use crate::measure::plan::prompt::{DATA, FORM, fence, tools};
-use crate::measure::plan::schema::{Plan, Step};
+use crate::measure::plan::prompt::{DATA, FORM, fence, render_tools};
+use crate::measure::plan::schema::{Plan, PlanStep};
 use crate::measure::plan::shape;
 use crate::measure::plan::tools::Toolbox;
 use crate::measure::{Form, Prompt, Question};
@@ -90,37 +90,72 @@ static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
     Arc::new(Form { name: "plan_revision", schema, score: None })
 });
 
-fn question(key: String, system: String, user: String, form: &Arc<Form>) -> Question {
+/// What the evaluator can find in a step, in the order in which it is to look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Tag {
+    /// The prompt is incomplete, or not for what its tool can do. Critical.
+    IncorrectPrompt,
+    /// The prompt is too much for one step. Critical.
+    ComplexPrompt,
+    /// Another tool must do this. Critical.
+    IncorrectTool,
+    /// A detail is repeated that an earlier step has handled.
+    RepeatedDetail,
+    /// Another tool could do the same in addition.
+    MultiToolPrompt,
+    NoChange,
+}
+
+/// A tag with its reason.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StepFinding {
+    pub reason: String,
+    pub tag: Tag,
+}
+
+fn build_question(key: String, system: String, user: String, form: &Arc<Form>) -> Question {
     Question { key, prompt: Prompt::new(system, user), form: form.clone(), judges: Vec::new() }
 }
 
-fn written(step: &Step) -> String {
+fn render_step(step: &PlanStep) -> String {
     format!("step {}: {}, depends_on {:?}", step.number, step.instruction(), step.depends_on)
 }
 
-/// What is wrong with `step`?
-pub fn evaluator(key: String, query: &str, plan: &Plan, step: &Step, known: &Toolbox) -> Question {
+/// The question to the evaluator about `step`.
+pub fn evaluator_question(
+    key: String,
+    query: &str,
+    plan: &Plan,
+    step: &PlanStep,
+    known: &Toolbox,
+) -> Question {
     let at = plan.position(step.number).unwrap_or(0);
     let earlier: Vec<String> =
-        shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)).map(written).collect();
+        shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)).map(render_step).collect();
     let earlier = if earlier.is_empty() { "none".to_owned() } else { earlier.join("\n") };
     let user = format!(
         "{}{}Its dependencies:\n{}The step to check:\n{}",
         fence("QUERY", query),
         fence("PLAN", &plan.to_text()),
         fence("DEPENDENCIES", &earlier),
-        fence("STEP", &written(step)),
+        fence("STEP", &render_step(step)),
     );
-    question(key, format!("{EVALUATE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", tools(known)), user, &TAGS)
+    build_question(
+        key,
+        format!("{EVALUATE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(known)),
+        user,
+        &TAGS,
+    )
 }
 
-/// What becomes of the plan?
-pub fn optimizer(
+/// The question to the optimizer: how to rewrite the plan.
+pub fn optimizer_question(
     key: String,
     query: &str,
     plan: &Plan,
-    step: &Step,
-    tags: &[Tagged],
+    step: &PlanStep,
+    tags: &[StepFinding],
     known: &Toolbox,
 ) -> Question {
     let findings: Vec<String> = tags
@@ -136,5 +171,10 @@ pub fn optimizer(
         step.number,
         fence("FINDINGS", &findings.join("\n")),
     );
-    question(key, format!("{OPTIMIZE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", tools(known)), user, &REVISED)
+    build_question(
+        key,
+        format!("{OPTIMIZE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(known)),
+        user,
+        &REVISED,
+    )
 }

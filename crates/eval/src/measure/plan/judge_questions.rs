@@ -2,24 +2,25 @@
 //! query (004, tables 31 and 32, in our words).
 //!
 //! In: a query, a plan, its tools, a reference plan where there is one. Out: one question for each
-//! metric, and from its answer a value from 0 to 1 with the issues that led there. A judge names the
-//! steps that are wrong; counting is ours. With a reference the judge sees it, and whoever reads the
-//! result is told which it was.
+//! metric, and from its answer a value from 0 to 1 with the issues that led there. A judge names
+//! the steps that are wrong; they are counted here. A judge sees the reference if there is one, and
+//! the result says so.
 
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::examine::Examined;
-use super::part::Part;
-use super::prompt::{DATA, FORM, WORDS, fence, tools, written};
+use super::assessment::{PlanAssessment, PlanPartJudgement};
+use super::part::PlanPart;
+use super::prompt::{DATA, FORM, WORDS, fence, render_plan, render_tools};
 use super::rules;
-use super::schema::{Fault, Issue, Plan};
+use super::schema::{Fault, Plan, PlanIssue};
 use super::tools::Toolbox;
 use crate::measure::{Form, Opinion, Prompt, Question, ScoreField};
 
-/// The metrics that are asked.
-pub const ASKED: [Part; 3] = [Part::ToolPromptAlignment, Part::StepExecutability, Part::QueryAdherence];
+/// The metrics that judges answer.
+pub const JUDGED_PARTS: [PlanPart; 3] =
+    [PlanPart::ToolPromptAlignment, PlanPart::StepExecutability, PlanPart::QueryAdherence];
 
 const ALIGNMENT: &str = "\
 You check a plan for one thing alone: whether each step's tool can do what its prompt asks. Go by the \
@@ -84,10 +85,10 @@ static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
     Arc::new(Form { name: "plan_adherence", schema, score })
 });
 
-/// What is asked of a plan for `part`; `None` for metrics that rules answer. The key is the
+/// The question about `part` of a plan; `None` for metrics that rules answer. The key is the
 /// metric's name.
-pub fn question(
-    part: Part,
+pub fn part_question(
+    part: PlanPart,
     query: &str,
     plan: &Plan,
     known: &Toolbox,
@@ -95,20 +96,20 @@ pub fn question(
 ) -> Option<Question> {
     let stepwise = if plan.structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
     let (rubric, form) = match part {
-        Part::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{stepwise}"), &STEPS),
-        Part::StepExecutability => (format!("{EXECUTABILITY}\n\n{stepwise}"), &STEPS),
-        Part::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
+        PlanPart::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{stepwise}"), &STEPS),
+        PlanPart::StepExecutability => (format!("{EXECUTABILITY}\n\n{stepwise}"), &STEPS),
+        PlanPart::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
         _ => return None,
     };
     let beside = if reference.is_some() { format!("\n\n{BESIDE}") } else { String::new() };
     let mut user = fence("QUERY", query);
-    if part != Part::QueryAdherence {
-        user.push_str(&format!("Tools:\n{}", tools(known)));
+    if part != PlanPart::QueryAdherence {
+        user.push_str(&format!("Tools:\n{}", render_tools(known)));
     }
     if let Some(reference) = reference {
-        user.push_str(&fence("BEST", &written(reference)));
+        user.push_str(&fence("BEST", &render_plan(reference)));
     }
-    user.push_str(&fence("PLAN", &written(plan)));
+    user.push_str(&fence("PLAN", &render_plan(plan)));
     let calls = plan.structured || reference.is_some_and(|r| r.structured);
     let words = !plan.structured || reference.is_some_and(|r| !r.structured);
     let form_of = match (calls, words) {
@@ -121,40 +122,38 @@ pub fn question(
     Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
 }
 
-/// Whether `part` is asked of `plan`: of one in words what is about tools only where a step names
-/// one.
-pub fn applies(part: Part, plan: &Plan) -> bool {
-    ASKED.contains(&part) && rules::judged_steps(plan, part) > 0
+/// Whether judges are asked about `part` of `plan`: metrics about tools apply to prose only if a
+/// step names a tool.
+pub fn is_judged(part: PlanPart, plan: &Plan) -> bool {
+    JUDGED_PARTS.contains(&part) && rules::judged_steps(plan, part) > 0
 }
 
-/// Everything that is asked of a plan, each with its metric's name as key.
-pub fn questions(query: &str, examined: &Examined) -> Vec<Question> {
-    let Examined { plan, tools, reference, .. } = examined;
-    let parts = ASKED.into_iter().filter(|part| applies(*part, plan));
-    parts.filter_map(|part| question(part, query, plan, tools, reference.as_ref())).collect()
-}
-
-/// What an answer to [`question`] says.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Judged {
-    /// From 0 to 1.
-    pub value: f64,
-    /// The steps named, with the judge's reasons.
-    pub issues: Vec<Issue>,
-    /// The judge's words on the whole.
-    pub rationale: String,
+/// All questions about a plan, each with its metric's name as key.
+pub fn questions(query: &str, assessment: &PlanAssessment) -> Vec<Question> {
+    let PlanAssessment { plan, tools, reference, .. } = assessment;
+    let parts = JUDGED_PARTS.into_iter().filter(|part| is_judged(*part, plan));
+    parts.filter_map(|part| part_question(part, query, plan, tools, reference.as_ref())).collect()
 }
 
 /// Reads an answer that fits its form; `weighted` is the judge's score by the probabilities of its
-/// tokens, where known. Steps that there are not, or that were not to be judged, are left out.
-pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> Option<Judged> {
+/// tokens, where known. Steps that do not exist or were not to be judged are left out.
+pub fn read_judgement(
+    part: PlanPart,
+    plan: &Plan,
+    answer: &Value,
+    weighted: Option<f64>,
+) -> Option<PlanPartJudgement> {
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if part == Part::QueryAdherence {
+    if part == PlanPart::QueryAdherence {
         let score = weighted.or_else(|| answer.get("score").and_then(Value::as_f64))?;
-        return Some(Judged { value: (score / 2.0).clamp(0.0, 1.0), issues: Vec::new(), rationale });
+        return Some(PlanPartJudgement {
+            value: (score / 2.0).clamp(0.0, 1.0),
+            issues: Vec::new(),
+            rationale,
+        });
     }
-    let fault = if part == Part::ToolPromptAlignment { Fault::WrongTool } else { Fault::TooComplex };
-    let mut issues: Vec<Issue> = Vec::new();
+    let fault = if part == PlanPart::ToolPromptAlignment { Fault::WrongTool } else { Fault::TooComplex };
+    let mut issues: Vec<PlanIssue> = Vec::new();
     for wrong in answer.get("wrong")?.as_array()? {
         let number = wrong.get("step").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let judged = |n: &usize| {
@@ -164,17 +163,23 @@ pub fn read(part: Part, plan: &Plan, answer: &Value, weighted: Option<f64>) -> O
         let Some(number) = number.filter(judged) else { continue };
         if !issues.iter().any(|i| i.step == Some(number)) {
             let reason = wrong.get("reason").and_then(Value::as_str).unwrap_or_default();
-            issues.push(Issue::of(number, fault, reason));
+            issues.push(PlanIssue::at(number, fault, reason));
         }
     }
     let value = rules::share(rules::judged_steps(plan, part), issues.len());
-    Some(Judged { value, issues, rationale })
+    Some(PlanPartJudgement { value, issues, rationale })
 }
 
-/// The opinion in the middle, and who said so; of an even number the lower one.
-pub fn middle(part: Part, plan: &Plan, opinions: &[Opinion]) -> Option<(Judged, String)> {
-    let mut all: Vec<(Judged, &Opinion)> =
-        opinions.iter().filter_map(|o| Some((read(part, plan, &o.value, o.weighted)?, o))).collect();
+/// The median opinion and its judge; of an even number the lower one.
+pub fn median_judgement(
+    part: PlanPart,
+    plan: &Plan,
+    opinions: &[Opinion],
+) -> Option<(PlanPartJudgement, String)> {
+    let mut all: Vec<(PlanPartJudgement, &Opinion)> = opinions
+        .iter()
+        .filter_map(|o| Some((read_judgement(part, plan, &o.value, o.weighted)?, o)))
+        .collect();
     all.sort_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let middle = all.len().saturating_sub(1) / 2;
     let (judged, opinion) = all.into_iter().nth(middle)?;
@@ -184,53 +189,60 @@ pub fn middle(part: Part, plan: &Plan, opinions: &[Opinion]) -> Option<(Judged, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::read as reader;
-    use crate::measure::plan::read::tests::LISTING_1;
+    use crate::measure::plan::parse as reader;
+    use crate::measure::plan::parse::tests::LISTING_1;
 
     const QUERY: &str = "Compare QA scores for professionalism and resolution procedures in unresolved calls where sentiment transitioned from negative to positive.";
 
     #[test]
     fn a_judge_names_steps_and_counting_is_ours() {
-        let plan = reader::read(LISTING_1);
+        let plan = reader::parse_plan(LISTING_1);
         let wrong = |steps: &[i64]| {
             let list: Vec<Value> = steps.iter().map(|n| json!({ "reason": "why", "step": n })).collect();
             json!({ "rationale": "so", "wrong": list })
         };
-        let judged = read(Part::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1]), None).unwrap();
+        let judged =
+            read_judgement(PlanPart::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1]), None).unwrap();
         assert_eq!((judged.value, judged.issues.len()), (4.0 / 6.0, 2));
-        assert_eq!(judged.issues[0], Issue::of(2, Fault::WrongTool, "why"));
-        let judged = read(Part::StepExecutability, &plan, &wrong(&[]), None).unwrap();
+        assert_eq!(judged.issues[0], PlanIssue::at(2, Fault::WrongTool, "why"));
+        let judged = read_judgement(PlanPart::StepExecutability, &plan, &wrong(&[]), None).unwrap();
         assert_eq!((judged.value, judged.rationale.as_str()), (1.0, "so"));
-        assert_eq!(read(Part::StepExecutability, &plan, &json!({}), None), None);
+        assert_eq!(read_judgement(PlanPart::StepExecutability, &plan, &json!({}), None), None);
     }
 
     #[test]
     fn adherence_is_nothing_a_half_or_all() {
-        let plan = reader::read(LISTING_1);
+        let plan = reader::parse_plan(LISTING_1);
         for (score, value) in [(0, 0.0), (1, 0.5), (2, 1.0)] {
             let answer = json!({ "rationale": "", "score": score });
-            assert_eq!(read(Part::QueryAdherence, &plan, &answer, None).unwrap().value, value);
+            assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer, None).unwrap().value, value);
         }
         let answer = json!({ "rationale": "", "score": 1 });
-        assert_eq!(read(Part::QueryAdherence, &plan, &answer, Some(1.5)).unwrap().value, 0.75);
+        assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer, Some(1.5)).unwrap().value, 0.75);
     }
 
     #[test]
     fn of_words_only_steps_that_name_a_tool_are_judged_for_it() {
-        let words = reader::read("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
-        assert!(!applies(Part::StepExecutability, &words) && applies(Part::QueryAdherence, &words));
+        let words =
+            reader::parse_plan("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
+        assert!(
+            !is_judged(PlanPart::StepExecutability, &words) && is_judged(PlanPart::QueryAdherence, &words)
+        );
         let tools = ["web_search", "visit_page"].map(|n| (n.to_owned(), Default::default()));
-        let examined = Examined::new(words, Toolbox::new(&tools.into_iter().collect()), None);
-        assert_eq!(questions(QUERY, &examined).len(), 3);
+        let assessment = PlanAssessment::new(words, Toolbox::new(&tools.into_iter().collect()), None);
+        assert_eq!(questions(QUERY, &assessment).len(), 3);
         let wrong = json!({ "rationale": "", "wrong": [
             { "reason": "no tool", "step": 2 }, { "reason": "no link yet", "step": 3 } ] });
-        let judged = read(Part::ToolPromptAlignment, &examined.plan, &wrong, None).unwrap();
-        assert_eq!((judged.value, judged.issues), (0.5, vec![Issue::of(3, Fault::WrongTool, "no link yet")]));
+        let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong, None).unwrap();
+        assert_eq!(
+            (judged.value, judged.issues),
+            (0.5, vec![PlanIssue::at(3, Fault::WrongTool, "no link yet")])
+        );
     }
 
     #[test]
     fn the_prompts_are_as_they_were() {
-        let plan = reader::read(LISTING_1);
+        let plan = reader::parse_plan(LISTING_1);
         let specs =
             [("RAG", "Reads transcripts."), ("T2S", "Asks the database.")].map(|(name, description)| {
                 let spec = super::super::tools::ToolSpec {
@@ -241,14 +253,14 @@ mod tests {
             });
         let tools = Toolbox::new(&specs.into_iter().collect());
         let mut text = String::new();
-        for (part, reference) in ASKED.into_iter().zip([None, Some(&plan), None]) {
-            let q = question(part, QUERY, &plan, &tools, reference).unwrap();
+        for (part, reference) in JUDGED_PARTS.into_iter().zip([None, Some(&plan), None]) {
+            let q = part_question(part, QUERY, &plan, &tools, reference).unwrap();
             text.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n## form\n{:#}\n",
                 q.key, q.prompt.system, q.prompt.user, q.form.schema
             ));
         }
         crate::measure::testing::golden("plan_judged", &text);
-        assert!(question(Part::Format, QUERY, &plan, &tools, None).is_none());
+        assert!(part_question(PlanPart::Format, QUERY, &plan, &tools, None).is_none());
     }
 }

@@ -1,9 +1,9 @@
-//! What of a run's record is a plan: it proves nothing of what was done, which is where the paper's
-//! own parser failed (003, section 5.1).
+//! Removes plans from the record of a run: they prove nothing about what was done (a failure of the
+//! paper's own parser, 003, section 5.1).
 //!
-//! In: a trace. Out: its outputs and results without the plans that `recognise` found, wherever they
-//! are said again: by a todo tool that returns its list, by a later output, by a step announced
-//! before it is done. A plan in other words than its own is the judge's to tell, who is asked to.
+//! In: a trace. Out: its outputs and results without the plans that `recognise` found, wherever
+//! they are repeated: by a todo tool that returns its list, by a later output, by the announcement
+//! of a step. Paraphrased plans are left to the judge, whose prompt says so.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,24 +12,22 @@ use serde_json::Value;
 use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
 use verdict_otlp::trace::Idx;
 
-/// Plans of a trace that are looked for in what was returned and written.
+/// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
 
-/// The plans of a trace.
-pub struct Planned<'a> {
-    /// As written, the longest first, so that none is cut by a part of it.
+pub struct PlanContent<'a> {
+    /// Their texts, the longest first, so that a plan is removed before its parts.
     texts: Vec<&'a Text>,
-    /// Their steps, bare.
+    /// Their steps, as [`bare_line`] returns them.
     steps: BTreeSet<String>,
-    /// Calls whose arguments are a plan, by index: what they return is the plan once more.
+    /// Calls whose arguments are a plan, by index; they return the plan again.
     calls: HashSet<usize>,
     /// The spans of these calls.
     spans: HashSet<Idx>,
 }
 
-impl<'a> Planned<'a> {
-    /// The plans of all agents.
-    pub fn of(trace: &'a AgentTrace) -> Planned<'a> {
+impl<'a> PlanContent<'a> {
+    pub fn of(trace: &'a AgentTrace) -> PlanContent<'a> {
         let plans: Vec<&Plan> = trace
             .agents
             .iter()
@@ -37,14 +35,14 @@ impl<'a> Planned<'a> {
             .map(|(_, plan)| plan)
             .take(MAX_PLANS)
             .collect();
-        // What is not divided may be any words; those of a list are its own.
+        // The text of a plan without several steps may be any words.
         let mut texts: Vec<&Text> =
             plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| &plan.text).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| bare(step)).collect();
+        let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| without_whitespace(step)).collect();
         let calls = todo_calls(trace);
         let spans = calls.iter().filter_map(|&i| trace.calls.get(i)).filter_map(|call| call.tool).collect();
-        Planned { texts, steps, calls, spans }
+        PlanContent { texts, steps, calls, spans }
     }
 
     /// Whether the span is of a call that wrote a plan.
@@ -57,15 +55,15 @@ impl<'a> Planned<'a> {
         self.calls.contains(&i)
     }
 
-    /// What a tool returned, without plans in it.
-    pub fn out_of_result(&self, result: &str) -> String {
-        without(result.to_owned(), self.texts.iter().copied())
+    /// A tool result without plans.
+    pub fn strip_result(&self, result: &str) -> String {
+        remove_plans(result.to_owned(), self.texts.iter().copied())
     }
 
-    /// What a model wrote, without plans in it and without steps that it only announces.
-    pub fn out_of_output(&self, view: &SpanView) -> String {
+    /// A model output without plans and announced steps.
+    pub fn strip_output(&self, view: &SpanView) -> String {
         let own = view.plans.iter().map(|plan| &plan.text);
-        let text = without(view.output_text().into_owned(), own.chain(self.texts.iter().copied()));
+        let text = remove_plans(view.output_text().into_owned(), own.chain(self.texts.iter().copied()));
         if self.steps.is_empty() {
             return text;
         }
@@ -74,7 +72,7 @@ impl<'a> Planned<'a> {
 
     /// Whether a line is a step of a plan or its beginning. A single word may be an answer.
     fn announces(&self, line: &str) -> bool {
-        let line = bare(line);
+        let line = without_whitespace(line);
         let next = self.steps.range(line.clone()..).next();
         line.contains(' ') && next.is_some_and(|step| step.starts_with(&line))
     }
@@ -82,7 +80,7 @@ impl<'a> Planned<'a> {
 
 /// Calls whose arguments are a plan of the model that made them.
 fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
-    // The tool's span may lay the same JSON out otherwise than the model's.
+    // The spans of tool and model may format the same JSON differently.
     let plain = |text: &str| match serde_json::from_str::<Value>(text) {
         Ok(value) => value.to_string(),
         Err(_) => text.trim().to_owned(),
@@ -100,8 +98,8 @@ fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
     trace.calls.iter().enumerate().filter(|(_, call)| is_one(call)).map(|(i, _)| i).collect()
 }
 
-/// The text without the parts that are plans, and the headings over them.
-fn without<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> String {
+/// The text without plans and the headings above them.
+fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> String {
     for plan in plans.filter(|plan| !plan.is_empty()) {
         if !text.contains(&**plan) {
             continue;
@@ -119,7 +117,7 @@ fn without<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> Strin
 }
 
 /// A line without number, bullet, box and marks: `Step 2: open the page.` is `open the page`.
-fn bare(line: &str) -> String {
+fn without_whitespace(line: &str) -> String {
     let marks = |c: char| !c.is_alphabetic();
     let start = line.trim_start_matches(marks);
     let numbered = start.strip_prefix("Step ").or_else(|| start.strip_prefix("step "));

@@ -23,21 +23,21 @@ fn depends(plan: &Plan) -> Vec<&[usize]> {
 
 #[test]
 fn listing_1_is_read_without_an_issue() {
-    let plan = read(LISTING_1);
+    let plan = parse_plan(LISTING_1);
     assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
     let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
     assert_eq!(tools, ["T2S", "RAG", "LLM", "T2S", "T2S", "LLM"]);
     assert_eq!(depends(&plan), [&[][..], &[1], &[2], &[3], &[3], &[4, 5]]);
     assert_eq!((plan.steps[1].inputs.as_str(), plan.steps[5].inputs.as_str()), ("(1)", ""));
-    assert!(read(&plan.to_text()).same_as(&plan));
+    assert!(parse_plan(&plan.to_text()).same_as(&plan));
 }
 
 #[test]
 fn the_listing_as_printed_loses_quotes_and_nothing_else() {
     let printed = LISTING_1.replace(", 'F", ", F").replace(", 'R", ", R").replace('\'', "\u{2019}");
     let printed = format!("# Query: Compare QA scores.\n# Plan:\n{printed}");
-    let plan = read(&printed);
-    assert!(plan.same_as(&read(LISTING_1)), "{plan:?}");
+    let plan = parse_plan(&printed);
+    assert!(plan.same_as(&parse_plan(LISTING_1)), "{plan:?}");
     let quotes = [1, 2, 4, 5].map(|n| (Some(n), Fault::Quotes));
     assert_eq!(faults(&plan)[0], (None, Fault::Surrounded));
     assert_eq!(faults(&plan)[1..], quotes);
@@ -49,7 +49,7 @@ fn the_papers_bare_numbers_and_calls_are_no_fault() {
 1: {"step": T2S([], "Fetch ids of interactions longer than 30 minutes."), "depends_on": []},
 2: {"query": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
 }"#;
-    let plan = read(refund);
+    let plan = parse_plan(refund);
     assert!(plan.issues.is_empty(), "{:?}", plan.issues);
     assert_eq!(depends(&plan), [&[][..], &[1]]);
 }
@@ -62,12 +62,12 @@ fn lists_with_fields_and_names_are_read() {
   {"id": "read", "tool": "visit", "prompt": "Read (1)", "depends_on": ["fetch"]}
 ]}
 ```"#;
-    let plan = read(text);
+    let plan = parse_plan(text);
     assert_eq!(faults(&plan), [(None, Fault::Surrounded)]);
     assert!(plan.structured);
-    assert_eq!(query_beside(text), Some("q".to_owned()));
-    assert_eq!(query_beside("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
-    assert_eq!(query_beside(LISTING_1), None);
+    assert_eq!(query_of_file(text), Some("q".to_owned()));
+    assert_eq!(query_of_file("# Query: Why?\n# Plan:\n{}"), Some("Why?".to_owned()));
+    assert_eq!(query_of_file(LISTING_1), None);
     assert_eq!(depends(&plan), [&[][..], &[1]]);
     assert_eq!(plan.steps[1].instruction(), r#"visit("Read (1)")"#);
 }
@@ -81,7 +81,7 @@ fn todo_lists_and_prose_are_plans_without_structure() {
         r#"["Search", "Read what step 1 found"]"#,
         r#"{"1": "Search", "2": "Read what step 1 found"}"#,
     ] {
-        let plan = read(text);
+        let plan = parse_plan(text);
         assert!(!plan.structured, "{text}");
         let steps: Vec<&str> = plan.steps.iter().map(|s| s.prompt.as_str()).collect();
         assert_eq!(steps, ["Search", "Read what step 1 found"], "{text}");
@@ -96,7 +96,7 @@ fn every_malformation_is_told() {
         ("", &[(None, Fault::Unreadable)]),
         ("I would rather not plan.", &[(None, Fault::Unreadable)]),
         (r#"{"1": {"step": "T2S([], ", depends_on}"#, &[(None, Fault::Unreadable)]),
-        (r#"{"1": {"step": "T2S([], 'x')", "depends_on": [],}}"#, &[(None, Fault::Mended)]),
+        (r#"{"1": {"step": "T2S([], 'x')", "depends_on": [],}}"#, &[(None, Fault::Repaired)]),
         (r#"{"1": {"depends_on": []}}"#, &[(Some(1), Fault::NoInstruction)]),
         (r#"{"1": {"step": "Look around", "depends_on": []}}"#, &[(Some(1), Fault::NoCall)]),
         (r#"{"1": {"step": "T2S([], 'x')"}}"#, &[(Some(1), Fault::DependsOn)]),
@@ -115,13 +115,13 @@ fn every_malformation_is_told() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(faults(&read(text)), expected, "{text}");
+        assert_eq!(faults(&parse_plan(text)), expected, "{text}");
     }
 }
 
 #[test]
 fn quoted_numbers_are_understood_all_the_same() {
-    let plan = read(
+    let plan = parse_plan(
         r#"{"1": {"step": "f('x')", "depends_on": []}, "2": {"step": "f('(1)')", "depends_on": ["1"]}}"#,
     );
     assert_eq!(depends(&plan), [&[][..], &[1]]);
@@ -132,7 +132,7 @@ fn quoted_numbers_are_understood_all_the_same() {
 fn a_plan_of_too_many_steps_is_cut() {
     let steps: Vec<String> =
         (1..=MAX_STEPS + 1).map(|n| format!(r#""{n}": {{"step": "f('x')", "depends_on": []}}"#)).collect();
-    let plan = read(&format!("{{{}}}", steps.join(",")));
+    let plan = parse_plan(&format!("{{{}}}", steps.join(",")));
     assert_eq!(plan.steps.len(), MAX_STEPS);
     assert_eq!(faults(&plan), [(None, Fault::TooLong)]);
 }
@@ -157,10 +157,10 @@ fn floods_are_read_or_refused() {
         many("- x\n"),
         many("[["),
     ] {
-        let plan = read(&text);
+        let plan = parse_plan(&text);
         let tools = super::super::tools::Toolbox::default();
         let issues = super::super::rules::issues(&plan, &tools, Some(&plan));
-        super::super::reference::compare(&plan, &plan, &issues);
+        super::super::reference::match_reference(&plan, &plan, &issues);
     }
     // As many steps and dependencies as are read, numbered so that none stands in its place.
     let all: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
@@ -168,32 +168,32 @@ fn floods_are_read_or_refused() {
     let steps: Vec<String> = (0..MAX_STEPS)
         .map(|n| format!(r#""{}": {{"step": "f('x')", "depends_on": [{all}]}}"#, n + 500))
         .collect();
-    let plan = read(&format!("{{{}}}", steps.join(",")));
+    let plan = parse_plan(&format!("{{{}}}", steps.join(",")));
     assert_eq!(plan.steps.len(), MAX_STEPS);
     let issues = super::super::rules::issues(&plan, &Default::default(), Some(&plan));
-    let compared = super::super::reference::compare(&plan, &plan, &issues);
+    let compared = super::super::reference::match_reference(&plan, &plan, &issues);
     assert_eq!(compared.rating, super::super::reference::Rating::ExtremelyBad, "it runs in circles");
 }
 
 proptest! {
     #[test]
     fn any_text_is_a_plan_or_unreadable(text in "(\\PC|[\\n{}\\[\\]\"',:()1-3]){0,80}") {
-        let plan = read(&text);
+        let plan = parse_plan(&text);
         prop_assert_eq!(plan.is_unreadable(), plan.issues.iter().any(|i| i.fault == Fault::Unreadable));
     }
 
     #[test]
     fn what_is_written_is_read_again(prompts in prop::collection::vec("[a-zA-Z][a-zA-Z0-9 .?\"\\\\]{0,30}[a-z]", 1..6)) {
-        let steps = prompts.iter().enumerate().map(|(n, prompt)| Step {
+        let steps = prompts.iter().enumerate().map(|(n, prompt)| PlanStep {
             number: n + 1,
             tool: Some("T2S".to_owned()),
             inputs: if n == 0 { "[]".to_owned() } else { format!("({n})") },
             prompt: prompt.clone(),
             depends_on: if n == 0 { vec![] } else { vec![n] },
-            written: Written::Call,
+            notation: StepNotation::Call,
         });
         let plan = Plan { steps: steps.collect(), structured: true, issues: Vec::new() };
-        let again = read(&plan.to_text());
+        let again = parse_plan(&plan.to_text());
         prop_assert!(again.same_as(&plan), "{:?}\n{:?}", again, plan);
         prop_assert!(again.issues.is_empty(), "{:?}", again.issues);
     }

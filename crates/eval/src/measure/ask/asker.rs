@@ -1,0 +1,121 @@
+//! [`Asker`]: how questions are asked, resolved once from the configuration.
+//!
+//! In: `verdict.ask`, `verdict.rubrics`, `verdict.instructions`, `verdict.redact`. Out: cleaned texts,
+//! which spans are withheld from judges, and the system prompt of a topic.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::config::{Ask, Instruction};
+use super::{prompt_page, sanitize, system};
+use crate::measure::table::MetricSpec;
+use crate::measure::{defects, settings};
+use crate::recognise::{Agent, AgentTrace};
+use crate::redact::{Redact, Redactor};
+use verdict_config::{admits, matches};
+use verdict_otlp::trace::{Idx, Kind};
+
+/// How questions are asked, resolved once from the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Asker {
+    pub(super) ask: Ask,
+    redactor: Redactor,
+    rubrics: BTreeMap<String, String>,
+    instructions: Vec<Instruction>,
+    redact: Redact,
+}
+
+/// Compares the configuration, from which the rest is derived.
+impl PartialEq for Asker {
+    fn eq(&self, other: &Asker) -> bool {
+        (&self.ask, &self.rubrics, &self.instructions, &self.redact)
+            == (&other.ask, &other.rubrics, &other.instructions, &other.redact)
+    }
+}
+
+impl Asker {
+    /// From the sections of the configuration.
+    ///
+    /// # Errors A pattern of `verdict.redact` is no regular expression.
+    pub fn new(
+        ask: Ask,
+        rubrics: BTreeMap<String, String>,
+        instructions: Vec<Instruction>,
+        redact: Redact,
+    ) -> Result<Asker, String> {
+        let redactor = Redactor::new(&redact)?;
+        Ok(Asker { ask, redactor, rubrics, instructions, redact })
+    }
+
+    /// Untrusted text as a judge may read it: sanitized and redacted.
+    pub fn clean(&self, text: &str) -> String {
+        let harmless = sanitize::sanitize(text);
+        match self.redactor.redact(&harmless) {
+            std::borrow::Cow::Borrowed(_) => harmless.into_owned(),
+            std::borrow::Cow::Owned(redacted) => redacted,
+        }
+    }
+
+    /// An untrusted name as part of a label.
+    pub fn name(&self, text: &str) -> String {
+        // Redacted before it is cut: a part of a secret would not match its pattern.
+        sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MOST_NAME)))
+    }
+
+    /// Whether the service of the span withholds its content from judges, or that of a span beneath
+    /// a plan span, whose text may be the plan.
+    pub fn withholds(&self, trace: &AgentTrace, at: Idx) -> bool {
+        if self.ask.withhold.is_empty() {
+            return false;
+        }
+        let listed = |at: Idx| {
+            let service = trace.views.get(at).and_then(|view| view.service.as_deref());
+            service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
+        };
+        let plans = trace.views.get(at).is_some_and(|view| view.kind == Kind::Plan);
+        listed(at) || plans && trace.tree.subtree(at).any(listed)
+    }
+
+    /// Whether content of any span is withheld.
+    pub fn withholds_any(&self, trace: &AgentTrace) -> bool {
+        !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.withholds(trace, at))
+    }
+
+    /// Whether content of an agent's own span or model calls is withheld; its tools are part of
+    /// that.
+    pub fn withholds_of(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(trace, at))
+    }
+
+    /// Whether an agent's final answer is withheld. An answer on a tool's span may consist of
+    /// arguments from a model's span.
+    pub fn withholds_answer(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        let at = agent.answer_at.unwrap_or(agent.at);
+        let handed = at != agent.at && !agent.llms.contains(&at);
+        self.withholds(trace, at) || handed && self.withholds_of(trace, agent)
+    }
+
+    /// The system prompt of a topic about the span `at`.
+    pub fn system(&self, topic: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
+        let view = trace.views.get(at);
+        let service = view.and_then(|view| view.service.as_deref());
+        let agent = settings::agent_name(trace, at);
+        let instructions: Vec<&Instruction> = self
+            .instructions
+            .iter()
+            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, topic.name)))
+            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
+            .collect();
+        system::system_prompt(topic, self.rubrics.get(topic.name).map(String::as_str), &instructions).into()
+    }
+
+    /// Bytes of content that fit into a prompt with this system prompt.
+    pub fn room(&self, system: &str) -> usize {
+        /// Tokens of the fixed text around the content, and of the schema without its spans.
+        const AROUND: usize = 1_200;
+        /// Least tokens of content, even with a long rubric.
+        const LEAST: usize = 1_000;
+        let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + AROUND);
+        left.max(LEAST) * prompt_page::BYTES_A_TOKEN
+    }
+}

@@ -1,0 +1,102 @@
+//! A plan with all its measurements, from rules, reference and judges; used for traces and for
+//! files.
+//!
+//! In: a plan, its tools, a reference plan where there is one, judges' answers. Out: an
+//! [`PlanAssessment`] with issues, values and score.
+
+use super::part::{self, PartValues, PlanPart, Weights};
+use super::prose;
+use super::reference::{self, ReferenceMatch};
+use super::rules;
+use super::schema::{Plan, PlanIssue};
+use super::shape;
+use super::tools::Toolbox;
+
+/// A judge's answer about one part.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlanPartJudgement {
+    /// From 0 to 1.
+    pub value: f64,
+    /// The steps that the judge named, with its reasons.
+    pub issues: Vec<PlanIssue>,
+    /// The judge's overall rationale.
+    pub rationale: String,
+}
+
+/// A plan and its measurements.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlanAssessment {
+    pub plan: Plan,
+    /// The tools it may use.
+    pub tools: Toolbox,
+    /// The best plan for the same query.
+    pub reference: Option<Plan>,
+    /// Issues found by rules and by judges.
+    pub issues: Vec<PlanIssue>,
+    /// The measured metrics.
+    pub values: PartValues,
+    /// The comparison with the reference.
+    pub reference_match: Option<ReferenceMatch>,
+}
+
+impl PlanAssessment {
+    /// Measures `plan` by rules.
+    pub fn new(mut plan: Plan, tools: Toolbox, reference: Option<Plan>) -> PlanAssessment {
+        let mut reference = reference.filter(|r| !r.is_unreadable());
+        for words in [Some(&mut plan), reference.as_mut()].into_iter().flatten().filter(|p| !p.structured) {
+            prose::assign_tools(words, &tools);
+        }
+        let issues = rules::issues(&plan, &tools, reference.as_ref());
+        let values = rules::values(&plan, &tools, &issues, reference.as_ref());
+        // Steps match by tool, placeholders and dependencies, which prose does not have. Prose is
+        // therefore rated only against prose.
+        let alike = |r: &&Plan| r.structured == plan.structured || shape::is_rejected(&plan);
+        let reference_match =
+            reference.as_ref().filter(alike).map(|r| reference::match_reference(&plan, r, &issues));
+        PlanAssessment { plan, tools, reference, issues, values, reference_match }
+    }
+
+    /// Whether the plan is unreadable or has a dependency cycle; judges are not asked about it
+    /// then.
+    pub fn is_rejected(&self) -> bool {
+        shape::is_rejected(&self.plan)
+    }
+
+    /// A copy for a judge, with `clean` applied to every untrusted text. Step numbers stay, so that
+    /// answers refer to the same steps.
+    pub fn sanitized(&self, clean: impl Fn(&str) -> String) -> PlanAssessment {
+        PlanAssessment {
+            plan: self.plan.map_texts(&clean),
+            tools: self.tools.map_texts(&clean),
+            reference: self.reference.as_ref().map(|plan| plan.map_texts(&clean)),
+            ..self.clone()
+        }
+    }
+
+    /// Applies a judgement of `part` and returns its new value, which is at most what the issues
+    /// found by rules (an unknown tool, an exceeded limit) allow.
+    pub fn apply_judgement(&mut self, part: PlanPart, judged: &PlanPartJudgement) -> f64 {
+        let steps = rules::judged_steps(&self.plan, part);
+        let at_most = rules::share(steps, rules::violations(&self.issues, part));
+        let value = judged.value.min(at_most);
+        if let Some(slot) = self.values.get_mut(part.index()) {
+            *slot = Some(value);
+        }
+        for issue in &judged.issues {
+            if !self.issues.iter().any(|known| known.step == issue.step && known.fault == issue.fault) {
+                self.issues.push(issue.clone());
+            }
+        }
+        value
+    }
+
+    /// The metric's value, where measured.
+    pub fn value(&self, part: PlanPart) -> Option<f64> {
+        self.values.get(part.index()).copied().flatten()
+    }
+
+    /// From 0 to 100, where each group has something measured.
+    pub fn score(&self, weights: &Weights) -> Option<f64> {
+        part::score(&self.values, weights)
+    }
+}
