@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, Style};
 use crate::pipeline::offline::{Evaluated, Evaluation};
+use verdict_eval::EvaluatedTrace;
 use verdict_eval::annotate::Emit;
-use verdict_eval::evaluate::Judged;
 use verdict_eval::recognise::Recogniser;
 use verdict_otlp::Signal;
 use verdict_otlp::json;
@@ -115,7 +115,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let (mut traces, mut met, mut write_error) = (0usize, false, None);
     each(&config, &args.paths, |evaluated| {
         traces += 1;
-        met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.judged.note.passed));
+        met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.judged.summary.passed));
         if write_error.is_none() {
             write_error = printer.print(&evaluated).err();
         }
@@ -153,7 +153,7 @@ pub(super) fn repeat(
     config: &Config,
     paths: &[PathBuf],
     runs: u32,
-    mut each: impl FnMut(u32, Judged),
+    mut each: impl FnMut(u32, EvaluatedTrace),
 ) -> Result<(), Failure> {
     let mut evaluation = read(config, paths)?;
     let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "judging");
@@ -221,7 +221,7 @@ impl Printer {
             }
             Output::Json => {
                 let object =
-                    report::trace(&judged.trace, &judged.measurements, &judged.verdicts, &judged.note);
+                    report::trace(&judged.trace, &judged.measurements, &judged.verdicts, &judged.summary);
                 serde_json::to_writer(&mut self.out, &object)?;
                 self.out.write_all(b"\n")
             }

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use verdict_eval::annotate::Note;
+use verdict_eval::annotate::TraceSummary;
 use verdict_eval::measure;
 use verdict_eval::measure::{Finding, Measurement};
 use verdict_eval::propagate::{Verdict, Verdicts};
@@ -42,7 +42,7 @@ pub(super) fn trace(
     trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
-    note: &Note,
+    note: &TraceSummary,
 ) -> Value {
     let root = &verdicts.trace;
     let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); trace.tree.len()];

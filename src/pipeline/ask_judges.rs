@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::evaluator::{Assessment, Evaluator};
-use verdict_eval::measure::question_rounds::{Ask, Rounds};
+use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
@@ -52,9 +52,8 @@ pub(super) async fn ask_all<F>(
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let sight = evaluator.sight(assessment);
     let mut spent = Usage::default();
-    let Some(mut rounds) = guarded(|| Rounds::new(sight)) else {
+    let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else {
         return Judgements { measurements: Vec::new(), usage: spent, complete: true };
     };
     let mut flying: JoinSet<(usize, Answer)> = JoinSet::new();
@@ -67,7 +66,7 @@ where
             () = std::future::ready(()) => {}
         }
         while flying.len() < IN_FLIGHT {
-            match guarded(|| rounds.next(sight)) {
+            match guarded(|| questions.next()) {
                 Some(Some(next)) => {
                     let ticket = next.ticket;
                     let answer = ask(next);
@@ -84,7 +83,7 @@ where
         match answered {
             Some(Ok((ticket, answer))) => {
                 spent += answer.usage;
-                if guarded(|| rounds.answer(ticket, answer, sight)).is_none() {
+                if guarded(|| questions.answer(ticket, answer)).is_none() {
                     return Judgements { measurements: Vec::new(), usage: spent, complete: true };
                 }
             }
@@ -95,7 +94,7 @@ where
             None => break true,
         }
     };
-    let measured = guarded(|| rounds.finish(sight, Unmeasured::Timeout));
+    let measured = guarded(|| questions.finish(Unmeasured::Timeout));
     Judgements { measurements: measured.unwrap_or_default(), usage: spent, complete }
 }
 
@@ -109,13 +108,14 @@ pub(super) async fn ask_early<F>(
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let sight = evaluator.sight(assessment);
-    let Some(mut rounds) = guarded(|| Rounds::early(sight)) else { return Usage::default() };
+    let Some(mut questions) = guarded(|| evaluator.early_questions(assessment)) else {
+        return Usage::default();
+    };
     let mut flying: JoinSet<Answer> = JoinSet::new();
     let mut usage = Usage::default();
     loop {
         while flying.len() < IN_FLIGHT {
-            match guarded(|| rounds.next(sight)).flatten() {
+            match guarded(|| questions.next()).flatten() {
                 Some(next) => flying.spawn(ask(next)),
                 None => break,
             };

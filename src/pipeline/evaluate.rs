@@ -60,9 +60,9 @@ pub(super) fn evaluate(
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let evaluated = match judged {
                 Some((assessment, Judgements { measurements, usage, .. })) => {
-                    evaluator.conclude(assessment, measurements, Some(usage), now)
+                    evaluator.decide(assessment, measurements, Some(usage), now)
                 }
-                None => evaluator.judge(closed.clone(), now, timer),
+                None => evaluator.evaluate(closed.clone(), now, timer),
             };
             encode(shared, config, &evaluated, started)
         }));
@@ -73,12 +73,12 @@ pub(super) fn evaluate(
         }
     }
     let mut encoded = encoded.unwrap_or_else(|| {
-        let mut unmeasured = evaluator.unjudged(closed, now);
+        let mut unmeasured = evaluator.unmeasured(closed, now);
         shared.meter.unevaluated();
         if quarantined {
             tracing::error!(%trace, "the process died twice while this trace was evaluated; it is exported unmeasured");
             shared.meter.quarantined();
-            unmeasured.note.unmeasured = Some(measure::Unmeasured::Quarantined);
+            unmeasured.summary.unmeasured = Some(measure::Unmeasured::Quarantined);
         }
         encode(shared, config, &unmeasured, started)
     });
@@ -93,18 +93,18 @@ fn encode(
     started: Instant,
 ) -> EncodedTrace {
     let tree = &evaluated.trace.tree;
-    let marks = config.evaluator.marks(evaluated);
+    let marks = config.evaluator.encode(evaluated);
     let (spans, replaced) = match config.shadow {
         true => Default::default(),
-        false => config.evaluator.join(tree, &marks),
+        false => config.evaluator.apply(tree, &marks),
     };
     debug_assert!(config.shadow || spans.iter().map(|piece| piece.items).sum::<u64>() == tree.len() as u64);
     shared.meter.evaluated(evaluated, replaced);
     let verdict = VerdictRecord {
         trace: tree.id,
         requests: Vec::new(),
-        passed: evaluated.note.passed,
-        revision: evaluated.note.revision,
+        passed: evaluated.summary.passed,
+        revision: evaluated.summary.revision,
         with_spans: !config.shadow,
         lengths: marks.lengths.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
         appended: marks.appended,

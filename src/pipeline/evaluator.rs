@@ -1,5 +1,3 @@
-//! The evaluator's types under the names of the pipeline's stages.
+//! The evaluator's types that the stages of the pipeline use.
 
-pub(super) use verdict_eval::evaluate::{
-    Engine as Evaluator, Judged as EvaluatedTrace, Weighed as Assessment,
-};
+pub(super) use verdict_eval::{Assessment, EvaluatedTrace, Evaluator};

@@ -81,14 +81,17 @@ impl Meter {
 
     pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         for m in &evaluated.measurements {
-            if let Some(cells) = self.metrics.get(m.metric) {
-                cells.count(result(m.outcome.as_ref().ok().map(|o| o.passed)));
+            let result = result(m.outcome.as_ref().ok().map(|o| o.passed));
+            match self.metrics.get(m.metric) {
+                Some(cells) => cells.count(result),
+                // Added from outside: no name is left out.
+                None => self.telemetry.verdicts.metric(m.metric).count(result),
             }
         }
-        if evaluated.note.reason != CloseReason::Late {
-            self.telemetry.verdicts.trace(result(evaluated.note.passed));
+        if evaluated.summary.reason != CloseReason::Late {
+            self.telemetry.verdicts.trace(result(evaluated.summary.passed));
         }
-        self.telemetry.traces.closed(evaluated.note.reason);
+        self.telemetry.traces.closed(evaluated.summary.reason);
         self.telemetry.traces.attributes_replaced.inc_by(replaced as u64);
     }
 

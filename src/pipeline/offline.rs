@@ -104,7 +104,7 @@ impl Evaluation {
         for closed in self.assembler.close_all(CloseReason::EndOfInput) {
             let judged = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
                 Some(judges) => self.judge(closed, judges, 0).await,
-                None => self.evaluator.judge(closed, self.unix_nanos, &mut |_| ()),
+                None => self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ()),
             };
             let annotated = self.evaluator.annotate(&judged);
             each(Evaluated { judged, annotated });
@@ -131,11 +131,11 @@ impl Evaluation {
     /// own limits allow.
     async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> EvaluatedTrace {
         let trace = closed.trace;
-        let assessment = self.evaluator.weigh(closed, &mut |_| ());
+        let assessment = self.evaluator.assess(closed, &mut |_| ());
         let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));
         let ask = |ask| Arc::clone(&panel).ask(trace, ask);
         let judgements = ask_all(&self.evaluator, &assessment, ask, pending()).await;
-        self.evaluator.conclude(assessment, judgements.measurements, Some(judgements.usage), self.unix_nanos)
+        self.evaluator.decide(assessment, judgements.measurements, Some(judgements.usage), self.unix_nanos)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
 use crate::receive::Refused;
 use verdict_config::Size;
-use verdict_eval::annotate::Marks;
+use verdict_eval::annotate::EncodedAnnotations;
 use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
 use verdict_otlp::Signal;
 use verdict_otlp::logs;
@@ -112,8 +112,8 @@ impl Pipeline {
             return;
         }
         let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
-        let marks = Marks { appended: verdict.appended.clone(), lengths, events: Vec::new() };
-        let spans = self.shared.config.load_full().evaluator.join(&tree, &marks).0;
+        let marks = EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
+        let spans = self.shared.config.load_full().evaluator.apply(&tree, &marks).0;
         let trace = EncodedTrace { verdict, spans, started: Instant::now() };
         export(&self.shared, Some(seq), trace, acked).await;
     }

@@ -35,7 +35,11 @@ impl RuntimeConfig {
         let shadow = verdict.mode == Mode::Shadow;
         let tasks = path_tasks::read(&verdict.evaluation.metrics.path)?;
         Ok(RuntimeConfig {
-            evaluator: Evaluator::new(&verdict.evaluation, tasks, !shadow)?,
+            evaluator: Evaluator::builder(&verdict.evaluation)
+                .path_tasks(tasks)
+                .events_only(shadow)
+                .build()
+                .map_err(|error| error.to_string())?,
             close: verdict.close.clone(),
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
             shadow,

@@ -208,7 +208,7 @@ async fn judge_and_deliver(
     let (own, evaluator, closed) = (Arc::clone(shared), Arc::clone(&config), trace.closed.clone());
     let assess = move || {
         let timer = &mut own.meter.stopwatch();
-        guarded(|| evaluator.evaluator.weigh(closed, timer))
+        guarded(|| evaluator.evaluator.assess(closed, timer))
     };
     let assessing = permit().await;
     let assessment = read_content(shared, id, is_large, assess).await.flatten();

@@ -84,7 +84,7 @@ async fn ask(
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
     let view = Arc::clone(&attempts);
-    let assess = move || view.run(trace, || guarded(|| reader.evaluator.weigh(snapshot, &mut |_| ())));
+    let assess = move || view.run(trace, || guarded(|| reader.evaluator.assess(snapshot, &mut |_| ())));
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());
     };

@@ -19,9 +19,8 @@ use prost::Message;
 use verdict_config::Period;
 use verdict_eval::Config;
 use verdict_eval::annotate;
-use verdict_eval::annotate::{Emission, Emit, Note};
-use verdict_eval::evaluate::Engine;
-use verdict_eval::measure::path::settings::TaskSet;
+use verdict_eval::annotate::{Emission, Emit, TraceSummary};
+use verdict_eval::evaluate::Evaluator;
 use verdict_eval::measure::{Measured, Measurement, Value as Measure};
 use verdict_eval::propagate;
 use verdict_eval::propagate::{TraceVerdict, Verdicts};
@@ -166,17 +165,18 @@ pub fn ours(requests: &[Bytes]) -> Done {
         let tree = Tree::new(closing.trace, closing.spans);
         assert_eq!(tree.len(), PER_TRACE);
         let trace = AgentTrace { tree, ..AgentTrace::default() };
-        annotate::annotate(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST)
+        let encoded = annotate::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
+        let (spans, existing) = annotate::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
+        annotate::Annotated { spans, events: encoded.events, existing }
     })
 }
 
 /// The same with every rule: recognised, measured, propagated, annotated, log events and all.
 pub fn rules(requests: &[Bytes]) -> Done {
-    static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-        Engine::new(&Config::default(), TaskSet::default(), true).expect("the defaults hold")
-    });
+    static ENGINE: LazyLock<Evaluator> =
+        LazyLock::new(|| Evaluator::builder(&Config::default()).build().expect("the defaults hold"));
     assemble(requests, |closing| {
-        let judged = ENGINE.judge(closing, NOW, &mut |_| ());
+        let judged = ENGINE.evaluate(closing, NOW, &mut |_| ());
         ENGINE.annotate(&judged)
     })
 }
@@ -201,8 +201,8 @@ const MAX_REQUEST: usize = 4 << 20;
 /// Any time will do.
 const NOW: u64 = 1_800_000_000_000_000_000;
 
-fn note(closing: &ClosedTrace) -> Note {
-    Note {
+fn note(closing: &ClosedTrace) -> TraceSummary {
+    TraceSummary {
         reason: closing.reason,
         revision: 1,
         passed: Some(true),

@@ -11,6 +11,7 @@ mod checklists;
 mod commands;
 mod consistency;
 mod docs;
+mod examples;
 mod durable;
 mod end_to_end;
 mod explanations;

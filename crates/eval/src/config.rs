@@ -81,6 +81,7 @@ impl Config {
                 true => Redactor::new(&self.redact).unwrap_or_default(),
                 false => Redactor::off(),
             },
+            custom: Vec::new(),
         }
     }
 

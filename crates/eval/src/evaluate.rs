@@ -1,30 +1,45 @@
-//! One closed trace, judged and annotated. Pure work: no waiting, no runtime.
+//! Closed traces, evaluated and annotated: the evaluator as a library. Pure work: no waiting, no runtime.
+//!
+//! ```text
+//! Evaluator::builder(config).build()            once
+//!   assess(ClosedTrace) -> Assessment           the trace as read, and what the rules measured
+//!   questions(&Assessment) -> Questions         next() / answer() / finish(), where judges are configured
+//!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
+//!   encode(&EvaluatedTrace) -> EncodedAnnotations   what is written, which can be stored
+//!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans, annotated
+//! ```
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::annotate;
-use crate::annotate::{Annotated, Emission, Marks, Note};
+use crate::annotate::{Annotated, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
 use crate::measure;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
-use crate::measure::question_rounds::Sight;
-use crate::measure::{Measurement, Settings, Usage};
+use crate::measure::question_rounds::{Inputs, Questions};
+use crate::measure::settings::Scored;
+use crate::measure::table::CustomMetric;
+use crate::measure::{Measurement, Metric, MetricSpec, Settings, Usage};
 use crate::propagate;
 use crate::propagate::{Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser};
-use verdict_otlp::Piece;
 use verdict_otlp::logs::LogView;
-#[cfg(any(test, feature = "testing"))]
+use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace::{Attached, SpanId, Tree};
 use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
+use verdict_otlp::{Malformed, Piece};
 
 /// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
 /// join and split further by their own limits.
 const MAX_REQUEST: usize = 4 << 20;
 
-/// What judging needs, resolved once from the configuration.
+/// Evaluates closed traces by one configuration; shared by as many threads as there are.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Evaluator {
     recogniser: Recogniser,
     settings: Settings,
     policies: Policies,
@@ -34,7 +49,7 @@ pub struct Engine {
     measures: bool,
     /// Some metric names a judge beside the rules.
     asks: bool,
-    /// What tests do before a trace is judged: panic, or take their time.
+    /// What tests do before a trace is assessed: panic, or take their time.
     #[cfg(any(test, feature = "testing"))]
     pub before: Option<fn(TraceId)>,
 }
@@ -48,9 +63,9 @@ pub enum Progress {
     Ran(&'static str),
 }
 
-/// A trace with what the rules found in it.
+/// A trace with what the rules measured in it.
 #[derive(Debug)]
-pub struct Weighed {
+pub struct Assessment {
     /// The trace in the one vocabulary.
     pub trace: AgentTrace,
     /// What the rules measured.
@@ -59,38 +74,116 @@ pub struct Weighed {
     reason: CloseReason,
 }
 
-/// A trace, judged.
+/// A trace with its verdicts.
 #[derive(Debug)]
-pub struct Judged {
+pub struct EvaluatedTrace {
     /// The trace in the one vocabulary.
     pub trace: AgentTrace,
     /// What was measured.
     pub measurements: Vec<Measurement>,
     /// What follows for spans and trace.
     pub verdicts: Verdicts,
-    /// What is said of the trace beside them.
-    pub note: Note,
+    /// What is written of the trace beside them.
+    pub summary: TraceSummary,
 }
 
-impl Engine {
-    /// From the `verdict` section and the tasks of the files that it names.
+/// Why an evaluator cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A pattern of `redact` is no regular expression.
+    #[error("{0}")]
+    Redact(String),
+    /// The user's additions to the map of conventions do not fit together.
+    #[error("recognise: {0}")]
+    Recognise(String),
+    /// A metric that was added cannot be used.
+    #[error("metric '{name}': {why}")]
+    Metric {
+        /// The metric's name.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What an [`Evaluator`] is built from.
+#[derive(Debug)]
+pub struct Builder<'c> {
+    config: &'c Config,
+    tasks: TaskSet,
+    annotates: bool,
+    custom: Vec<CustomMetric>,
+}
+
+impl Builder<'_> {
+    /// The tasks that `metrics.path.tasks` names, read and checked. The evaluator opens no files.
+    #[must_use]
+    pub fn path_tasks(mut self, tasks: TaskSet) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Writes log events alone and leaves the spans as they came.
+    #[must_use]
+    pub fn events_only(mut self, events_only: bool) -> Self {
+        self.annotates = !events_only;
+        self
+    }
+
+    /// Adds a metric. Where `settings` name judges, its first step may ask; without, it runs with the
+    /// rules and a question of it is lost.
+    #[must_use]
+    pub fn metric(
+        mut self,
+        row: &'static MetricSpec,
+        mut settings: Scored,
+        metric: impl Metric + 'static,
+    ) -> Self {
+        if settings.judges.is_empty() {
+            settings.judges.push(measure::settings::RULES.to_owned());
+        }
+        self.custom.push(CustomMetric { row, settings, metric: Arc::new(metric) });
+        self
+    }
+
+    /// Resolves the configuration.
     ///
     /// # Errors
-    /// The user's additions to the map of conventions do not fit together; says where.
-    pub fn new(config: &Config, tasks: TaskSet, annotates: bool) -> Result<Engine, String> {
-        let mut settings = config.settings()?;
+    /// The configuration or a metric that was added cannot be used.
+    pub fn build(self) -> Result<Evaluator, BuildError> {
+        let Builder { config, tasks, annotates, custom } = self;
+        for (i, own) in custom.iter().enumerate() {
+            let twice = custom[..i].iter().any(|other| other.row.name == own.row.name);
+            let why = own.row.problem(&own.settings).or(twice.then(|| "added twice".to_owned()));
+            if let Some(why) = why {
+                return Err(BuildError::Metric { name: own.row.name, why });
+            }
+        }
+        let mut settings = config.settings().map_err(BuildError::Redact)?;
         settings.path.loaded = tasks;
-        Ok(Engine {
-            recogniser: Recogniser::new(&config.recognise).map_err(|e| format!("recognise: {e}"))?,
-            settings,
+        let emission = Emission { custom: custom.iter().map(|own| own.row).collect(), ..config.emission() };
+        settings.custom = custom;
+        Ok(Evaluator {
+            recogniser: Recogniser::new(&config.recognise)
+                .map_err(|e| BuildError::Recognise(e.to_string()))?,
             policies: config.propagation.clone(),
-            emission: config.emission(),
+            emission,
             annotates,
-            measures: config.metrics.any(),
-            asks: config.metrics.named_judges().next().is_some(),
+            measures: settings.any(),
+            asks: config.metrics.named_judges().next().is_some()
+                || settings.custom.iter().any(|own| !settings.judges(own.row).is_empty()),
+            settings,
             #[cfg(any(test, feature = "testing"))]
             before: None,
         })
+    }
+}
+
+impl Evaluator {
+    /// Of the evaluator's part of the section `verdict`.
+    pub fn builder(config: &Config) -> Builder<'_> {
+        Builder { config, tasks: TaskSet::default(), annotates: true, custom: Vec::new() }
     }
 
     /// What tells a span's kind; for rendering.
@@ -98,14 +191,56 @@ impl Engine {
         &self.recogniser
     }
 
-    /// Judges a closed trace. `now` is in nanoseconds since 1970; `progress` is called as in
-    /// [`Engine::weigh`].
-    pub fn judge(&self, closing: ClosedTrace, now: u64, progress: &mut dyn FnMut(Progress)) -> Judged {
-        if !self.measures {
-            return self.unjudged(closing, now);
+    /// The traces of whole OTLP trace requests (protobuf), in order of their ids, as they are when
+    /// nothing more comes. Spans that are bad by themselves are left out.
+    ///
+    /// # Errors
+    /// The bytes of a request are no such request.
+    pub fn traces<B: AsRef<[u8]>>(
+        &self,
+        requests: impl IntoIterator<Item = B>,
+    ) -> Result<Vec<ClosedTrace>, Malformed> {
+        let envelopes = Interner::default();
+        let mut traces: HashMap<TraceId, ClosedTrace> = HashMap::new();
+        for request in requests {
+            for group in split(request.as_ref(), &self.emission.prefix, &envelopes)?.groups {
+                let trace = traces.entry(group.trace).or_insert_with(|| ClosedTrace {
+                    trace: group.trace,
+                    spans: Vec::new(),
+                    logs: Vec::new(),
+                    bytes: 0,
+                    reason: CloseReason::EndOfInput,
+                    incomplete: false,
+                    before: None,
+                });
+                trace.bytes += group.size;
+                trace.spans.extend(group.spans);
+            }
         }
-        let weighed = self.weigh(closing, progress);
-        self.conclude(weighed, Vec::new(), None, now)
+        let mut traces: Vec<ClosedTrace> = traces.into_values().collect();
+        for trace in &mut traces {
+            let known: foldhash::HashSet<SpanId> = trace.spans.iter().map(|span| span.id).collect();
+            let awaited = |parent: SpanId| !parent.is_zero() && !known.contains(&parent);
+            let root = trace.spans.iter().any(|span| span.parent.is_zero());
+            trace.incomplete = !root || trace.spans.iter().any(|span| awaited(span.parent));
+        }
+        traces.sort_by_key(|trace| trace.trace);
+        Ok(traces)
+    }
+
+    /// Evaluates a closed trace by rules alone. `now` is in nanoseconds since 1970; `progress` is called
+    /// as in [`Evaluator::assess`].
+    pub fn evaluate(
+        &self,
+        closed: ClosedTrace,
+        now: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> EvaluatedTrace {
+        if !self.measures {
+            return self.unmeasured(closed, now);
+        }
+        let assessment = self.assess(closed, progress);
+        self.decide(assessment, Vec::new(), None, now)
     }
 
     /// Whether judges are to be asked of a trace that closed for this reason. Late spans go on at
@@ -116,78 +251,100 @@ impl Engine {
 
     /// Reads a closed trace and runs the rules over it. `progress` is called before the first rule
     /// and after each, for those who measure time: there is no clock here.
-    pub fn weigh(&self, closing: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Weighed {
+    pub fn assess(&self, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
         if let Some(before) = self.before {
-            before(closing.trace);
+            before(closed.trace);
         }
-        let tree = Tree::new(closing.trace, closing.spans);
-        let trace = self.recogniser.trace(tree, &in_order(closing.logs), closing.incomplete);
+        let tree = Tree::new(closed.trace, closed.spans);
+        let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
         let rules =
             measure::catalog::run_each(&trace, &self.settings, &mut |metric| progress(Progress::Ran(metric)));
-        Weighed { trace, rules, before: closing.before, reason: closing.reason }
+        Assessment { trace, rules, before: closed.before, reason: closed.reason }
     }
 
-    /// Whether there are tasks whose paths calls are held against.
+    /// Whether there are tasks whose paths calls are compared with.
     pub fn has_tasks(&self) -> bool {
         !self.settings.path.loaded.tasks().is_empty()
     }
 
     /// The harmful calls of a trace as far as it has come: span, reason, and both in words.
-    pub fn harmful(&self, glimpse: ClosedTrace) -> Vec<(SpanId, &'static str, String)> {
-        let tree = Tree::new(glimpse.trace, glimpse.spans);
-        let trace = self.recogniser.trace(tree, &in_order(glimpse.logs), true);
-        let told = measure::path::metric::harmful_calls(&trace, &self.settings.path);
+    pub fn harmful(&self, snapshot: ClosedTrace) -> Vec<(SpanId, &'static str, String)> {
+        let tree = Tree::new(snapshot.trace, snapshot.spans);
+        let trace = self.recogniser.trace(tree, &in_order(snapshot.logs), true);
+        let calls = measure::path::metric::harmful_calls(&trace, &self.settings.path);
         let of = |m: Measurement| {
             let id = trace.tree.spans.get(m.at)?.id;
             let measured = m.outcome.ok()?;
             let measure::Value::Label(reason) = measured.value else { return None };
             Some((id, reason, measured.findings.into_iter().next()?.rationale))
         };
-        told.into_iter().filter_map(of).collect()
+        calls.into_iter().filter_map(of).collect()
     }
 
-    /// What questions to judges rest on.
-    pub fn sight<'a>(&'a self, weighed: &'a Weighed) -> Sight<'a> {
-        Sight { trace: &weighed.trace, settings: &self.settings, rules: &weighed.rules }
+    /// What is to be asked of a trace that has closed.
+    pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
+        Questions::new(self.inputs(assessment))
     }
 
-    /// The verdicts of a trace, with what judges measured in it. `usage` is what they took, where
-    /// any was asked. `now` is in nanoseconds since 1970.
-    pub fn conclude(
+    /// What can be asked already of a trace that is still open.
+    pub fn early_questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
+        Questions::early(self.inputs(assessment))
+    }
+
+    fn inputs<'a>(&'a self, assessment: &'a Assessment) -> Inputs<'a> {
+        Inputs { trace: &assessment.trace, settings: &self.settings, rules: &assessment.rules }
+    }
+
+    /// The verdicts of a trace, with what judges measured in it ([`Questions::finish`]). `usage` is
+    /// what they took, where any was asked. `now` is in nanoseconds since 1970.
+    pub fn decide(
         &self,
-        weighed: Weighed,
+        assessment: Assessment,
         judged: Vec<Measurement>,
         usage: Option<Usage>,
         now: u64,
-    ) -> Judged {
-        let Weighed { trace, rules, before, reason } = weighed;
+    ) -> EvaluatedTrace {
+        let Assessment { trace, rules, before, reason } = assessment;
         let measurements = if judged.is_empty() { rules } else { merge_judgements(rules, judged) };
-        let verdicts = propagate::propagate(&trace, &measurements, &self.policies);
-        let note = Note { usage, ..note(&before, reason, trace.incomplete, verdicts.trace.passed, now) };
-        Judged { trace, measurements, verdicts, note }
+        let custom = &self.emission.custom;
+        let verdicts = propagate::propagate_with(&trace, &measurements, &self.policies, custom);
+        let of_trace = summary(&before, reason, trace.incomplete, verdicts.trace.passed, now);
+        EvaluatedTrace { trace, measurements, verdicts, summary: TraceSummary { usage, ..of_trace } }
     }
 
-    /// A closed trace of which nothing is said but that it is unmeasured: for when there is no time
-    /// left to judge it, or judging it went wrong.
-    pub fn unjudged(&self, closing: ClosedTrace, now: u64) -> Judged {
-        let tree = Tree::new(closing.trace, closing.spans);
-        let trace = AgentTrace { tree, incomplete: closing.incomplete, ..AgentTrace::default() };
-        let note = note(&closing.before, closing.reason, closing.incomplete, None, now);
-        Judged { trace, measurements: Vec::new(), verdicts: Verdicts::default(), note }
+    /// A closed trace of which nothing is written but that it is unmeasured: for when there is no time
+    /// left to evaluate it, or evaluating it went wrong.
+    pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
+        let tree = Tree::new(closed.trace, closed.spans);
+        let trace = AgentTrace { tree, incomplete: closed.incomplete, ..AgentTrace::default() };
+        let summary = summary(&closed.before, closed.reason, closed.incomplete, None, now);
+        EvaluatedTrace { trace, measurements: Vec::new(), verdicts: Verdicts::default(), summary }
     }
 
-    /// Writes the verdicts: onto the spans, or, in shadow mode, into log events alone.
-    pub fn annotate(&self, judged: &Judged) -> Annotated {
-        let Judged { trace, measurements, verdicts, note } = judged;
-        if self.annotates {
-            annotate::annotate(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST)
-        } else {
-            let events =
-                annotate::log_events(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST);
-            Annotated { events, ..Annotated::default() }
+    /// Encodes what is written of a trace and applies it to its spans.
+    pub fn annotate(&self, evaluated: &EvaluatedTrace) -> Annotated {
+        let encoded = self.encode(evaluated);
+        let (spans, existing) = self.apply(&evaluated.trace.tree, &encoded);
+        Annotated { spans, events: encoded.events, existing }
+    }
+
+    /// What is written of a trace: fields to append to its spans, and log events; in shadow mode log
+    /// events alone.
+    pub fn encode(&self, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
+        let EvaluatedTrace { trace, measurements, verdicts, summary } = evaluated;
+        let encode = if self.annotates { annotate::encode } else { annotate::encode_events };
+        encode(trace, measurements, verdicts, summary, &self.emission, MAX_REQUEST)
+    }
+
+    /// Requests of a trace's spans with what was written of them, and how many spans came with
+    /// verdicts of their own. `tree` has the spans that were encoded.
+    pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
+        if !self.annotates {
+            return (Vec::new(), 0);
         }
+        annotate::apply(tree, encoded, &self.emission, MAX_REQUEST)
     }
 }
 
@@ -199,37 +356,17 @@ fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
     logs
 }
 
-/// [`Engine::annotate`] in two steps: what is said, which can be kept, and what goes out.
-impl Engine {
-    /// What there is to say of a judged trace.
-    pub fn marks(&self, judged: &Judged) -> Marks {
-        let Judged { trace, measurements, verdicts, note } = judged;
-        if self.annotates {
-            annotate::marks(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST)
-        } else {
-            let events =
-                annotate::log_events(trace, measurements, verdicts, note, &self.emission, MAX_REQUEST);
-            Marks { events, ..Marks::default() }
-        }
-    }
-
-    /// Requests of a trace's spans with what was said of them.
-    pub fn join(&self, tree: &Tree, marks: &Marks) -> (Vec<Piece>, usize) {
-        annotate::join(tree, marks, &self.emission, MAX_REQUEST)
-    }
-}
-
 /// For late spans, what the trace comes to together with what was there before: failing if
 /// either part fails. A recovery cannot be seen across the two; that is the price of not waiting.
-fn note(
+fn summary(
     before: &Option<PriorVerdict>,
     reason: CloseReason,
     incomplete: bool,
     passed: Option<bool>,
     now: u64,
-) -> Note {
+) -> TraceSummary {
     let Some(before) = before else {
-        return Note {
+        return TraceSummary {
             reason,
             revision: 1,
             passed,
@@ -246,5 +383,14 @@ fn note(
     };
     let changed = together != before.passed;
     let revision = before.revision.max(1) + u32::from(changed);
-    Note { reason, revision, passed: together, changed, incomplete, now, unmeasured: None, usage: None }
+    TraceSummary {
+        reason,
+        revision,
+        passed: together,
+        changed,
+        incomplete,
+        now,
+        unmeasured: None,
+        usage: None,
+    }
 }

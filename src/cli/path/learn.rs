@@ -62,7 +62,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
     eval::each(&args.config.load()?, &args.paths, |evaluated| {
         let judged = &evaluated.judged;
-        match args.all || judged.note.passed == Some(true) {
+        match args.all || judged.summary.passed == Some(true) {
             true => runs.take(&judged.trace, args.agent.as_deref()),
             false => runs.left_out += 1,
         }

@@ -16,7 +16,7 @@ use crate::score::thresholds::Fit;
 use crate::score::trail::{Annotation, Benchmark};
 use verdict_eval::measure::Category;
 
-/// Judged traces with their labels, trees and explanations.
+/// EvaluatedTrace traces with their labels, trees and explanations.
 #[derive(Default)]
 pub(super) struct LabelledTraces {
     trees: Vec<TraceTree>,
@@ -28,7 +28,7 @@ impl LabelledTraces {
     /// Adds a trace with its labels; `marks` are the annotated errors.
     pub(super) fn add(&mut self, evaluated: &Evaluated, labels: TraceLabels, marks: &[Annotation]) {
         let of = &evaluated.judged;
-        let trace = JudgedTrace::of(&of.trace, &of.measurements, of.note.passed);
+        let trace = JudgedTrace::of(&of.trace, &of.measurements, of.summary.passed);
         self.explanations.extend(sample::all(&of.trace, &of.measurements));
         self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks));
         self.judged.push((trace, labels));

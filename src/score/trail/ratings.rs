@@ -81,7 +81,7 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFi
             *mark = true;
         }
     }
-    let relevance = Relevance::new(trace, &failing);
+    let relevance = Relevance::new(trace, &failing, &[]);
     let weighed: Vec<(Category, Severity)> = found
         .iter()
         .map(|f| {

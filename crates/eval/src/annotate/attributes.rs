@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::attribute_cache::{AttributeCache, Fixed};
-use crate::annotate::{Emission, ExplainedMeasurement, Explanations, MAX_EXPLANATION, MAX_ITEMS, Note};
+use crate::annotate::{
+    Emission, ExplainedMeasurement, Explanations, MAX_EXPLANATION, MAX_ITEMS, TraceSummary,
+};
 use crate::measure;
-use crate::measure::table::spec;
+use crate::measure::table::spec_among;
 use crate::measure::{Detail, Finding, Measurement, Severity, Value};
 use crate::propagate::{Verdict, Verdicts};
 use crate::recognise::AgentTrace;
@@ -38,7 +40,7 @@ fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str 
 pub(super) struct Writer<'a> {
     trace: &'a AgentTrace,
     verdicts: &'a Verdicts,
-    note: &'a Note,
+    summary: &'a TraceSummary,
     emission: &'a Emission,
     encoded: AttributeCache,
     /// The key that is being written.
@@ -61,13 +63,13 @@ impl<'a> Writer<'a> {
     pub fn new(
         trace: &'a AgentTrace,
         verdicts: &'a Verdicts,
-        note: &'a Note,
+        summary: &'a TraceSummary,
         emission: &'a Emission,
     ) -> Writer<'a> {
         Writer {
             trace,
             verdicts,
-            note,
+            summary,
             emission,
             encoded: AttributeCache::new(),
             key: String::with_capacity(64),
@@ -81,11 +83,11 @@ impl<'a> Writer<'a> {
     pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
         let verdict = self.verdicts.of.get(i).copied().flatten();
         self.span_attributes(out, verdict, own);
-        if self.note.reason == CloseReason::Late {
+        if self.summary.reason == CloseReason::Late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
         // A late span's parent has gone out before it; only a root that is late speaks for the trace.
-        let late = self.note.reason == CloseReason::Late;
+        let late = self.summary.reason == CloseReason::Late;
         if self.trace.tree.parent(i).is_none() && (!late || self.trace.tree.spans[i].parent.is_zero()) {
             self.trace(out);
         }
@@ -177,7 +179,7 @@ impl<'a> Writer<'a> {
             self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
         }
         if !measured.passed {
-            if let Some(normalized) = normalized(m.metric, &measured.value) {
+            if let Some(normalized) = normalized(m.metric, &measured.value, self.emission) {
                 self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
             }
             self.put(out, &[m.metric, "judge"], Scalar::Str(&m.judge));
@@ -205,13 +207,13 @@ impl<'a> Writer<'a> {
     /// `verdict.trace.*`, on the root and on a partial trace's topmost spans.
     fn trace(&mut self, out: &mut Vec<u8>) {
         let trace = &self.verdicts.trace;
-        let result = self.note.passed.map_or("unmeasured", word);
+        let result = self.summary.passed.map_or("unmeasured", word);
         self.put(out, &["trace", "result"], Scalar::Str(result));
-        if let Some(why) = self.note.unmeasured {
+        if let Some(why) = self.summary.unmeasured {
             self.put(out, &["trace", "reason"], Scalar::Str(why.as_str()));
         }
-        self.put(out, &["trace", "close_reason"], Scalar::Str(self.note.reason.as_str()));
-        self.put(out, &["trace", "revision"], Scalar::Int(i64::from(self.note.revision)));
+        self.put(out, &["trace", "close_reason"], Scalar::Str(self.summary.reason.as_str()));
+        self.put(out, &["trace", "revision"], Scalar::Int(i64::from(self.summary.revision)));
         self.put(out, &["trace", "measured"], Scalar::Int(trace.measured as i64));
         self.put(out, &["trace", "unmeasured"], Scalar::Int(trace.unmeasured as i64));
         if !trace.failed_spans.is_empty() {
@@ -222,11 +224,11 @@ impl<'a> Writer<'a> {
             self.put(out, &["trace", "failure_chain"], Scalar::Strs(&strs(&chain)));
             self.put(out, &["trace", "failed_metrics"], Scalar::Strs(metrics));
         }
-        if let Some(usage) = &self.note.usage {
+        if let Some(usage) = &self.summary.usage {
             self.put(out, &["trace", "judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
             self.put(out, &["trace", "judge_cost_usd"], Scalar::Double(usage.cost_usd));
         }
-        if self.note.incomplete {
+        if self.summary.incomplete {
             self.put(out, &["incomplete"], Scalar::Bool(true));
         }
     }
@@ -330,7 +332,7 @@ fn sentence(text: &mut String, finding: &Finding) {
 }
 
 /// A score on 0..1; a label or a quantity has no such thing.
-pub(super) fn normalized(metric: &str, value: &Value) -> Option<f64> {
+pub(super) fn normalized(metric: &str, value: &Value, emission: &Emission) -> Option<f64> {
     let Value::Score(score) = *value else { return None };
-    spec(metric)?.scale.normalised(score)
+    spec_among(&emission.custom, metric)?.scale.normalised(score)
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::MetricSpec;
 use crate::redact::Redactor;
 
 /// A way for verdicts to go out.
@@ -42,7 +43,7 @@ pub enum Existing {
 }
 
 /// How annotation is done, resolved from `verdict.*` in the configuration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Emission {
     /// Begins every attribute's key; ends in a dot.
     pub prefix: String,
@@ -56,6 +57,8 @@ pub struct Emission {
     pub log_unmeasured: bool,
     /// What is taken out of explanations.
     pub redactor: Redactor,
+    /// Metrics that were added from outside.
+    pub custom: Vec<&'static MetricSpec>,
 }
 
 impl Default for Emission {
@@ -67,6 +70,7 @@ impl Default for Emission {
             existing: Existing::Replace,
             log_unmeasured: false,
             redactor: Redactor::default(),
+            custom: Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `gen_ai.evaluation.result`.
 
 use super::attributes::{chain, ids, strs, word};
-use super::{Emission, ExplainedMeasurement, Note};
+use super::{Emission, ExplainedMeasurement, TraceSummary};
 use crate::measure;
 use crate::measure::Value;
 use crate::propagate::Verdicts;
@@ -24,7 +24,7 @@ pub(super) fn measurement(
     record: &mut Vec<u8>,
     trace: &AgentTrace,
     explained: ExplainedMeasurement<'_>,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
 ) {
     let m = explained.measurement;
@@ -32,7 +32,7 @@ pub(super) fn measurement(
         return;
     }
     let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
-    head(record, trace, m.at, failed, note);
+    head(record, trace, m.at, failed, summary);
     evaluation(record, LOG_ATTRIBUTES, explained);
 }
 
@@ -42,22 +42,22 @@ pub(super) fn trace(
     trace: &AgentTrace,
     root: Idx,
     verdicts: &Verdicts,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
 ) {
     let verdict = &verdicts.trace;
-    let result = note.passed.map_or("unmeasured", word);
-    head(record, trace, root, note.passed == Some(false), note);
+    let result = summary.passed.map_or("unmeasured", word);
+    head(record, trace, root, summary.passed == Some(false), summary);
     let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
     put("gen_ai.evaluation.name", Scalar::Str("trace"));
     put("gen_ai.evaluation.score.label", Scalar::Str(result));
     let prefix = &emission.prefix;
     put(&format!("{prefix}trace.result"), Scalar::Str(result));
-    if let Some(why) = note.unmeasured {
+    if let Some(why) = summary.unmeasured {
         put(&format!("{prefix}trace.reason"), Scalar::Str(why.as_str()));
     }
-    put(&format!("{prefix}trace.revision"), Scalar::Int(i64::from(note.revision)));
-    put(&format!("{prefix}trace.close_reason"), Scalar::Str(note.reason.as_str()));
+    put(&format!("{prefix}trace.revision"), Scalar::Int(i64::from(summary.revision)));
+    put(&format!("{prefix}trace.close_reason"), Scalar::Str(summary.reason.as_str()));
     if !verdict.failed_spans.is_empty() {
         put(&format!("{prefix}trace.failed_spans"), Scalar::Strs(&strs(&ids(trace, &verdict.failed_spans))));
         put(
@@ -73,28 +73,28 @@ pub(super) fn trace(
 pub(super) fn span_event(
     out: &mut Vec<u8>,
     explained: ExplainedMeasurement<'_>,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
 ) {
     if explained.measurement.outcome.is_err() && !emission.log_unmeasured {
         return;
     }
     let mut event = Vec::new();
-    write::fixed64(&mut event, 1, note.now);
+    write::fixed64(&mut event, 1, summary.now);
     write::bytes(&mut event, 2, NAME.as_bytes());
     evaluation(&mut event, EVENT_ATTRIBUTES, explained);
     write::bytes(out, SPAN_EVENTS, &event);
 }
 
 /// Appends a `LogRecord` that speaks of span `at`, its attributes still to come.
-fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, note: &Note) {
+fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, summary: &TraceSummary) {
     let span = &trace.tree.spans[at];
     // The result holds from when the span ended; when we came to know it is the observed time.
     write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
     write::integer(record, 2, if failed { WARN } else { INFO });
     write::bytes(record, 9, &trace.tree.id.0);
     write::bytes(record, 10, &span.id.0);
-    write::fixed64(record, 11, note.now);
+    write::fixed64(record, 11, summary.now);
     write::bytes(record, 12, NAME.as_bytes());
 }
 

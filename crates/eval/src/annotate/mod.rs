@@ -43,7 +43,7 @@ const RECORD: usize = 224;
 
 /// What is said of the trace beside its verdicts.
 #[derive(Clone, Copy, Debug)]
-pub struct Note {
+pub struct TraceSummary {
     /// Why it closed.
     pub reason: CloseReason,
     /// Which verdict of this trace it is, from 1.
@@ -73,23 +73,9 @@ pub struct Annotated {
     pub existing: usize,
 }
 
-/// Annotates a trace. No request made here is larger than `max_size` bytes, unless one span is.
-pub fn annotate(
-    trace: &AgentTrace,
-    measurements: &[Measurement],
-    verdicts: &Verdicts,
-    note: &Note,
-    emission: &Emission,
-    max_size: usize,
-) -> Annotated {
-    let marks = marks(trace, measurements, verdicts, note, emission, max_size);
-    let (spans, existing) = join(&trace.tree, &marks, emission, max_size);
-    Annotated { spans, events: marks.events, existing }
-}
-
-/// What is said of a trace, before it is joined with its spans.
+/// What is written of a trace, apart from its spans, so that it can be stored without them.
 #[derive(Clone, Debug, Default)]
-pub struct Marks {
+pub struct EncodedAnnotations {
     /// Encoded fields to append, span after span in the tree's order.
     pub appended: Bytes,
     /// How many bytes of them are each span's.
@@ -98,22 +84,23 @@ pub struct Marks {
     pub events: Vec<Piece>,
 }
 
-/// Writes what there is to say of a trace and its spans.
-pub fn marks(
+/// Encodes what there is to say of a trace and its spans. No request made here is larger than
+/// `max_size` bytes, unless one record is.
+pub fn encode(
     trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
     max_size: usize,
-) -> Marks {
+) -> EncodedAnnotations {
     let explanations = explanations(measurements, emission);
     let sorted = by_span(measurements, &explanations);
     let mut rest = &sorted[..];
     // What a passing measurement takes, with its share of the verdict.
     let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
     let mut lengths = Vec::with_capacity(trace.tree.len());
-    let mut writer = attributes::Writer::new(trace, verdicts, note, emission);
+    let mut writer = attributes::Writer::new(trace, verdicts, summary, emission);
     for i in 0..trace.tree.len() {
         let own;
         (own, rest) =
@@ -124,20 +111,26 @@ pub fn marks(
             writer.span(&mut appended, i, own);
         }
         if emission.has(Emit::SpanEvents) {
-            own.iter().for_each(|explained| events::span_event(&mut appended, *explained, note, emission));
+            own.iter().for_each(|explained| events::span_event(&mut appended, *explained, summary, emission));
         }
         lengths.push(appended.len() - start);
     }
     let events = match emission.has(Emit::LogEvents) {
-        true => records(trace, (measurements, &explanations), verdicts, note, emission, max_size),
+        true => records(trace, (measurements, &explanations), verdicts, summary, emission, max_size),
         false => Vec::new(),
     };
-    Marks { appended: appended.into(), lengths, events }
+    EncodedAnnotations { appended: appended.into(), lengths, events }
 }
 
 /// Requests of a trace's spans with what was written for each, and how many spans came with
-/// verdicts of their own. `marks` are of a tree of the same spans.
-pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) -> (Vec<Piece>, usize) {
+/// verdicts of their own. `encoded` is of a tree of the same spans. No request is larger than `max_size`
+/// bytes, unless one span is.
+pub fn apply(
+    tree: &Tree,
+    encoded: &EncodedAnnotations,
+    emission: &Emission,
+    max_size: usize,
+) -> (Vec<Piece>, usize) {
     // Also where we write no attributes: what is left in place would be taken for ours.
     let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
     let strip =
@@ -146,11 +139,11 @@ pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) ->
         true => tree.spans.iter().map(|span| strip(span).flatten()).collect(),
         false => Vec::new(),
     };
-    let mut rest = &marks.appended[..];
+    let mut rest = &encoded.appended[..];
     let items: Vec<Item<'_>> = tree
         .spans
         .iter()
-        .zip(&marks.lengths)
+        .zip(&encoded.lengths)
         .enumerate()
         .map(|(i, (span, &len))| {
             let appended;
@@ -162,25 +155,26 @@ pub fn join(tree: &Tree, marks: &Marks, emission: &Emission, max_size: usize) ->
     (write::requests(&items, max_size), stripped.iter().flatten().count())
 }
 
-/// The `gen_ai.evaluation.result` records of a trace, and one for the trace itself.
-pub fn log_events(
+/// As [`encode`], the `gen_ai.evaluation.result` records of a trace alone, and one for the trace itself.
+pub fn encode_events(
     trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
     max_size: usize,
-) -> Vec<Piece> {
+) -> EncodedAnnotations {
     let explanations = explanations(measurements, emission);
-    records(trace, (measurements, &explanations), verdicts, note, emission, max_size)
+    let events = records(trace, (measurements, &explanations), verdicts, summary, emission, max_size);
+    EncodedAnnotations { events, ..EncodedAnnotations::default() }
 }
 
-/// As [`log_events`], of measurements with their explanations.
+/// The records of a trace, of measurements with their explanations.
 fn records(
     trace: &AgentTrace,
     (measurements, explanations): (&[Measurement], &ExplanationTexts),
     verdicts: &Verdicts,
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
     max_size: usize,
 ) -> Vec<Piece> {
@@ -206,15 +200,15 @@ fn records(
     };
     for explained in with_explanations(measurements, explanations) {
         let start = records.len();
-        events::measurement(&mut records, trace, explained, note, emission);
+        events::measurement(&mut records, trace, explained, summary, emission);
         if records.len() > start {
             push(explained.measurement.at, records.len());
         }
     }
-    let worth_saying = note.passed.is_some() || note.unmeasured.is_some() || emission.log_unmeasured;
-    let writes_trace = note.changed && worth_saying;
+    let worth_saying = summary.passed.is_some() || summary.unmeasured.is_some() || emission.log_unmeasured;
+    let writes_trace = summary.changed && worth_saying;
     if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
-        events::trace(&mut records, trace, root, verdicts, note, emission);
+        events::trace(&mut records, trace, root, verdicts, summary, emission);
         push(root, records.len());
     }
     let mut start = 0;

@@ -61,7 +61,7 @@ fn measurements() -> Vec<Measurement> {
     ]
 }
 
-const NOTE: Note = Note {
+const NOTE: TraceSummary = TraceSummary {
     reason: CloseReason::Complete,
     revision: 1,
     passed: Some(false),
@@ -92,7 +92,7 @@ fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
 }
 
 fn run(
-    note: &Note,
+    summary: &TraceSummary,
     emission: &Emission,
     change: impl FnOnce(&mut AgentTrace),
 ) -> (Vec<BTreeMap<String, String>>, Annotated) {
@@ -100,7 +100,9 @@ fn run(
     change(&mut trace);
     let ms = measurements();
     let verdicts = propagate(&trace, &ms, &Policies::default());
-    let out = annotate(&trace, &ms, &verdicts, note, emission, 1 << 20);
+    let encoded = encode(&trace, &ms, &verdicts, summary, emission, 1 << 20);
+    let (spans, existing) = apply(&trace.tree, &encoded, emission, 1 << 20);
+    let out = Annotated { spans, events: encoded.events, existing };
     let mut spans = Vec::new();
     for piece in &out.spans {
         let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
@@ -249,7 +251,7 @@ fn verdicts_that_came_along_are_replaced_or_kept() {
 
 #[test]
 fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
-    let late = Note { reason: CloseReason::Late, revision: 2, incomplete: true, ..NOTE };
+    let late = TraceSummary { reason: CloseReason::Late, revision: 2, incomplete: true, ..NOTE };
     let (spans, _) = run(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
@@ -259,7 +261,7 @@ fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
 
 #[test]
 fn an_unchanged_verdict_is_not_announced_again() {
-    let late = Note { reason: CloseReason::Late, changed: false, ..NOTE };
+    let late = TraceSummary { reason: CloseReason::Late, changed: false, ..NOTE };
     let (_, out) = run(&late, &Emission::default(), |_| ());
     let (_, first) = run(&NOTE, &Emission::default(), |_| ());
     assert_eq!(out.events[0].items + 1, first.events[0].items);
@@ -306,7 +308,7 @@ fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
     let (trace, ms) = (trace(), [why(0, "all of it"), why(1, "all of that")]);
     let verdicts = propagate(&trace, &ms, &Policies::default());
     let emission = Emission { explanations: Explanations::All, ..Emission::default() };
-    let marks = marks(&trace, &ms, &verdicts, &NOTE, &emission, 1 << 20);
+    let marks = encode(&trace, &ms, &verdicts, &NOTE, &emission, 1 << 20);
     let said = |why: &str| memchr::memmem::find_iter(&marks.appended, why.as_bytes()).count();
     assert_eq!((said("all of it"), said("all of that")), (1, 1));
 }
@@ -322,19 +324,19 @@ fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
 
 #[test]
 fn scales_are_normalised() {
-    let of = |metric, score| attributes::normalized(metric, &Value::Score(score));
+    let of = |metric, score| attributes::normalized(metric, &Value::Score(score), &Emission::default());
     assert_eq!(of("tool_abuse", 3.0), Some(0.5));
     assert_eq!(of("gpa.plan_quality", 3.0), Some(1.0));
     assert_eq!(of("plan.score", 70.0), Some(0.7));
     assert_eq!(of("path.correctness", 0.25), Some(0.25));
-    assert_eq!(attributes::normalized("avoidance", &Value::Label("valid")), None);
+    assert_eq!(attributes::normalized("avoidance", &Value::Label("valid"), &Emission::default()), None);
 }
 
 #[test]
 fn an_unmeasured_trace_is_no_event_unless_asked_for() {
-    let unmeasured = Note { passed: None, ..NOTE };
-    let count = |note: &Note, emission: &Emission| {
-        let (_, out) = run(note, emission, |_| ());
+    let unmeasured = TraceSummary { passed: None, ..NOTE };
+    let count = |summary: &TraceSummary, emission: &Emission| {
+        let (_, out) = run(summary, emission, |_| ());
         out.events.iter().map(|piece| piece.items).sum::<u64>()
     };
     let silent = count(&unmeasured, &Emission::default());

@@ -13,17 +13,21 @@ use super::{Context, Measurement, Metric, Settings, Step};
 use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Kind;
 
+/// A metric that asks judges, with its row.
+pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
+
 /// Every metric that rules answer, with its row.
 pub fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric)> {
     TABLE.iter().filter_map(|row| Some((row, row.rules?)))
 }
 
-/// Every metric that asks judges, with its row, where the settings name any for it.
-pub fn asking(settings: &Settings) -> Vec<(&'static MetricSpec, Box<dyn Metric>)> {
+/// Every metric that asks judges where the settings name any for it.
+pub(crate) fn asking(settings: &Settings) -> Vec<Asking<'_>> {
     // Rows with a way of asking of their own come after the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
     let own = TABLE.iter().filter_map(|row| Some((row, Box::new(row.asks?) as Box<dyn Metric>)));
-    common.chain(own).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
+    let custom = settings.custom.iter().map(|own| (own.row, Box::new(&*own.metric) as Box<dyn Metric>));
+    common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
 /// Names of the rules, under which their work is timed: as in the table, but for `path`.
@@ -46,8 +50,10 @@ pub fn run_each(
     let memo = Memo::new();
     let judged = judged(trace);
     let mut out = Vec::new();
-    for (row, metric) in rules() {
-        let own = (row.settings)(settings);
+    let custom = settings.custom.iter().map(|own| (own.row, &*own.metric));
+    let rules = rules().map(|(row, metric)| -> (_, &dyn Metric) { (row, metric) });
+    for (row, metric) in rules.chain(custom) {
+        let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false);
         let wrappers = row.name == super::error_detection::NAME;

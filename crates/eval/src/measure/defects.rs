@@ -6,8 +6,6 @@
 //! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3); categories
 //! are the TRAIL taxonomy's. Every rule takes its score from here, so that scores compare.
 
-use std::borrow::Cow;
-
 use super::excerpt::head;
 pub use super::excerpt::{clip, clip_end};
 use super::{Category, Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
@@ -244,16 +242,10 @@ impl Defect {
     /// A finding of this defect: `rationale` in plain words, `quote` verbatim (it is clipped).
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         Finding {
-            rationale: rationale.into(),
-            quote: head(quote, QUOTE_BYTES).to_owned(),
-            seen_in: None,
-            cited: Vec::new(),
             category: self.category(),
-            severity: self.severity(),
-            score: self.score(),
-            origin: None,
             fact: self.is_fact(),
             defect: Some(self),
+            ..Finding::new(rationale, head(quote, QUOTE_BYTES), self.score())
         }
     }
 
@@ -390,16 +382,12 @@ impl Findings {
 
 /// A measurement by the built-in rules.
 pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    by_rules(at, metric, Ok(measured))
+    Measurement::new(at, metric, RULES, Ok(measured))
 }
 
 /// No measurement, and why.
 pub fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
-    by_rules(at, metric, Err(reason))
-}
-
-fn by_rules(at: Idx, metric: &'static str, outcome: Result<Measured, Unmeasured>) -> Measurement {
-    Measurement { at, metric, outcome, judge: Cow::Borrowed(RULES), details: Vec::new(), rationale: None }
+    Measurement::new(at, metric, RULES, Err(reason))
 }
 
 #[cfg(test)]

@@ -226,6 +226,37 @@ pub struct Measurement {
     pub rationale: Option<Box<str>>,
 }
 
+impl Finding {
+    /// A finding that counts where it is written, without a category: `score` on 1-5 is what this
+    /// defect alone would leave, and says how bad it is.
+    pub fn new(rationale: impl Into<String>, quote: impl Into<String>, score: f64) -> Finding {
+        Finding {
+            rationale: rationale.into(),
+            quote: quote.into(),
+            seen_in: None,
+            cited: Vec::new(),
+            category: None,
+            severity: Severity::of_score(score),
+            score,
+            origin: None,
+            fact: false,
+            defect: None,
+        }
+    }
+}
+
+impl Measurement {
+    /// Of the metric `metric` on the span `at`; `judge` says who answered, as in `rules/1`.
+    pub fn new(
+        at: Idx,
+        metric: &'static str,
+        judge: impl Into<Cow<'static, str>>,
+        outcome: Result<Measured, Unmeasured>,
+    ) -> Measurement {
+        Measurement { at, metric, outcome, judge: judge.into(), details: Vec::new(), rationale: None }
+    }
+}
+
 /// One more attribute of a measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Detail {
@@ -297,6 +328,13 @@ pub struct Context<'a> {
     pub memo: &'a Memo,
     /// What the rules measured in this trace, by span; empty while they are at it.
     pub rules: &'a [Measurement],
+}
+
+impl Context<'_> {
+    /// The threshold of a scored metric here; a score below it fails.
+    pub fn threshold(&self, metric: &str) -> f64 {
+        self.settings.threshold(metric, self.trace, self.at)
+    }
 }
 
 /// A metric. Deterministic: the same view and answers give the same step.

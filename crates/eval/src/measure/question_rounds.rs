@@ -8,14 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::ask::filter::{Doubt, Gate};
+use super::catalog::Asking;
 use super::question::{Answer, Question, services};
-use super::{
-    Context, Measurement, Memo, Metric, MetricSpec, Need, Settings, Step, Unmeasured, catalog, defects,
-};
+use super::{Context, Measurement, Memo, Need, Settings, Step, Unmeasured, catalog, defects};
 use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
 
-/// Rounds of questions that one metric may ask on one span. The longest, the checklist, takes all of
+/// Questions of questions that one metric may ask on one span. The longest, the checklist, takes all of
 /// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
 /// metric gone astray.
 pub(super) const MAX_ROUNDS: usize = 8;
@@ -48,8 +47,9 @@ struct Open {
 }
 
 /// The asking metrics of one trace.
-pub struct Rounds {
-    metrics: Vec<(&'static MetricSpec, Box<dyn Metric>)>,
+pub struct Questions<'a> {
+    inputs: Inputs<'a>,
+    metrics: Vec<Asking<'a>>,
     /// Metrics and spans that have not begun. Questions are rendered when there is somebody to
     /// carry them: those of a long trace together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
@@ -59,13 +59,11 @@ pub struct Rounds {
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
-    /// The trace is still open: what the rules find is not settled.
-    early: bool,
 }
 
-/// What a round looks at. The trace is not changed between rounds.
+/// What metrics that ask look at.
 #[derive(Clone, Copy)]
-pub struct Sight<'a> {
+pub struct Inputs<'a> {
     /// The whole trace (or what is there of it).
     pub trace: &'a AgentTrace,
     /// Thresholds, switches, judges.
@@ -74,92 +72,89 @@ pub struct Sight<'a> {
     pub rules: &'a [Measurement],
 }
 
-impl Rounds {
+impl<'a> Questions<'a> {
     /// Of a trace that has closed: whatever is to be asked of it.
-    pub fn new(sight: Sight<'_>) -> Rounds {
-        Rounds::over(catalog::asking(sight.settings), sight, Doubt::of(sight.rules), |_, _| true)
+    pub fn new(inputs: Inputs<'a>) -> Questions<'a> {
+        Questions::over(catalog::asking(inputs.settings), inputs, Doubt::of(inputs.rules), |_, _| true)
     }
 
     /// Of a trace that is still open: what can be asked already, where the span's parent has come
     /// and the metric looks no further. When the trace has closed the same questions are asked
     /// again, and then their answers are known, or on their way.
-    pub fn early(sight: Sight<'_>) -> Rounds {
+    pub fn early(inputs: Inputs<'a>) -> Questions<'a> {
         // What the rules found so far may change with what comes yet, and with it the questions.
-        let sight = Sight { rules: &[], ..sight };
-        let mut rounds = Rounds::over(catalog::asking(sight.settings), sight, Doubt::early(), |need, at| {
-            let tree = &sight.trace.tree;
+        let inputs = Inputs { rules: &[], ..inputs };
+        Questions::over(catalog::asking(inputs.settings), inputs, Doubt::early(), |need, at| {
+            let tree = &inputs.trace.tree;
             need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
-        });
-        rounds.early = true;
-        rounds
+        })
     }
 
     fn over(
-        metrics: Vec<(&'static MetricSpec, Box<dyn Metric>)>,
-        sight: Sight<'_>,
+        metrics: Vec<Asking<'a>>,
+        inputs: Inputs<'a>,
         doubt: Doubt,
         ready: impl Fn(Need, Idx) -> bool,
-    ) -> Rounds {
-        let judged = catalog::judged(sight.trace);
+    ) -> Questions<'a> {
+        let judged = catalog::judged(inputs.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
-            let own = (row.settings)(sight.settings);
-            for (at, view) in sight.trace.views.iter().enumerate() {
+            let own = inputs.settings.own(row);
+            for (at, view) in inputs.trace.views.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
                     && !view.wrapper
                     && ready(row.need, at)
-                    && own.enabled(sight.trace, at);
+                    && own.enabled(inputs.trace, at);
                 if !applies {
                     continue;
                 }
-                match sight.settings.asker.gate(row, sight, at, doubt) {
+                match inputs.settings.asker.gate(row, inputs, at, doubt) {
                     Gate::Ask => todo.push_back((index, at)),
                     Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
                     Gate::Skip => {}
                 }
             }
         }
-        Rounds {
+        Questions {
             metrics,
             todo,
             ready: VecDeque::new(),
             open: HashMap::new(),
             tickets: 0,
             done,
-            services: services(sight.trace),
-            early: false,
+            services: services(inputs.trace),
+            inputs,
         }
     }
 
     /// The next question to carry; `None` while there is none, or none any more.
-    pub fn next(&mut self, sight: Sight<'_>) -> Option<Ask> {
+    pub fn next(&mut self) -> Option<Ask> {
         while self.ready.is_empty() {
             let (metric, at) = self.todo.pop_front()?;
             self.tickets += 1;
-            self.step(self.tickets, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() }, sight);
+            self.step(self.tickets, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() });
         }
         self.ready.pop_front()
     }
 
     /// Takes an answer.
-    pub fn answer(&mut self, ticket: usize, answer: Answer, sight: Sight<'_>) {
+    pub fn answer(&mut self, ticket: usize, answer: Answer) {
         let Some(mut open) = self.open.remove(&ticket) else { return };
         open.answers.push(answer);
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
-            self.step(ticket, open, sight);
+            self.step(ticket, open);
         } else {
             self.open.insert(ticket, open);
         }
     }
 
-    fn step(&mut self, ticket: usize, mut open: Open, sight: Sight<'_>) {
+    fn step(&mut self, ticket: usize, mut open: Open) {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // Answers come in any order; which way they came must not show.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let Sight { trace, settings, rules } = sight;
-        let rules = if self.early { &[] } else { rules };
+        let Inputs { trace, settings, rules } = self.inputs;
         let context = Context { trace, at: open.at, settings, memo: &Memo::new(), rules };
         match metric.step(&context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
@@ -183,7 +178,7 @@ impl Rounds {
     }
 
     /// What was measured. What has no answer yet is unmeasured for the reason `why`.
-    pub fn finish(mut self, sight: Sight<'_>, why: Unmeasured) -> Vec<Measurement> {
+    pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
         let metrics = &self.metrics;
         let begun = self.open.into_values().map(|open| (open.metric, open.at));
         let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.0.name, at)));
@@ -196,7 +191,7 @@ impl Rounds {
                 self.done.push(defects::unmeasured(at, row.name, why));
                 continue;
             }
-            let Sight { trace, settings, rules } = sight;
+            let Inputs { trace, settings, rules } = self.inputs;
             let context = Context { trace, at, settings, memo: &Memo::new(), rules };
             match metric.step(&context, &[]) {
                 Step::Done(measurements) => self.done.extend(measurements),

@@ -19,7 +19,7 @@ mod gpa;
 pub use gpa::{Gpa, Judgement, Per, Special};
 
 /// The judge that is built in.
-pub(super) const RULES: &str = "rules";
+pub(crate) const RULES: &str = "rules";
 
 /// Where an override holds. Every key that is given must match; `*` at the end of a pattern
 /// stands for any rest.
@@ -295,7 +295,7 @@ pub(super) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str
 }
 
 /// Thresholds outside a metric's scale.
-fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
+pub(super) fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
     let special = overrides.iter().enumerate();
     let special = special.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
     let all = [("threshold".to_owned(), general)].into_iter().chain(special);
@@ -311,22 +311,35 @@ fn outside(scale: Scale, key: String, threshold: f64) -> Option<Problem> {
 impl Settings {
     /// What it says of `metric`.
     pub(super) fn of(&self, metric: &str) -> MetricSettings<'_> {
-        spec(metric).map_or(MetricSettings::OFF, |row| (row.settings)(self))
+        spec(metric).or_else(|| self.custom_row(metric)).map_or(MetricSettings::OFF, |row| self.own(row))
+    }
+
+    /// What it says of the metric of `row`.
+    pub(super) fn own(&self, row: &MetricSpec) -> MetricSettings<'_> {
+        match self.custom.iter().find(|own| own.row.name == row.name) {
+            Some(custom) => custom.settings.of(row.name),
+            None => (row.settings)(self),
+        }
+    }
+
+    fn custom_row(&self, metric: &str) -> Option<&'static MetricSpec> {
+        self.custom.iter().map(|own| own.row).find(|row| row.name == metric)
     }
 
     /// Whether the rules answer the metric of `row`. What judges cannot be asked instead of them
     /// they always answer.
     pub(super) fn ruled(&self, row: &MetricSpec) -> bool {
-        row.rubric.is_none() || self.answering(row).iter().any(|judge| judge == RULES)
+        let always = row.rubric.is_none() && self.custom_row(row.name).is_none();
+        always || self.answering(row).iter().any(|judge| judge == RULES)
     }
 
     /// The judges beside the rules that the metric of `row` asks, by name.
-    pub(super) fn judges(&self, row: &MetricSpec) -> Vec<String> {
+    pub(crate) fn judges(&self, row: &MetricSpec) -> Vec<String> {
         self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
 
     fn answering(&self, row: &MetricSpec) -> &[String] {
-        match (row.settings)(self).judges {
+        match self.own(row).judges {
             [] => &self.judges,
             own => own,
         }
@@ -344,7 +357,7 @@ impl Settings {
     /// Whether any metric may be wanted anywhere. If not, spans need not even be read.
     pub fn any(&self) -> bool {
         let is_answered = |row: &&MetricSpec| row.rules.is_some() || !self.judges(row).is_empty();
-        TABLE.iter().filter(is_answered).any(|row| (row.settings)(self).anywhere())
+        !self.custom.is_empty() || TABLE.iter().filter(is_answered).any(|row| (row.settings)(self).anywhere())
     }
 
     /// The threshold of a scored metric on the span `at`; a score below it fails.

@@ -131,6 +131,35 @@ impl fmt::Debug for MetricSpec {
 }
 
 impl MetricSpec {
+    /// The row of a metric that is added from outside: its name is its attribute key, lower-case words
+    /// separated by dots. Wanted on every span; its first step decides.
+    pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
+        MetricSpec { name, scale, threshold, ..BLANK }
+    }
+
+    /// The settings that hold unless the caller configures others.
+    pub fn defaults(&self) -> Scored {
+        Scored { threshold: self.threshold.unwrap_or_default(), ..Scored::default() }
+    }
+
+    /// Why a metric of this row cannot be added with these settings.
+    pub(crate) fn problem(&self, settings: &Scored) -> Option<String> {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let is_word = |word: &str| !word.is_empty() && word.chars().all(legal);
+        if !self.name.split('.').all(is_word) || self.name.split('.').next() == Some("trace") {
+            return Some(
+                "a name is lower-case words separated by dots, and does not begin with 'trace'".into(),
+            );
+        }
+        if spec(self.name).is_some() {
+            return Some("there is a metric of this name".into());
+        }
+        thresholds(self.scale, settings.threshold, &settings.overrides)
+            .into_iter()
+            .next()
+            .map(|problem| problem.message)
+    }
+
     /// The name under which its rule is timed.
     pub(crate) fn timed(&self) -> &'static str {
         self.timed.unwrap_or(self.name)
@@ -191,12 +220,15 @@ macro_rules! metrics {
             /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
             #[serde(skip)]
             pub asker: Arc<Asker>,
+            /// Metrics that were added from outside.
+            #[serde(skip)]
+            pub(crate) custom: Vec<CustomMetric>,
         }
 
         impl Default for Settings {
             fn default() -> Settings {
                 let judges = vec![RULES.to_owned()];
-                Settings { judges, $( $section: <$settings>::default(), )* asker: Arc::default() }
+                Settings { judges, $( $section: <$settings>::default(), )* asker: Arc::default(), custom: Vec::new() }
             }
         }
 
@@ -335,6 +367,31 @@ pub fn spec(name: &str) -> Option<&'static MetricSpec> {
     TABLE.iter().find(|row| row.name == name)
 }
 
+/// The row of a metric of the table, or of one that was added.
+pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&'static MetricSpec> {
+    spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
+}
+
+/// A metric that was added from outside.
+#[derive(Clone)]
+pub(crate) struct CustomMetric {
+    pub row: &'static MetricSpec,
+    pub settings: Scored,
+    pub metric: Arc<dyn Metric>,
+}
+
+impl PartialEq for CustomMetric {
+    fn eq(&self, other: &CustomMetric) -> bool {
+        self.row.name == other.row.name && self.settings == other.settings
+    }
+}
+
+impl fmt::Debug for CustomMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CustomMetric").field(self.row).field(&self.settings).finish()
+    }
+}
+
 /// The rows that judges answer by a rubric.
 pub fn asked() -> impl Iterator<Item = &'static MetricSpec> {
     TABLE.iter().filter(|row| row.rubric.is_some())
@@ -345,7 +402,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::measure::question_rounds::{Rounds, Sight};
+    use crate::measure::question_rounds::{Inputs, Questions};
     use crate::measure::testing::Script;
     use crate::measure::{Unmeasured, catalog};
 
@@ -418,10 +475,10 @@ weights: { correctness: 1 }
             .answers("Done.")
             .build();
         let rules = catalog::run(&trace, &settings);
-        let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-        let mut rounds = Rounds::new(sight);
-        while rounds.next(sight).is_some() {}
-        let asked = rounds.finish(sight, Unmeasured::Timeout);
+        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let mut rounds = Questions::new(inputs);
+        while rounds.next().is_some() {}
+        let asked = rounds.finish(Unmeasured::Timeout);
         let written: BTreeSet<_> = rules.iter().chain(&asked).map(|m| m.metric).collect();
         assert_eq!(written, TABLE.iter().map(|row| row.name).collect());
     }

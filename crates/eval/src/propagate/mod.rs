@@ -10,7 +10,7 @@
 //! parent and at its own, rather than at its children's verdicts: `severity_weighted`, where minor
 //! failures are recorded and do not fail the trace, and `outcome_relevant`.
 
-use crate::measure::{Measurement, Severity, Value};
+use crate::measure::{Measurement, MetricSpec, Severity, Value};
 use crate::recognise::AgentTrace;
 use verdict::{FailuresBeneath, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
@@ -28,7 +28,17 @@ pub use policy::{Policies, Policy, Weights};
 
 /// Verdicts of every span and of the trace.
 pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Policies) -> Verdicts {
-    let own = own_results(trace, measurements);
+    propagate_with(trace, measurements, policies, &[])
+}
+
+/// As [`propagate`], with metrics that were added from outside.
+pub(crate) fn propagate_with(
+    trace: &AgentTrace,
+    measurements: &[Measurement],
+    policies: &Policies,
+    custom: &[&'static MetricSpec],
+) -> Verdicts {
+    let own = own_results(trace, measurements, custom);
     let tree = &trace.tree;
     let mut of = vec![None; tree.len()];
     let mut beneath = vec![FailuresBeneath::default(); tree.len()];
@@ -109,7 +119,11 @@ fn judge(
 }
 
 /// P_fail(s) and what goes with it, for every span.
-fn own_results(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<OwnResult> {
+fn own_results(
+    trace: &AgentTrace,
+    measurements: &[Measurement],
+    custom: &[&'static MetricSpec],
+) -> Vec<OwnResult> {
     let mut own = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
     for m in measurements {
         let (Some(own), Ok(measured)) = (own.get_mut(m.at), &m.outcome) else { continue };
@@ -132,7 +146,7 @@ fn own_results(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<OwnResul
         own.manifestation_of = if first { origin } else { own.manifestation_of.and(origin) };
     }
     let failing: Vec<bool> = own.iter().map(OwnResult::fails).collect();
-    let relevance = relevance::Relevance::new(trace, &failing);
+    let relevance = relevance::Relevance::new(trace, &failing, custom);
     for (i, own) in own.iter_mut().enumerate() {
         if let Some(severity) = own.severity {
             own.relevant = relevance.touches_outcome(i, severity, &own.failed);

@@ -14,8 +14,8 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 
-use crate::measure::Severity;
-use crate::measure::table::spec;
+use crate::measure::table::spec_among;
+use crate::measure::{MetricSpec, Severity};
 use crate::recognise::{AgentTrace, ErrorSource};
 use verdict_otlp::trace::{Idx, Kind, Status};
 
@@ -26,6 +26,7 @@ type Operation<'s> = (Option<usize>, Kind, &'s str);
 pub struct Relevance<'s> {
     trace: &'s AgentTrace,
     failing: &'s [bool],
+    custom: &'s [&'static MetricSpec],
     /// For each operation the latest start among its successes.
     success: HashMap<Operation<'s>, u64>,
     /// For each agent the latest start of a tool call that succeeded.
@@ -39,13 +40,18 @@ pub struct Relevance<'s> {
 
 impl<'s> Relevance<'s> {
     /// `failing[i]`: span `i` fails by its own metrics.
-    pub fn new(trace: &'s AgentTrace, failing: &'s [bool]) -> Relevance<'s> {
+    pub fn new(
+        trace: &'s AgentTrace,
+        failing: &'s [bool],
+        custom: &'s [&'static MetricSpec],
+    ) -> Relevance<'s> {
         let ends_well: Vec<bool> = (0..trace.agents.len()).map(|a| ends_well(trace, failing, a)).collect();
         let badly: HashSet<Idx> =
             trace.agents.iter().zip(&ends_well).filter(|(_, well)| !**well).map(|(a, _)| a.at).collect();
         let mut relevance = Relevance {
             trace,
             failing,
+            custom,
             success: HashMap::new(),
             tool_success: HashMap::new(),
             ends_well,
@@ -72,7 +78,7 @@ impl<'s> Relevance<'s> {
         let Some(agent) = self.trace.owner.get(i).copied().flatten() else { return true };
         let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
-            let process = failed.iter().all(|m| spec(m).is_some_and(|row| row.process));
+            let process = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.process));
             let minor = severity == Severity::Low && !is_answer;
             if process || minor || self.recovered(i) {
                 return false;

@@ -30,7 +30,7 @@ const NEARLY: f64 = 0.9;
 const COMPARED_BYTES: usize = 160;
 /// Failing calls in a row that say the agent calls the tool wrongly, whatever it changes.
 const UNADAPTED: usize = 4;
-/// Rounds of one cycle of calls, with results that repeat too.
+/// Questions of one cycle of calls, with results that repeat too.
 const ROUNDS: usize = 3;
 /// Longest cycle looked for.
 const MAX_PERIOD: usize = 4;

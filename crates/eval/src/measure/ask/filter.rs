@@ -8,7 +8,7 @@ use super::asker::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
-use crate::measure::question_rounds::Sight;
+use crate::measure::question_rounds::Inputs;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
@@ -47,12 +47,12 @@ impl Doubt {
 
 impl Asker {
     /// Whether judges are asked for the metric of `row` about the span `at`.
-    pub fn gate(&self, row: &MetricSpec, sight: Sight<'_>, at: Idx, doubt: Doubt) -> Gate {
-        let Sight { trace, settings, rules } = sight;
+    pub fn gate(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, doubt: Doubt) -> Gate {
+        let Inputs { trace, settings, rules } = inputs;
         let memo = Memo::new();
         let context = Context { trace, at, settings, memo: &memo, rules };
         let nothing = row.rubric.and_then(|_| applicability(row, &context).err());
-        if nothing == Some(None) || !self.is_wanted(sight, at) {
+        if nothing == Some(None) || !self.is_wanted(inputs, at) {
             return Gate::Skip;
         }
         let own = || {
@@ -80,8 +80,8 @@ impl Asker {
         if sampled && wanted { Gate::Ask } else { Gate::Unmeasured(Unmeasured::SampledOut) }
     }
 
-    fn is_wanted(&self, sight: Sight<'_>, at: Idx) -> bool {
-        let Some(view) = sight.trace.views.get(at) else { return false };
+    fn is_wanted(&self, inputs: Inputs<'_>, at: Idx) -> bool {
+        let Some(view) = inputs.trace.views.get(at) else { return false };
         let listed = |patterns: &[String], seen: Option<&str>| {
             patterns.is_empty() || seen.is_some_and(|seen| patterns.iter().any(|p| matches(p, seen)))
         };

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::measure::Settings;
-use crate::measure::question_rounds::{Ask as Asking, Rounds, Sight};
+use crate::measure::question_rounds::{Ask as Asking, Inputs, Questions};
 use crate::measure::testing::Script;
 use crate::measure::{Measurement, Opinion, Unmeasured, Usage, Value, catalog};
 use crate::recognise::AgentTrace;
@@ -63,19 +63,19 @@ fn judged(
     judge: impl Fn(&Asking) -> Answers,
 ) -> (Vec<Measurement>, Vec<Asking>) {
     let rules = catalog::run(trace, settings);
-    let sight = Sight { trace, settings, rules: &rules };
-    let mut rounds = Rounds::new(sight);
+    let inputs = Inputs { trace, settings, rules: &rules };
+    let mut rounds = Questions::new(inputs);
     let mut asked = Vec::new();
-    while let Some(ask) = rounds.next(sight) {
+    while let Some(ask) = rounds.next() {
         let opinions = judge(&ask).map(|values| {
             let opinion = |value| Opinion { value, weighted: None, judge: "m/0".into() };
             values.into_iter().map(opinion).collect()
         });
         let key = ask.question.key.clone();
-        rounds.answer(ask.ticket, Answer { key, opinions, usage: Usage::default() }, sight);
+        rounds.answer(ask.ticket, Answer { key, opinions, usage: Usage::default() });
         asked.push(ask);
     }
-    (rounds.finish(sight, Unmeasured::Timeout), asked)
+    (rounds.finish(Unmeasured::Timeout), asked)
 }
 
 /// The questions alone.

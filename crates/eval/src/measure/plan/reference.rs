@@ -20,7 +20,7 @@ use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::shape;
 use super::words::{SIMILAR, Words};
 
-/// Rounds of refinement; each must gain a match, and few plans gain more than once.
+/// Questions of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;
 /// Bonus for agreeing dependencies on a similarity of at most 1: it decides between similar
 /// prompts.

@@ -1,10 +1,11 @@
-//! Rounds driven by hand, with a metric that asks twice.
+//! Questions driven by hand, with a metric that asks twice.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::*;
+use crate::measure::Metric;
 use crate::measure::question::{Form, Opinion, Prompt};
 use crate::measure::sample::{Sample, llm};
 use crate::measure::{Measured, Usage, Value};
@@ -47,7 +48,7 @@ fn answer(ask: &Ask) -> Answer {
     Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
 }
 
-fn only(name: &str, metric: impl Metric + 'static) -> Vec<(&'static MetricSpec, Box<dyn Metric>)> {
+fn only(name: &str, metric: impl Metric + 'static) -> Vec<Asking<'static>> {
     vec![(crate::measure::table::spec(name).expect("a row"), Box::new(metric))]
 }
 
@@ -58,35 +59,35 @@ fn two_spans() -> AgentTrace {
     sample.trace()
 }
 
-fn all_asked(rounds: &mut Rounds, sight: Sight<'_>) -> Vec<Ask> {
-    std::iter::from_fn(|| rounds.next(sight)).collect()
+fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
+    std::iter::from_fn(|| rounds.next()).collect()
 }
 
 #[test]
 fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(only("latency", Thrice), sight, Doubt::of(&[]), |_, at| at == 0);
-    let first = all_asked(&mut rounds, sight);
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, at| at == 0);
+    let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
-    rounds.answer(first[0].ticket, answer(&first[0]), sight);
-    assert!(rounds.next(sight).is_none());
-    rounds.answer(first[1].ticket, answer(&first[1]), sight);
-    let second = all_asked(&mut rounds, sight);
+    rounds.answer(first[0].ticket, answer(&first[0]));
+    assert!(rounds.next().is_none());
+    rounds.answer(first[1].ticket, answer(&first[1]));
+    let second = all_asked(&mut rounds);
     assert_eq!(second.len(), 1);
-    rounds.answer(second[0].ticket, answer(&second[0]), sight);
-    let done = rounds.finish(sight, Unmeasured::Timeout);
+    rounds.answer(second[0].ticket, answer(&second[0]));
+    let done = rounds.finish(Unmeasured::Timeout);
     assert!(matches!(&done[..], [m] if m.outcome.as_ref().is_ok_and(|m| m.passed)));
 }
 
 #[test]
 fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(only("latency", Thrice), sight, Doubt::of(&[]), |_, _| true);
-    let ask = rounds.next(sight).unwrap();
-    rounds.answer(ask.ticket, answer(&ask), sight);
-    let done = rounds.finish(sight, Unmeasured::Timeout);
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, _| true);
+    let ask = rounds.next().unwrap();
+    rounds.answer(ask.ticket, answer(&ask));
+    let done = rounds.finish(Unmeasured::Timeout);
     let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
     assert_eq!(reasons, [(0, Err(Unmeasured::Timeout)), (1, Err(Unmeasured::Timeout))]);
 }
@@ -94,14 +95,14 @@ fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
 #[test]
 fn a_metric_that_asks_without_end_is_stopped() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Rounds::over(only("tokens", Endless), sight, Doubt::of(&[]), |_, at| at == 0);
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let mut rounds = Questions::over(only("tokens", Endless), inputs, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
-    while let Some(ask) = rounds.next(sight) {
+    while let Some(ask) = rounds.next() {
         asked += 1;
-        rounds.answer(ask.ticket, answer(&ask), sight);
+        rounds.answer(ask.ticket, answer(&ask));
     }
     assert_eq!(asked, MAX_ROUNDS);
-    let done = rounds.finish(sight, Unmeasured::Timeout);
+    let done = rounds.finish(Unmeasured::Timeout);
     assert!(matches!(&done[..], [m] if m.outcome == Err(Unmeasured::JudgeError)));
 }

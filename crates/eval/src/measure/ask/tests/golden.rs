@@ -8,8 +8,8 @@ use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without what the rules found: their words change without ours.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
-    let sight = Sight { trace, settings, rules: &[] };
-    Rounds::new(sight).next(sight)
+    let inputs = Inputs { trace, settings, rules: &[] };
+    Questions::new(inputs).next()
 }
 
 /// The metrics whose prompts are written down: one of each kind.

@@ -114,15 +114,15 @@ fn a_weighted_score_counts_where_it_is_on_the_scale() {
     let trace = bridge();
     let settings = settings(&[FOLLOWING]);
     for (weighted, expected) in [(4.6, 4.6), (9.0, 5.0), (f64::NAN, 5.0)] {
-        let sight = Sight { trace: &trace, settings: &settings, rules: &[] };
-        let mut rounds = Rounds::new(sight);
-        while let Some(ask) = rounds.next(sight) {
+        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let mut rounds = Questions::new(inputs);
+        while let Some(ask) = rounds.next() {
             let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
             let answer =
                 Answer { key: ask.question.key, opinions: Ok(vec![opinion]), usage: Usage::default() };
-            rounds.answer(ask.ticket, answer, sight);
+            rounds.answer(ask.ticket, answer);
         }
-        let all = rounds.finish(sight, Unmeasured::Timeout);
+        let all = rounds.finish(Unmeasured::Timeout);
         assert_eq!(score(&all[0]), Some(expected));
     }
 }

@@ -278,9 +278,9 @@ fn early_questions_are_those_of_the_closed_trace() {
         ["instruction_following", "reasoning_integrity", "tool_completeness", "error_detection", GOAL];
     let settings = settings(&metrics);
     let rules = catalog::run(&trace, &settings);
-    let sight = Sight { trace: &trace, settings: &settings, rules: &rules };
-    let all = |mut rounds: Rounds| std::iter::from_fn(move || rounds.next(sight)).collect::<Vec<_>>();
-    let (early, late) = (all(Rounds::early(sight)), all(Rounds::new(sight)));
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &rules };
+    let all = |mut rounds: Questions<'_>| std::iter::from_fn(move || rounds.next()).collect::<Vec<_>>();
+    let (early, late) = (all(Questions::early(inputs)), all(Questions::new(inputs)));
     assert!(!early.is_empty() && early.len() < late.len());
     for ask in &early {
         let same =

@@ -1,0 +1,67 @@
+//! A metric of one's own: how short an agent's final answer is, from 0 to 1.
+//!
+//! Its row says what it is called and what its values may be. Like a built-in metric it can be switched
+//! off, has a threshold and overrides, propagates to the trace's verdict, and is written onto the span.
+//! Run with `cargo run --example custom_metric`.
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+
+use verdict_eval::{
+    Answer, Config, Context, Evaluator, Finding, Measured, Measurement, Metric, MetricSpec, Scale, Scored,
+    Step, Value,
+};
+
+/// Up to so many words an answer is as short as it should be.
+const WORDS: usize = 3;
+
+static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5));
+
+struct Brevity;
+
+impl Metric for Brevity {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        // It exists on the spans of agents whose answer was recorded.
+        let agent = context.trace.agents.iter().find(|agent| agent.at == context.at);
+        let Some(answer) = agent.and_then(|agent| agent.answer.as_deref()) else {
+            return Step::Done(Vec::new());
+        };
+        let words = answer.split_whitespace().count().max(1);
+        let score = (WORDS as f64 / words as f64).min(1.0);
+        let passed = score >= context.threshold(BREVITY.name);
+        let finding = || {
+            Finding::new(format!("at most {WORDS} words were expected; the answer has {words}"), answer, 3.0)
+        };
+        let findings = if passed { Vec::new() } else { vec![finding()] };
+        let measured = Measured { value: Value::Score(score), passed, findings };
+        Step::Done(vec![Measurement::new(context.at, BREVITY.name, "brevity/1", Ok(measured))])
+    }
+}
+
+/// What is measured in the traces of an OTLP request where at least `threshold` is expected.
+pub fn run(request: &[u8], threshold: f64) -> Result<Vec<String>, Box<dyn Error>> {
+    let settings = Scored { threshold, ..BREVITY.defaults() };
+    let config = Config::default();
+    let evaluator = Evaluator::builder(&config).metric(&BREVITY, settings, Brevity).build()?;
+    let mut lines = Vec::new();
+    for closed in evaluator.traces([request])? {
+        let evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
+        for m in evaluated.measurements.iter().filter(|m| m.metric == BREVITY.name) {
+            let Ok(measured) = &m.outcome else { continue };
+            let why = measured.findings.first().map_or("", |finding| finding.rationale.as_str());
+            lines.push(format!("{} {:?} {} {why}", m.metric, measured.value, measured.passed));
+        }
+        lines.push(format!("trace passes: {:?}", evaluated.verdicts.trace.passed));
+    }
+    Ok(lines)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pydanticai-b");
+    let request = std::fs::read(format!("{folder}/001.pb"))?;
+    for line in run(&request, 0.5)? {
+        println!("{line}");
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Embeds the evaluator: OTLP bytes in; verdicts and the same spans, annotated, out.
+//!
+//! It performs no I/O. Where metrics name judges, their questions come out and answers go in, so that the
+//! caller decides how they travel: here an async function answers them without asking anyone.
+//! Run with `cargo run --example embed`.
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use serde_json::json;
+use verdict_eval::{Answer, Ask, Config, EvaluatedTrace, Evaluator, Opinion, Unmeasured, Usage};
+
+/// One metric asks the judge `main` beside the rules; the others are measured by rules alone.
+const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";
+
+/// Stands for a call of a model: every answer is complete.
+async fn answer(ask: &Ask) -> Answer {
+    let value = json!({ "rationale": "Every part of the request is answered.", "score": 5, "findings": [] });
+    let opinion = Opinion { value, weighted: None, judge: Arc::from("scripted/1") };
+    Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
+}
+
+/// Evaluates every trace of some OTLP requests, with answers from [`answer`].
+pub async fn evaluate(
+    evaluator: &Evaluator,
+    requests: &[Vec<u8>],
+) -> Result<Vec<EvaluatedTrace>, Box<dyn Error>> {
+    let mut out = Vec::new();
+    for closed in evaluator.traces(requests)? {
+        let assessment = evaluator.assess(closed, &mut |_| ());
+        let mut questions = evaluator.questions(&assessment);
+        while let Some(ask) = questions.next() {
+            let answer = answer(&ask).await;
+            questions.answer(ask.ticket, answer);
+        }
+        let judged = questions.finish(Unmeasured::Timeout);
+        out.push(evaluator.decide(assessment, judged, None, 0));
+    }
+    Ok(out)
+}
+
+/// One line for each failed span and each trace.
+pub fn lines(evaluator: &Evaluator, evaluated: &EvaluatedTrace) -> Vec<String> {
+    let EvaluatedTrace { trace, measurements, verdicts, .. } = evaluated;
+    let mut lines = Vec::new();
+    for m in measurements {
+        let (Ok(measured), Some(span)) = (&m.outcome, trace.tree.spans.get(m.at)) else { continue };
+        if let Some(finding) = measured.findings.first().filter(|_| !measured.passed) {
+            lines.push(format!("{} fails on {}: {}", m.metric, span.id, finding.rationale));
+        }
+    }
+    let annotated = evaluator.annotate(evaluated);
+    let bytes: usize = annotated.spans.iter().map(|request| request.bytes.len()).sum();
+    let judged = measurements.iter().filter(|m| m.judge.starts_with("scripted")).count();
+    let passed = verdicts.trace.passed;
+    lines.push(format!(
+        "trace {}: passes {passed:?}, {judged} judged, {bytes} bytes annotated",
+        trace.tree.id
+    ));
+    lines
+}
+
+/// An evaluator with a judge for one metric.
+pub fn evaluator() -> Result<Evaluator, Box<dyn Error>> {
+    let config: Config = serde_saphyr::from_str(CONFIG)?;
+    Ok(Evaluator::builder(&config).build()?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/langgraph-openinference-m");
+    let evaluator = evaluator()?;
+    for evaluated in evaluate(&evaluator, &[std::fs::read(format!("{folder}/001.pb"))?]).await? {
+        lines(&evaluator, &evaluated).iter().for_each(|line| println!("{line}"));
+    }
+    Ok(())
+}

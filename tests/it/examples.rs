@@ -1,0 +1,65 @@
+//! The examples of embedding run, and do what their headers say.
+
+use verdict_eval::{Config, Evaluator, Metric, MetricSpec, Scale};
+
+#[allow(dead_code)]
+#[path = "../../examples/custom_metric.rs"]
+mod custom_metric;
+#[allow(dead_code)]
+#[path = "../../examples/embed.rs"]
+mod embed;
+
+fn demo(run: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/demo/{run}/001.pb", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+#[tokio::test]
+async fn an_embedded_evaluator_asks_without_io_from_async_code() {
+    let evaluator = embed::evaluator().unwrap();
+    let evaluated = embed::evaluate(&evaluator, &[demo("langgraph-openinference-m")]).await.unwrap();
+    let lines: Vec<String> = evaluated.iter().flat_map(|e| embed::lines(&evaluator, e)).collect();
+    assert!(
+        lines.iter().any(|line| line.contains("passes Some(") && !line.contains(" 0 judged")),
+        "{lines:?}"
+    );
+    assert!(lines.iter().all(|line| !line.contains(" 0 bytes")), "{lines:?}");
+}
+
+#[test]
+fn a_metric_of_ones_own_is_measured_thresholded_propagated_and_written() {
+    let request = demo("pydanticai-b");
+    let failing = custom_metric::run(&request, 1.0).unwrap();
+    let passing = custom_metric::run(&request, 0.0).unwrap();
+    let brevity =
+        |lines: &[String]| lines.iter().find(|line| line.starts_with("style.brevity Score(")).cloned();
+    assert!(brevity(&failing).unwrap().contains("false at most 3 words were expected"), "{failing:?}");
+    assert_eq!(failing.last().unwrap(), "trace passes: Some(false)");
+    assert!(brevity(&passing).unwrap().contains(" true"), "{passing:?}");
+}
+
+struct Nothing;
+
+impl Metric for Nothing {
+    fn step(&self, _: &verdict_eval::Context<'_>, _: &[verdict_eval::Answer]) -> verdict_eval::Step {
+        verdict_eval::Step::Done(Vec::new())
+    }
+}
+
+#[test]
+fn a_metric_whose_name_is_taken_or_no_key_is_refused() {
+    static TAKEN: MetricSpec = MetricSpec::custom("avoidance", Scale::FIVE, Some(4.0));
+    static NO_KEY: MetricSpec = MetricSpec::custom("My Metric", Scale::FIVE, Some(4.0));
+    static OFF_SCALE: MetricSpec = MetricSpec::custom("mine", Scale::UNIT, Some(4.0));
+    static FINE: MetricSpec = MetricSpec::custom("mine.too", Scale::UNIT, Some(0.4));
+    let config = Config::default();
+    let built =
+        |row: &'static MetricSpec| Evaluator::builder(&config).metric(row, row.defaults(), Nothing).build();
+    for row in [&TAKEN, &NO_KEY, &OFF_SCALE] {
+        let error = built(row).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("metric '{}': ", row.name)), "{error}");
+    }
+    built(&FINE).unwrap();
+    let twice = Evaluator::builder(&config).metric(&FINE, FINE.defaults(), Nothing);
+    let error = twice.metric(&FINE, FINE.defaults(), Nothing).build().unwrap_err();
+    assert_eq!(error.to_string(), "metric 'mine.too': added twice");
+}
