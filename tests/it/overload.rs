@@ -166,11 +166,16 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
             })
         })
         .collect();
-    // As long as it takes until far more has been taken than may be held.
+    // Until far more was taken than the budget holds and some was refused: on a busy machine that may take long.
     let (began, mut peak) = (Instant::now(), 0);
     let bytes = || taken.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
-    while began.elapsed() < Duration::from_secs(4) || bytes() < budget + budget / 2 {
-        assert!(began.elapsed() < Duration::from_secs(120), "hardly anything is taken");
+    let unrefused = || refused.load(Ordering::Relaxed) == 0;
+    while began.elapsed() < Duration::from_secs(4) || bytes() < budget + budget / 2 || unrefused() {
+        let (taken, none_refused) = (bytes() / MIB, unrefused());
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "{taken} MiB taken, none refused: {none_refused}"
+        );
         peak = peak.max(anonymous());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
