@@ -72,11 +72,14 @@ impl Schema {
     }
 }
 
+/// A compiled schema, with the value whose address is its key: an address is not used again while it is held.
+type Entry = (Arc<Value>, Rc<Schema>);
+
 /// The compiled schemas of a trace's calls, by the address of the schema, which is kept so that no
 /// other can get its address; and the steps that their checks took.
 #[derive(Default)]
 struct Compiled {
-    schemas: RefCell<HashMap<usize, (Arc<Value>, Rc<Schema>)>>,
+    schemas: RefCell<HashMap<usize, Entry>>,
     steps: Cell<u64>,
 }
 
