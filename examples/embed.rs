@@ -31,7 +31,7 @@ pub async fn evaluate(
     for closed in evaluator.traces(requests)? {
         let assessment = evaluator.assess(closed, &mut |_| ());
         let mut questions = evaluator.questions(&assessment);
-        while let Some(ask) = questions.next() {
+        while let Some(ask) = questions.next_question() {
             let answer = answer(&ask).await;
             questions.answer(ask.ticket, answer);
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use verdict_config::{Period, Size};
 
 /// `verdict.close`: a trace closes at the first of these.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
 use super::config::Times;
-use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
 /// Envelopes of a trace that are counted once. Few traces have more; further envelopes are counted
 /// with every span.

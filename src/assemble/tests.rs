@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-
-use super::*;
 use verdict_config::{Period, Size};
 use verdict_otlp::trace::{Attached, Envelope, SpanId, Status};
+
+use super::*;
 
 const T: TraceId = TraceId([7; 16]);
 

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::measure::plan::compare::{self, NAMES, ResponseComparison};
 
 use super::judge::JudgeSession;
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
-use verdict_eval::measure::plan::compare::{self, NAMES, ResponseComparison};
 
 pub(super) const LONG: &str = "\
 Compare two or three answers to one query.

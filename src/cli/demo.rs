@@ -8,27 +8,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-
-use crate::cli::command::{Failure, write_stderr, write_stdout};
-use crate::cli::run;
-use crate::config::Config;
-use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
-use crate::export::console;
-use crate::export::console::Style;
-use crate::export::direct::DirectClient;
-use crate::pipeline::service::Service;
-use crate::receive;
-use crate::receive::config::Endpoint;
-use crate::receive::{Accepted, Answer, Intake, Offer, OtlpConfig};
-use crate::telemetry::Telemetry;
 use verdict_client::Tls;
 use verdict_config::Period;
 use verdict_eval::recognise::Recogniser;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{Group, Interner, split};
 use verdict_otlp::trace::{Envelope, TraceId};
-use verdict_otlp::write;
-use verdict_otlp::write::Item;
+use verdict_otlp::write::{self, Item};
+
+use crate::cli::command::{Failure, write_stderr, write_stdout};
+use crate::cli::run;
+use crate::config::Config;
+use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
+use crate::export::console::{self, Style};
+use crate::export::direct::DirectClient;
+use crate::pipeline::service::Service;
+use crate::receive::config::Endpoint;
+use crate::receive::{self, Accepted, Answer, Intake, Offer, OtlpConfig};
+use crate::telemetry::Telemetry;
 
 pub(super) const LONG: &str = "\
 Show what otel-verdict does, in one process and a few seconds.

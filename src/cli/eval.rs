@@ -11,6 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use verdict_eval::EvaluatedTrace;
+use verdict_eval::annotate::Emit;
+use verdict_eval::recognise::Recogniser;
+use verdict_otlp::trace::Envelope;
+use verdict_otlp::{Signal, json};
 
 use super::input::{self, Origin};
 use super::run::runtime;
@@ -20,12 +25,6 @@ use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, Style};
 use crate::pipeline::offline::{Evaluated, Evaluation};
-use verdict_eval::EvaluatedTrace;
-use verdict_eval::annotate::Emit;
-use verdict_eval::recognise::Recogniser;
-use verdict_otlp::Signal;
-use verdict_otlp::json;
-use verdict_otlp::trace::Envelope;
 
 pub(super) const LONG: &str = "\
 Judge recorded traces, without any network.

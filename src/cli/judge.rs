@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-
-use crate::cli::command::Failure;
-use crate::config::Config;
-use crate::telemetry::Telemetry;
 use verdict_eval::measure::ask::Asker;
 use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Question};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
+
+use crate::cli::command::Failure;
+use crate::config::Config;
+use crate::telemetry::Telemetry;
 
 /// Judges, and the runtime that drives their connections.
 pub(super) struct JudgeSession {

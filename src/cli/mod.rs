@@ -23,7 +23,6 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-
 use command::{ConfigFiles, Failure, write_stderr, write_stdout};
 
 /// Verdicts on AI agents inside the OpenTelemetry pipeline.

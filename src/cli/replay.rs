@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
+use verdict_client::Tls;
+use verdict_config::{Period, Secret};
 
 use super::input::{self, Recorded};
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::run;
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
-use verdict_client::Tls;
-use verdict_config::{Period, Secret};
 
 pub(super) const LONG: &str = "\
 Send recorded requests unchanged to an OTLP endpoint.

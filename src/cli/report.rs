@@ -4,10 +4,8 @@
 //! keys may be added, but none changes its meaning.
 
 use serde_json::{Value, json};
-
 use verdict_eval::annotate::TraceSummary;
-use verdict_eval::measure;
-use verdict_eval::measure::{Finding, Measurement};
+use verdict_eval::measure::{self, Finding, Measurement};
 use verdict_eval::propagate::{Verdict, Verdicts};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;

@@ -7,12 +7,13 @@
 
 use std::path::Path;
 
-use super::root::Config;
-use super::sections::{Sections, key};
 use verdict_config::env::{Known, Outside, substitute};
 use verdict_config::{
     Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, read_bounded, undotted,
 };
+
+use super::root::Config;
+use super::sections::{Sections, key};
 
 /// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -2,15 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_client::Tls;
+use verdict_journal::Storage;
+use verdict_judge::{JudgeConfigs, JudgingConfig};
 
 use super::service::{Memory, Service};
 use super::verdict::Verdict;
 use crate::admin::AdminConfig;
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
 use crate::receive::OtlpConfig;
-use verdict_client::Tls;
-use verdict_journal::Storage;
-use verdict_judge::{JudgeConfigs, JudgingConfig};
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -1,11 +1,11 @@
 //! The merged YAML of all files, read section by section.
 
 use serde::de::DeserializeOwned;
-
-use super::verdict::Verdict;
 use verdict_config::{
     Issue, Node, Problem, REDACTED, Step, Style, Value, dotted, nearest, read, read_joined, undotted,
 };
+
+use super::verdict::Verdict;
 
 /// Parts of the names of headers that contain a secret; names that end in "key" are of them too.
 const SECRETS: [&str; 9] = [

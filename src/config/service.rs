@@ -2,9 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::{MemoryBudget, Period, Problem};
 
 use crate::logging::Format;
-use verdict_config::{MemoryBudget, Period, Problem};
 
 /// `service:`
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,9 +1,9 @@
 //! The configuration as YAML without secrets, and its JSON schema.
 
 use serde_json::Value;
+use verdict_config::REDACTED;
 
 use super::root::Config;
-use verdict_config::REDACTED;
 
 impl Config {
     /// The effective configuration as YAML. Secrets are `[redacted]`, and so are credentials in URLs.

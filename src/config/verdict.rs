@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use verdict_config::{Period, Problem};
 use verdict_eval::annotate::Emit;
 

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use verdict_client::Tls;
+use verdict_config::{Period, Problem, Secret, Size};
+
 use super::config::{
     Compression, CompressionParams, ExporterConfig, ExporterConfigs, OtlpGrpc, OtlpHttp, RetryOnFailure,
     SendingQueue,
 };
 use super::{grpc, http};
-use verdict_client::Tls;
-use verdict_config::{Period, Problem, Secret, Size};
 
 /// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
 /// which every request repeats.

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size};
 use verdict_otlp::Signal;

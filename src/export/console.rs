@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use verdict_otlp::trace::{Envelope, Kind};
 
 use super::config::Color;
 use super::exporter::Exporter;
 use super::queue::Job;
 use crate::outcome::{DropReason, Outcome};
-use verdict_otlp::trace::{Envelope, Kind};
 
 mod draw;
 mod paint;

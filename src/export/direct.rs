@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use verdict_otlp::Signal;
 
 use super::config::{Compression, OtlpGrpc, OtlpHttp};
 use super::error::StartError;
@@ -14,7 +15,6 @@ use super::http::HttpClient;
 use super::otlp::Client;
 use super::pack::Packing;
 use super::response::ExportResult;
-use verdict_otlp::Signal;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]

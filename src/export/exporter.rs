@@ -1,19 +1,18 @@
 //! One running exporter: its signals, queue, ledger and counters.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::time::Instant;
+use verdict_journal::{DeadLetters, ExporterAck};
+use verdict_otlp::Signal;
+use verdict_telemetry::LogThrottle;
 
 use super::parcel::Parcel;
 use super::queue::{Job, Queue, QueueError};
 use crate::outcome::{Acknowledge, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
-use verdict_journal::{DeadLetters, ExporterAck};
-use verdict_otlp::Signal;
-use verdict_telemetry::LogThrottle;
 
 impl Acknowledge for ExporterAck {
     fn retain(&self) {

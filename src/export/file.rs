@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use verdict_otlp::{Malformed, json};
 
 use super::config::RetryOnFailure;
 use super::exporter::Exporter;
@@ -20,7 +21,6 @@ use super::queue::Job;
 use super::retry::Backoff;
 use crate::outcome::{DropReason, Outcome, Receipt};
 use crate::telemetry::ExporterState;
-use verdict_otlp::{Malformed, json};
 
 /// Largest size of one write, in bytes.
 const MAX_WRITE: usize = 1 << 20;

@@ -20,14 +20,13 @@ use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
+use verdict_client::{ClientError, tls};
+use verdict_otlp::{Fields, Payload, Signal};
 
 use super::config::OtlpGrpc;
 use super::error::StartError;
 use super::pack::Packed;
 use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, method, one_line};
-use verdict_client::{ClientError, tls};
-use verdict_otlp::Signal;
-use verdict_otlp::{Fields, Payload};
 
 /// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
 /// would only detect after a quarter of an hour.

@@ -11,13 +11,12 @@ use ::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::BytesMut;
 use reqwest::{Client, Response, Url};
 use verdict_client::{ClientError, retry_after};
+use verdict_otlp::{Fields, Payload, Signal};
 
 use super::config::OtlpHttp;
 use super::error::StartError;
 use super::pack::Packed;
 use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
-use verdict_otlp::Signal;
-use verdict_otlp::{Fields, Payload};
 
 /// An endpoint that is not a URL.
 #[derive(Debug, PartialEq, thiserror::Error)]

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
 use verdict_journal::{DeadLetters, Delivery};
 use verdict_otlp::Signal;
 

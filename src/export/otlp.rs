@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use verdict_otlp::{Piece, Signal};
 
 use super::config::RetryOnFailure;
 use super::exporter::Exporter;
@@ -21,7 +22,6 @@ use super::retry::Backoff;
 use super::split::split;
 use crate::outcome::{DropReason, Outcome, Receipt};
 use crate::telemetry::ExporterState;
-use verdict_otlp::{Piece, Signal};
 
 /// How often a request that is too large is halved: from 4 MiB to 64 KiB. A destination that rejects
 /// even that enforces something else, such as a quota, and must not be flooded.

@@ -1,10 +1,10 @@
 //! The unit that exporters queue: the encoded pieces of one trace or request.
 
 use bytes::Bytes;
-
-use super::split;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::{Piece, Signal};
+
+use super::split;
 
 /// The requests made of one closed trace, or one request that passes through.
 ///

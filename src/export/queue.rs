@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use verdict_otlp::Signal;
 
 use super::parcel::Parcel;
 use crate::outcome::Receipt;
 use crate::reservation::{ByteLimit, Reservation};
-use verdict_otlp::Signal;
 
 /// Bytes per permit of the semaphore, which counts in `u32`: allows parcels up to 256 GiB.
 const PERMIT_BYTES: usize = 64;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use verdict_otlp::Signal;
-use verdict_otlp::{Fields, Payload};
+use verdict_otlp::{Fields, Payload, Signal};
 
 /// Largest part of a response body that is read, in bytes: it holds a count and a message.
 pub(super) const MAX_RESPONSE: usize = 64 << 10;

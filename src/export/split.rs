@@ -6,7 +6,6 @@
 //! that size is sent alone.
 
 use bytes::{Bytes, BytesMut};
-
 use verdict_otlp::{Fields, Payload, Piece, Signal, metrics};
 
 /// Field of a request that holds resource groups.

@@ -10,11 +10,11 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tonic::{Code, Status};
+use verdict_otlp::trace::Kind;
 
 use super::*;
 use crate::outcome::Outcome;
 use crate::telemetry::RequestObserver;
-use verdict_otlp::trace::Kind;
 
 pub(super) mod away;
 mod file;

@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-
-use super::evaluator::{Assessment, Evaluator};
 use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
+
+use super::evaluator::{Assessment, Evaluator};
 
 /// Questions of one trace on their way at once. More than any judge's default concurrency, so that
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.
@@ -66,7 +66,7 @@ where
             () = std::future::ready(()) => {}
         }
         while flying.len() < IN_FLIGHT {
-            match guarded(|| questions.next()) {
+            match guarded(|| questions.next_question()) {
                 Some(Some(next)) => {
                     let ticket = next.ticket;
                     let answer = ask(next);
@@ -115,7 +115,7 @@ where
     let mut usage = Usage::default();
     loop {
         while flying.len() < IN_FLIGHT {
-            match guarded(|| questions.next()).flatten() {
+            match guarded(|| questions.next_question()).flatten() {
                 Some(next) => flying.spawn(ask(next)),
                 None => break,
             };

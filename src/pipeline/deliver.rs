@@ -5,11 +5,12 @@
 
 use std::future::Future;
 
+use verdict_journal::{RetainReason, Seq, VerdictRecord};
+use verdict_otlp::{Piece, Signal};
+
 use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::export::Parcel;
-use verdict_journal::{RetainReason, Seq, VerdictRecord};
-use verdict_otlp::{Piece, Signal};
 
 /// Stores the verdicts of some traces, then exports the traces.
 pub(super) async fn deliver(shared: &Shared, traces: Vec<EncodedTrace>) {

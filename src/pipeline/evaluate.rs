@@ -7,15 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use verdict_eval::measure;
+use verdict_journal::{Seq, VerdictRecord};
+use verdict_otlp::trace::ClosedTrace;
+
 use super::ask_judges::Judgements;
 use super::budget::SPAN_OVERHEAD;
 use super::evaluator::{Assessment, EvaluatedTrace};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use verdict_eval::measure;
-use verdict_journal::{Seq, VerdictRecord};
-use verdict_otlp::trace::ClosedTrace;
 
 /// A trace with more spans, or more bytes, is evaluated on a thread for blocking work, so that it delays
 /// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.

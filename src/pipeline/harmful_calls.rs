@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use verdict_otlp::trace::{ClosedTrace, SpanId, TraceId};
 
 use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::assemble::Assembler;
-use verdict_otlp::trace::ClosedTrace;
-use verdict_otlp::trace::{SpanId, TraceId};
 
 /// How often open traces are looked at: soon enough to stop an agent, seldom enough that a batch
 /// of spans is looked at once.

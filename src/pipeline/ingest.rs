@@ -12,6 +12,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use verdict_journal::{RetainReason, Seq};
+use verdict_otlp::logs::{self, GenAiRecord};
+use verdict_otlp::request::{self, Group};
+use verdict_otlp::trace::{PriorVerdict, TraceId};
+use verdict_otlp::write::{self, Item};
+use verdict_otlp::{Piece, Signal, metrics};
 
 use super::budget::{Budget, Held, SPAN_OVERHEAD};
 use super::deliver::forward;
@@ -20,12 +26,6 @@ use super::{Pipeline, select};
 use crate::assemble;
 use crate::config::Select;
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused};
-use verdict_journal::{RetainReason, Seq};
-use verdict_otlp::logs::{self, GenAiRecord};
-use verdict_otlp::request::{self, Group};
-use verdict_otlp::trace::{PriorVerdict, TraceId};
-use verdict_otlp::write::{self, Item};
-use verdict_otlp::{Piece, Signal, metrics};
 
 /// When a refused sender should come back: long enough for a queue to drain, short enough that
 /// its own buffer does not overflow.

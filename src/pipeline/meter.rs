@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use verdict_eval::evaluate::Progress;
+use verdict_eval::measure;
+use verdict_otlp::trace::CloseReason;
+
 use super::evaluator::EvaluatedTrace;
 use crate::assemble::Tally;
 use crate::receive::Refused;
 use crate::telemetry::{self as telemetry, MetricCells, Telemetry};
-use verdict_eval::evaluate::Progress;
-use verdict_eval::measure;
-use verdict_otlp::trace::CloseReason;
 
 #[derive(Debug)]
 pub(super) struct Meter {

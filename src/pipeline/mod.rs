@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
-
 use verdict_otlp::request::Interner;
 
 mod ask_judges;

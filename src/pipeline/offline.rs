@@ -4,6 +4,13 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
+use verdict_eval::annotate::Annotated;
+use verdict_judge::Judges;
+use verdict_otlp::Signal;
+use verdict_otlp::logs::{self, GenAiRecord};
+use verdict_otlp::request::{self, Interner, Rejected};
+use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Span};
+
 use super::ask_judges::{Panel, ask_all};
 use super::evaluator::{EvaluatedTrace, Evaluator};
 use super::runtime_config::RuntimeConfig;
@@ -12,15 +19,6 @@ use super::service::{Error, judges};
 use crate::assemble::{Assembler, Close};
 use crate::config::{Config, Mode, Verdict};
 use crate::receive::{Offer, Refused};
-use verdict_eval::annotate::Annotated;
-use verdict_judge::Judges;
-use verdict_otlp::Signal;
-use verdict_otlp::logs;
-use verdict_otlp::logs::GenAiRecord;
-use verdict_otlp::request;
-use verdict_otlp::request::{Interner, Rejected};
-use verdict_otlp::trace::{Attached, Span};
-use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
 /// Gathers recorded requests; [`Evaluation::finish`] evaluates the traces in them.
 pub struct Evaluation {

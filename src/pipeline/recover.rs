@@ -8,6 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use verdict_config::Size;
+use verdict_eval::annotate::EncodedAnnotations;
+use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
+use verdict_otlp::request::{self, Group};
+use verdict_otlp::trace::{CloseReason, Span, TraceId, Tree};
+use verdict_otlp::{Signal, logs};
+
 use super::Pipeline;
 use super::deliver::{export, forward};
 use super::ingest::OfTrace;
@@ -15,14 +22,6 @@ use super::store::EncodedTrace;
 use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
 use crate::receive::Refused;
-use verdict_config::Size;
-use verdict_eval::annotate::EncodedAnnotations;
-use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
-use verdict_otlp::Signal;
-use verdict_otlp::logs;
-use verdict_otlp::request;
-use verdict_otlp::request::Group;
-use verdict_otlp::trace::{CloseReason, Span, TraceId, Tree};
 
 impl Pipeline {
     /// Opens traces again before it returns. What is to be exported again follows in a task, as the

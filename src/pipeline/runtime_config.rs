@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use verdict_otlp::trace::CloseReason;
+
 use super::ask_judges::Panel;
 use super::evaluator::Evaluator;
 use super::path_tasks;
 use crate::assemble::Close;
 use crate::config::{Mode, Select, Verdict};
-use verdict_otlp::trace::CloseReason;
 
 #[derive(Debug)]
 pub(super) struct RuntimeConfig {

@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
+use verdict_eval::measure::Usage;
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
 use super::ask_judges::{Judgements, Panel, ask_all, guarded};
 use super::budget::Held;
@@ -22,9 +25,6 @@ use super::evaluator::Assessment;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use verdict_eval::measure::Usage;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
 /// Large traces in flight at once in one shard; the next waits. Bounds threads and memory.
 const MAX_LARGE: usize = 2;

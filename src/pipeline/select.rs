@@ -1,10 +1,11 @@
 //! Which spans are evaluated: `verdict.select`.
 
-use crate::config::Select;
 use verdict_config::matches;
 use verdict_otlp::stated::{inner, resource_attributes, stated};
 use verdict_otlp::trace::{Envelope, Span};
 use verdict_otlp::{Fields, Payload};
+
+use crate::config::Select;
 
 /// `service.name` of the resource that a span came under.
 pub fn service(envelope: &Envelope) -> Option<&str> {

@@ -10,25 +10,23 @@ use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
+use verdict_judge::{JudgeError, Judges};
+use verdict_otlp::Signal;
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeMetrics;
 
 use super::Pipeline;
 use super::ask_judges::Panel;
 use super::budget::Budget;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
-use crate::admin;
-use crate::admin::Readiness;
+use crate::admin::{self, Readiness};
 use crate::config::{Config, Verdict};
 use crate::export::{Exporter, Exporters, RenderContext, StartError};
 use crate::outcome::{DropReason, Outcome};
-use crate::receive;
-use crate::receive::{BindError, Intake};
+use crate::receive::{self, BindError, Intake};
 use crate::telemetry::{ExporterState, Telemetry};
-use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
-use verdict_judge::{JudgeError, Judges};
-use verdict_otlp::Signal;
-use verdict_otlp::trace::TraceId;
-use verdict_telemetry::JudgeMetrics;
 
 /// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
 /// slow sender must not use up the time of what was accepted from others.

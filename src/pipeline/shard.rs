@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
+use verdict_journal::{RetainReason, Seq};
+use verdict_otlp::logs::GenAiRecord;
+use verdict_otlp::request::Group;
+use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
 use super::budget::{Held, SPAN_OVERHEAD};
 use super::evaluate::StoredTrace;
@@ -19,10 +23,6 @@ use super::select;
 use super::shared::Shared;
 use super::speculate::Speculation;
 use crate::assemble::Assembler;
-use verdict_journal::{RetainReason, Seq};
-use verdict_otlp::logs::GenAiRecord;
-use verdict_otlp::request::Group;
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
 /// Requests taken from the inbox before closing what is due.
 const BURST: usize = 64;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
+use verdict_journal::Attempts;
 
 use super::budget::Budget;
 use super::meter::Meter;
@@ -13,7 +14,6 @@ use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
 use crate::telemetry::Telemetry;
-use verdict_journal::Attempts;
 
 #[derive(Debug)]
 pub(super) struct Shared {

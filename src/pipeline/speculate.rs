@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use verdict_eval::measure::Usage;
+use verdict_journal::Attempts;
+use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
 use super::ask_judges::{Panel, ask_early, guarded};
 use super::runtime_config::RuntimeConfig;
 use crate::assemble::Assembler;
-use verdict_eval::measure::Usage;
-use verdict_journal::Attempts;
-use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
 /// How often open traces are looked at: short compared with the time that a trace stays quiet before it
 /// closes, long compared with the time that looking takes.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-
 use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
 use verdict_otlp::{Piece, Signal};
 

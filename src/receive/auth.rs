@@ -13,7 +13,6 @@ use http::{HeaderMap, HeaderValue, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
-
 use verdict_config::{Problem, Secret};
 
 /// Interval between reloads of the token file: the longest time a removed token stays valid.

@@ -9,11 +9,11 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use verdict_config::{Period, Problem, Size};
 
 use super::auth::Auth;
 use super::cors::Cors;
 use super::tls::ServerTls;
-use verdict_config::{Period, Problem, Size};
 
 /// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -20,13 +20,13 @@ use http_body::Frame;
 use http_body_util::BodyExt as _;
 use prost::Message as _;
 use tokio::time::timeout;
+use verdict_otlp::Signal;
 
 use super::body::{BodyDecoder, BodyError, Coding};
 use super::intake::Accepted;
 use super::rejection::{Rejection, code, status};
 use super::request_handler::{RequestHandler, STALL, response};
 use crate::reservation::Reservation;
-use verdict_otlp::Signal;
 
 /// Flag and length before a message.
 const PREFIX: usize = 5;

@@ -19,6 +19,7 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use serde_json::json;
 use tokio::time::timeout;
+use verdict_otlp::{Signal, json};
 
 use super::body::{BodyError, Coding};
 use super::config::HttpConfig;
@@ -27,8 +28,6 @@ use super::intake::{Accepted, Refused};
 use super::rejection::{self, Rejection};
 use super::request_handler::{RequestHandler, STALL, response};
 use crate::reservation::Reservation;
-use verdict_otlp::Signal;
-use verdict_otlp::json;
 
 /// JSON above this size is decoded on a blocking thread: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;

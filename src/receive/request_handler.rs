@@ -11,6 +11,7 @@ use http::HeaderMap;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
+use verdict_otlp::{Signal, Transport};
 
 use super::auth::Authenticator;
 use super::body::{BodyDecoder, BodyError, Coding};
@@ -18,7 +19,6 @@ use super::intake::{Accepted, Intake, Offer, Refused};
 use super::rejection::Rejection;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{RequestOutcome, Telemetry};
-use verdict_otlp::{Signal, Transport};
 
 /// How long a sender may pause within a body before the request is rejected.
 pub(crate) const STALL: Duration = Duration::from_secs(30);

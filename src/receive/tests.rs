@@ -9,7 +9,6 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-
 use verdict_otlp::Signal;
 
 use super::config::{Endpoint, GrpcConfig, HttpConfig, Protocols};

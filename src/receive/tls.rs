@@ -18,7 +18,6 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use verdict_config::Period;
 
 /// Largest PEM file in bytes: chains have some KiB, bundles of authorities some hundred.

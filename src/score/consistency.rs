@@ -13,14 +13,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-
-use super::alpha::{Level, alpha};
-use super::bootstrap::{self, Interval};
-use super::similarity::{cosine, vectors};
 use verdict_eval::measure::defects::RULES;
 use verdict_eval::measure::{Measurement, Value, table};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
+
+use super::alpha::{Level, alpha};
+use super::bootstrap::{self, Interval};
+use super::similarity::{cosine, vectors};
 
 /// One run's answer about one place.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use verdict_eval::measure::table::spec;
+use verdict_eval::measure::{Category, Severity};
 
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label, impact};
-use verdict_eval::measure::table::spec;
-use verdict_eval::measure::{Category, Severity};
 
 /// The shape, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{

@@ -10,14 +10,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use verdict_eval::measure::{Measurement, Value, table};
+use verdict_eval::recognise::{AgentTrace, SpanView};
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::agreement::{Agreement, Scale};
 use super::bootstrap::{self, ShareIntervals};
 use super::counts::Confusion;
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
-use verdict_eval::measure::{Measurement, Value, table};
-use verdict_eval::recognise::{AgentTrace, SpanView};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]

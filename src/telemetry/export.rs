@@ -14,10 +14,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-use crate::outcome::{DropReason, Ledger, Outcome};
 use verdict_telemetry::declared::{self as d, Declared};
 use verdict_telemetry::histogram::{Buckets, latency_family};
+
+use crate::outcome::{DropReason, Ledger, Outcome};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use verdict_otlp::trace::{CloseReason, Kind};
+use verdict_otlp::{Piece, Signal, Transport};
+
 use super::*;
 use crate::export::config::ExporterConfigs;
 use crate::export::{Exporters, Parcel, RenderContext};
-use verdict_otlp::Piece;
-use verdict_otlp::trace::CloseReason;
-use verdict_otlp::trace::Kind;
-use verdict_otlp::{Signal, Transport};
 
 fn line(page: &str, start: &str) -> String {
     page.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("no {start} in\n{page}")).to_owned()

@@ -7,7 +7,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::declared as d;
 use verdict_telemetry::histogram::{Buckets, latency_buckets};

@@ -1,7 +1,8 @@
 //! The allocator of a process: mimalloc, the binary's, unless it asks for the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use mimalloc::MiMalloc;
 

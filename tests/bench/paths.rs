@@ -18,17 +18,13 @@ use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
 use verdict_config::Period;
 use verdict_eval::Config;
-use verdict_eval::annotate;
-use verdict_eval::annotate::{Emission, Emit, TraceSummary};
+use verdict_eval::annotate::{self, Emission, Emit, TraceSummary};
 use verdict_eval::evaluate::Evaluator;
 use verdict_eval::measure::{Measured, Measurement, Value as Measure};
-use verdict_eval::propagate;
-use verdict_eval::propagate::{TraceVerdict, Verdicts};
+use verdict_eval::propagate::{self, TraceVerdict, Verdicts};
 use verdict_eval::recognise::AgentTrace;
-use verdict_otlp::request;
-use verdict_otlp::request::Interner;
-use verdict_otlp::trace::ClosedTrace;
-use verdict_otlp::trace::Tree;
+use verdict_otlp::request::{self, Interner};
+use verdict_otlp::trace::{ClosedTrace, Tree};
 
 /// What a path made.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

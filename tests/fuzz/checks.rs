@@ -10,10 +10,9 @@ use verdict_config::{Size, Source};
 use verdict_eval::measure::{Form, ScoreField};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
-use verdict_otlp::Signal;
 use verdict_otlp::trace::Span;
 use verdict_otlp::write::{Item, requests, strip_attributes};
-use verdict_otlp::{Interner, json, logs, metrics, split};
+use verdict_otlp::{Interner, Signal, json, logs, metrics, split};
 
 /// As a trace request: no panic; what is accepted is written again byte for byte, and splitting
 /// what was written gives the same spans.

@@ -16,8 +16,7 @@ use verdict_eval::measure::Measurement;
 use verdict_eval::measure::defects::Defect;
 use verdict_eval::propagate::Verdict;
 use verdict_eval::recognise::AgentTrace;
-use verdict_otlp::Signal;
-use verdict_otlp::json;
+use verdict_otlp::{Signal, json};
 
 /// One trace: judged, and what people marked in it.
 struct Marked {

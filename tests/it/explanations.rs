@@ -12,9 +12,8 @@ use otel_verdict::receive::Offer;
 use verdict_config::Source;
 use verdict_eval::measure::{Finding, Measurement};
 use verdict_eval::recognise::{AgentTrace, Message, Part, SpanView, ToolRequest};
-use verdict_otlp::Signal;
-use verdict_otlp::json;
 use verdict_otlp::trace::Status;
+use verdict_otlp::{Signal, json};
 
 use crate::frameworks;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use crate::annotate::{Emission, Emit, Existing, Explanations};
 use crate::measure::Settings;
@@ -13,7 +14,6 @@ use crate::measure::ask::{self, Ask, Asker, Instruction};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{Redact, Redactor};
-use verdict_config::Problem;
 
 /// The evaluator's part of the section `verdict`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

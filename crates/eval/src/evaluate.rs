@@ -12,26 +12,21 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::logs::LogView;
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, SpanId, TraceId, Tree};
+use verdict_otlp::{Malformed, Piece};
 
-use crate::annotate;
-use crate::annotate::{Annotated, Emission, EncodedAnnotations, TraceSummary};
+use crate::annotate::{self, Annotated, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
-use crate::measure;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::question_rounds::{Inputs, Questions};
 use crate::measure::settings::Scored;
 use crate::measure::table::CustomMetric;
-use crate::measure::{Measurement, Metric, MetricSpec, Settings, Usage};
-use crate::propagate;
-use crate::propagate::{Policies, Verdicts};
+use crate::measure::{self, Measurement, Metric, MetricSpec, Settings, Usage};
+use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser};
-use verdict_otlp::logs::LogView;
-use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::TraceId;
-use verdict_otlp::trace::{Attached, SpanId, Tree};
-use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
-use verdict_otlp::{Malformed, Piece};
 
 /// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
 /// join and split further by their own limits.

@@ -42,7 +42,6 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use verdict_otlp::trace::TraceId;
 
 /// Slots of one file: a `u64` has one bit for each.

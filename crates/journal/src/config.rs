@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use verdict_config::{Period, Problem, Size};
 
 /// `storage:`

@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
+use verdict_otlp::Signal;
 
 use super::OpenError;
-use verdict_otlp::Signal;
 
 /// Size from which on another file is started: readers hold one request in memory at a time, but people
 /// copy files.

@@ -73,7 +73,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
-
 use verdict_otlp::Signal;
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 

@@ -31,13 +31,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, Fsync, header};
 use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, Record, Release, RetainReason, Seq};
 use super::recover::{Recovered, StoredRecord, scan};
 use super::retain::RetainReasons;
 use super::write_buffer::WriteBuffer;
-use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 mod rewrite;
 

@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 
 use bytes::Bytes;
+use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, HEADER, SegmentHeader, read_header};
 use super::log::remember;
 use super::record::{FoundFrame, Record, RetainReason, Seq};
 use super::retain::RetainReasons;
-use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 /// What has not been exported yet.
 #[derive(Clone, PartialEq, Debug, Default)]

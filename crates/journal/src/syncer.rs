@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use verdict_telemetry::JournalMetrics;
 
 use super::disk::Fsync;
-use verdict_telemetry::JournalMetrics;
 
 /// A caller that waits until its records are stored.
 pub(super) struct Waiter {

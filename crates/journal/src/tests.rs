@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use verdict_config::{Period, Size};
+use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 use super::disk::Disk;
 use super::*;
-use verdict_config::{Period, Size};
-use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 mod failing;
 mod handover;

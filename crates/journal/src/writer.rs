@@ -12,6 +12,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use verdict_otlp::trace::{PriorVerdict, TraceId};
+use verdict_telemetry::{JournalMetrics, LogThrottle};
 
 use super::config::Durability;
 use super::disk::Disk;
@@ -20,8 +22,6 @@ use super::record::{Frame, Record, Release, RetainReason, Seq};
 use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
 use super::writer_handle::{RELEASE_DELAY, State, WriterStep};
-use verdict_otlp::trace::{PriorVerdict, TraceId};
-use verdict_telemetry::{JournalMetrics, LogThrottle};
 
 /// Commands and bytes of one write at most: enough to amortise the cost of the call, and few enough that
 /// answered callers send more commands while the next write runs. A write of everything that waits would

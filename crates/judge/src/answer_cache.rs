@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use moka::sync::Cache;
 use prometheus_client::metrics::counter::Counter;
+use verdict_eval::measure::{Unmeasured, Usage};
+use verdict_telemetry::QuestionOutcome;
 
 use crate::cache_key::Key;
 use crate::config::CacheConfig;
 use crate::disk_cache::{DiskCache, DiskCacheError};
 use crate::record::JudgeAnswer;
-use verdict_eval::measure::{Unmeasured, Usage};
-use verdict_telemetry::QuestionOutcome;
 
 /// The end of one question to one judge.
 #[derive(Debug)]

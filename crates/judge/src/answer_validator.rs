@@ -6,7 +6,6 @@
 //! be quoted from the trace, whose content is untrusted.
 
 use serde_json::Value;
-
 use verdict_eval::measure::Form;
 use verdict_eval::measure::schema::{Schema, Validity};
 

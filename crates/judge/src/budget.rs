@@ -13,10 +13,10 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use verdict_otlp::trace::TraceId;
 
 use crate::config::{BudgetConfig, Limit, Price};
 use crate::provider::TokenCount;
-use verdict_otlp::trace::TraceId;
 
 /// Traces whose spending is remembered, some 150 bytes each. The least recently used are forgotten first.
 const MAX_TRACES: u64 = 100_000;

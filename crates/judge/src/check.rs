@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use verdict_config::{Problem, Secret, nearest};
+
 use crate::config::{BudgetConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::{dialects, http_provider};
-use verdict_config::{Problem, Secret, nearest};
 
 /// Each request in flight is a connection where the server speaks HTTP/1.1.
 const MAX_CONCURRENCY: usize = 1024;

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size};
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
+use verdict_config::Secret;
 
 use crate::provider::{JudgeRequest, Reply};
-use verdict_config::Secret;
 
 /// The JSON of one HTTP API. Chosen by `judges.<name>.dialect`; registered with
 /// [`JudgesBuilder::dialect`](crate::JudgesBuilder::dialect) where it is not built in.

@@ -10,13 +10,13 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde_json::Value;
+use verdict_client::ClientError;
+use verdict_config::Secret;
 
 use crate::config::JudgeConfig;
 use crate::dialect::Dialect;
 use crate::failure::{Failure, FailureKind};
 use crate::provider::{JudgeRequest, Provider, Reply, ReplyFuture};
-use verdict_client::ClientError;
-use verdict_config::Secret;
 
 /// An answer of some thousand tokens with probabilities is below 1 MiB.
 const MAX_BODY: usize = 4 << 20;

@@ -14,6 +14,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+use verdict_config::matches;
+use verdict_eval::measure::{Question, Unmeasured, Usage};
+use verdict_eval::recognise::Text;
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeCells;
 
 use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::breaker::{Breaker, BreakerPermit};
@@ -24,11 +29,6 @@ use crate::logprobs;
 use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, TokenCount};
 use crate::record::JudgeAnswer;
 use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
-use verdict_config::matches;
-use verdict_eval::measure::{Question, Unmeasured, Usage};
-use verdict_eval::recognise::Text;
-use verdict_otlp::trace::TraceId;
-use verdict_telemetry::JudgeCells;
 
 /// The first wait between attempts; each is twice the one before, with as much again of jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

@@ -8,25 +8,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use verdict_client::ClientError;
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{Answer, Opinion, Unmeasured, Usage};
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
 
 use crate::answer_cache::{AnswerCache, Resolved};
 use crate::answer_validator::AnswerValidator;
 use crate::budget::{self, BudgetTracker};
-use crate::cache_key;
 use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::dialect::Dialect;
-use crate::dialects;
 use crate::disk_cache::DiskCacheError;
 use crate::http_provider::HttpProvider;
 use crate::judge_client::{JudgeClient, PreparedQuestion};
 use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
-use verdict_client::ClientError;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Opinion, Unmeasured, Usage};
-use verdict_otlp::trace::TraceId;
-use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
+use crate::{cache_key, dialects};
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,9 @@
 //! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the
 //! expectation over the values that the score may have, which is finer than the sampled one.
 
-use crate::provider::Token;
 use verdict_eval::measure::ScoreField;
+
+use crate::provider::Token;
 
 /// With less of the probability on values of the score, the token is not the score's.
 const LEAST_MASS: f64 = 0.5;

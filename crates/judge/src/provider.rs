@@ -9,10 +9,10 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use serde_json::json;
+use verdict_eval::measure::{Form, Prompt};
 
 use crate::config::JudgeConfig;
 use crate::failure::Failure;
-use verdict_eval::measure::{Form, Prompt};
 
 /// The future of [`Provider::send`].
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use verdict_eval::measure::Usage;
 
 use crate::cache_key::{self, Key};
-use verdict_eval::measure::Usage;
 
 /// An answer that fits its form.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::json;
-
 use verdict_eval::measure::{Form, Prompt, Question, ScoreField};
 
 /// A rationale and a score of 1 to 5.

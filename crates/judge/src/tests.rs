@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use wiremock::matchers::{method, path};
-use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
-
-use crate::Judges;
-use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
-use crate::testing::question;
 use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
 use verdict_config::Period;
 use verdict_eval::measure::question_rounds::Ask;
 use verdict_eval::measure::{Answer, Unmeasured};
 use verdict_eval::recognise::Text;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use crate::Judges;
+use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::testing::question;
 
 mod budgets_and_caches;
 mod faults;

@@ -20,11 +20,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-
 use document::{Documents, MAX_DOCUMENT, too_large};
+use verdict_otlp::Signal;
 
 use crate::receive::Offer;
-use verdict_otlp::Signal;
 
 /// Folders within folders; deeper is a loop of links.
 const MAX_FOLDERS: usize = 32;

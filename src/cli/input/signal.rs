@@ -6,9 +6,7 @@
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-
-use verdict_otlp::Signal;
-use verdict_otlp::{Fields, Malformed, Payload};
+use verdict_otlp::{Fields, Malformed, Payload, Signal};
 
 /// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
 pub(super) fn of_name(path: &str) -> Option<Signal> {

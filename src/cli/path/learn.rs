@@ -5,11 +5,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
+use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;
-use verdict_eval::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
-use verdict_eval::recognise::{Agent, AgentTrace, Call};
 
 pub(super) const LONG: &str = "\
 Infer a task from recorded runs that passed, for review.

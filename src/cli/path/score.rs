@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use verdict_eval::measure::path::{PathScores, Task, Token, Walk};
 
 use crate::cli::command::{Failure, read_text, write_stdout};
-use verdict_eval::measure::path::{PathScores, Task, Token, Walk};
 
 pub(super) const LONG: &str = "\
 Score sequences of symbols against their tasks.

@@ -5,15 +5,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use verdict_eval::measure::path::matching::calls_of;
+use verdict_eval::measure::path::trail::Trail;
+use verdict_eval::measure::path::{Task, Token, Transition, Walk};
+use verdict_eval::recognise::AgentTrace;
 
 use super::draw;
 use super::picture::Picture;
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;
-use verdict_eval::measure::path::matching::calls_of;
-use verdict_eval::measure::path::trail::Trail;
-use verdict_eval::measure::path::{Task, Token, Transition, Walk};
-use verdict_eval::recognise::AgentTrace;
 
 pub(super) const LONG: &str = "\
 Draw a task's automaton and the steps of a run.

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use verdict_eval::measure::plan::parse;
+use verdict_eval::measure::plan::schema::Plan;
 
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 use crate::config::Config;
-use verdict_eval::measure::plan::parse;
-use verdict_eval::measure::plan::schema::Plan;
 
 /// Options of every plan command.
 #[derive(Args, Clone, Debug)]

@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::measure::plan::improve::{ImprovementLoop, MAX_PASSES};
+use verdict_eval::measure::plan::tools::Toolbox;
+use verdict_eval::measure::{Answer, Unmeasured};
 
 use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, to_json, write_file, write_stderr};
 use crate::cli::judge::JudgeSession;
-use verdict_eval::measure::plan::improve::{ImprovementLoop, MAX_PASSES};
-use verdict_eval::measure::plan::tools::Toolbox;
-use verdict_eval::measure::{Answer, Unmeasured};
 
 pub(super) const LONG: &str = "\
 Improve a plan with a judge, step by step, without carrying it out.

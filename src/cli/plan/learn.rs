@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
-
-use super::files::PlanOptions;
-use crate::cli::command::{Failure, read_text, to_json, write_stdout};
 use verdict_eval::measure::plan::assessment::PlanAssessment;
 use verdict_eval::measure::plan::improve::Lineage;
 use verdict_eval::measure::plan::learn_weights::{self, LearntWeights, RankedPlan};
 use verdict_eval::measure::plan::part::PlanPart;
 use verdict_eval::measure::plan::tools::Toolbox;
 use verdict_eval::measure::plan::{lineage, parse};
+
+use super::files::PlanOptions;
+use crate::cli::command::{Failure, read_text, to_json, write_stdout};
 
 pub(super) const LONG: &str = "\
 Fit the score's weights to plans that people have ranked.

@@ -5,17 +5,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::measure::Unmeasured;
+use verdict_eval::measure::plan::assessment::PlanAssessment;
+use verdict_eval::measure::plan::judge_questions::{self, JUDGED_PARTS};
+use verdict_eval::measure::plan::part::PlanPart;
+use verdict_eval::measure::plan::tools::Toolbox;
 
 use super::files::{self, PlanOptions};
 use super::show;
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::JudgeSession;
 use crate::config::Config;
-use verdict_eval::measure::Unmeasured;
-use verdict_eval::measure::plan::assessment::PlanAssessment;
-use verdict_eval::measure::plan::judge_questions::{self, JUDGED_PARTS};
-use verdict_eval::measure::plan::part::PlanPart;
-use verdict_eval::measure::plan::tools::Toolbox;
 
 pub(super) const CHECK: &str = "\
 Print the faults of a plan and its layout.

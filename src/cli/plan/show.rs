@@ -3,12 +3,12 @@
 //! In: an examined plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
-
-use crate::cli::command::{Failure, Output};
 use verdict_eval::measure::plan::assessment::PlanAssessment;
 use verdict_eval::measure::plan::part::{PlanPart, Weights};
 use verdict_eval::measure::plan::reference::ReferenceMatch;
 use verdict_eval::measure::plan::shape;
+
+use crate::cli::command::{Failure, Output};
 
 /// Prints the plan's issues and layout; with `scored` its metrics as well.
 pub(super) fn plan(

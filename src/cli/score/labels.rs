@@ -10,10 +10,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::files;
 use super::report::{self, LabelledTraces};
 use super::table::{Table, figure, optional_figure, shares};
-use super::tables;
+use super::{files, tables};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval;
 use crate::score::agreement::Agreement;

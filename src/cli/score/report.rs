@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use verdict_eval::measure::Category;
+
 use crate::cli::command::{Failure, write_file};
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
@@ -14,7 +16,6 @@ use crate::score::report::sample::{self, Explanation};
 use crate::score::report::tree::TraceTree;
 use crate::score::thresholds::Fit;
 use crate::score::trail::{Annotation, Benchmark};
-use verdict_eval::measure::Category;
 
 /// EvaluatedTrace traces with their labels, trees and explanations.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::measure::Measurement;
 
 use super::files::{self, Folder as Files};
 use super::report::{self, LabelledTraces};
@@ -16,9 +17,8 @@ use crate::cli::eval;
 use crate::cli::judge::JudgeSession;
 use crate::score::counts::Confusion;
 use crate::score::labels::TraceLabels;
-use crate::score::trail::ratings::RootVerdicts;
-use crate::score::trail::{Annotations, Benchmark, Ratings, TraceMarks, find, mapper, ratings};
-use verdict_eval::measure::Measurement;
+use crate::score::trail::ratings::{self, RootVerdicts};
+use crate::score::trail::{Annotations, Benchmark, Ratings, TraceMarks, find, mapper};
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.

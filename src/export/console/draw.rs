@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 
+use verdict_otlp::trace::Idx;
+
 use super::paint::{Line, Paint, width, wrap};
 use super::read::{Metric, SpanAnnotations, Trace};
 use super::style::Style;
-use verdict_otlp::trace::Idx;
 
 /// Spans rendered of one trace.
 const MAX_SPANS: usize = 2_000;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-
 use verdict_otlp::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Interner, Payload, Value};

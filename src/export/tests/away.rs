@@ -3,12 +3,13 @@
 
 use std::sync::Mutex;
 
+use verdict_config::Period;
+
 use super::*;
 use crate::export::config::{Compression, RetryOnFailure};
 use crate::export::pack::{Packed, Packing};
 use crate::export::response::{ExportResponse, ExportResult};
 use crate::export::{consumers, otlp};
-use verdict_config::Period;
 
 /// What a destination says so long after the start.
 type Script = fn(Duration) -> ExportResult;

@@ -1,9 +1,10 @@
 //! The outcome of items that cannot be delivered, by whether a dead letter can be written, and whether
 //! the journal still retains them.
 
+use verdict_journal::{Journal, RetainReason, Storage};
+
 use super::*;
 use crate::telemetry::Telemetry;
-use verdict_journal::{Journal, RetainReason, Storage};
 
 #[derive(Debug)]
 struct Case {

@@ -1,6 +1,8 @@
 //! What a request leads to, in shadow mode and at shutdown.
 
 use arc_swap::ArcSwap;
+use verdict_config::Source;
+use verdict_otlp::trace::Kind;
 
 use super::*;
 use crate::config::{Config, from_sources};
@@ -8,8 +10,6 @@ use crate::export::{Exporters, RenderContext};
 use crate::pipeline::runtime_config::RuntimeConfig;
 use crate::pipeline::shared::Shared;
 use crate::telemetry::Telemetry;
-use verdict_config::Source;
-use verdict_otlp::trace::Kind;
 
 fn config(path: &std::path::Path, verdict: &str) -> Config {
     let text = format!(

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use verdict_config::Source;
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::Kind;
+use verdict_otlp::write;
 
 use super::*;
 use crate::config::{Config, from_sources};
@@ -16,10 +20,6 @@ use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::budget::Budget;
 use crate::pipeline::meter::Meter;
 use crate::telemetry::Telemetry;
-use verdict_config::Source;
-use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::Kind;
-use verdict_otlp::write;
 
 /// A request of one trace: a root and two children.
 fn request(trace: u8) -> Bytes {

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, ClientTlsConfig};
 use tonic::{Code, Request, Status};
+use verdict_config::{Period, Secret};
 
 use super::*;
-use verdict_config::{Period, Secret};
 
 /// An authority of a test's own.
 struct Authority {

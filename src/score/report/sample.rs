@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::html::{Html, clip};
 use verdict_eval::measure::{Finding, Measurement};
 use verdict_eval::recognise::AgentTrace;
+
+use super::html::{Html, clip};
 
 /// Size of the sample: as many as a reviewer reads completely.
 pub const SAMPLE: usize = 20;

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::html::{Html, clip};
-use crate::score::trail::{Annotation, find};
 use verdict_eval::measure::{Measurement, Value};
 use verdict_eval::propagate::{Verdict, Verdicts};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
+
+use super::html::{Html, clip};
+use crate::score::trail::{Annotation, find};
 
 /// Largest indentation.
 const MAX_DEPTH: usize = 14;

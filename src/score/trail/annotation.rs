@@ -6,7 +6,8 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verdict_eval::{measure::Severity, regex};
+use verdict_eval::measure::Severity;
+use verdict_eval::regex;
 
 use super::Label;
 

@@ -13,11 +13,11 @@
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
+use verdict_eval::measure::Category;
 
 use super::{Annotation, Label};
 use crate::score::bootstrap::{self, Interval, ShareIntervals};
 use crate::score::counts::{Tally, share};
-use verdict_eval::measure::Category;
 
 /// Impacts as annotators write them; `other` is every other text.
 const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];

@@ -24,10 +24,11 @@
 
 use std::collections::BTreeMap;
 
-use super::annotation::{Annotation, impact};
 use verdict_eval::measure::{Category, Finding, Measurement};
 use verdict_eval::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind, SpanId};
+
+use super::annotation::{Annotation, impact};
 
 /// A finding, as the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]

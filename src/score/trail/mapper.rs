@@ -7,7 +7,6 @@
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value as Json, json};
-
 use verdict_eval::measure::plan::prompt::{DATA, fence};
 use verdict_eval::measure::table::{Scale, spec};
 use verdict_eval::measure::{Answer, Category, Form, Measurement, Prompt, Question, Value};

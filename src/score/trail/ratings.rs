@@ -10,15 +10,15 @@
 //! low one: what annotators rate is what became of the run. Security is rated only where a metric
 //! looks at harmful calls. Overall is the mean of the scores that are there, as the benchmark's is.
 
+use verdict_eval::measure::{Category, Measurement, Severity};
+use verdict_eval::propagate::relevance::Relevance;
+use verdict_eval::propagate::{self, Policies, Policy};
+use verdict_eval::recognise::AgentTrace;
+
 use super::annotation::Ratings;
 use super::find::LocatedFinding;
 use crate::score::correlation::{pearson, spearman};
 use crate::score::counts::Confusion;
-use verdict_eval::measure::{Category, Measurement, Severity};
-use verdict_eval::propagate;
-use verdict_eval::propagate::relevance::Relevance;
-use verdict_eval::propagate::{Policies, Policy};
-use verdict_eval::recognise::AgentTrace;
 
 /// The best and the worst score.
 const BEST: f64 = 5.0;

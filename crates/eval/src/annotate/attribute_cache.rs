@@ -5,8 +5,7 @@
 //! copy of some forty bytes.
 
 use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::write;
-use verdict_otlp::write::Scalar;
+use verdict_otlp::write::{self, Scalar};
 
 /// Attributes remembered at once, by a hash of what they say. Eleven metrics have three common
 /// results each.

@@ -3,20 +3,18 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use verdict_otlp::trace::{CloseReason, Idx};
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::write::{self, Scalar};
+
 use super::attribute_cache::{AttributeCache, Fixed};
 use crate::annotate::{
     Emission, ExplainedMeasurement, Explanations, MAX_EXPLANATION, MAX_ITEMS, TraceSummary,
 };
-use crate::measure;
 use crate::measure::table::spec_among;
-use crate::measure::{Detail, Finding, Measurement, Severity, Value};
+use crate::measure::{self, Detail, Finding, Measurement, Severity, Value};
 use crate::propagate::{Verdict, Verdicts};
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::CloseReason;
-use verdict_otlp::trace::Idx;
-use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::write;
-use verdict_otlp::write::Scalar;
 
 /// `pass` or `fail`.
 pub(super) fn word(passed: bool) -> &'static str {

@@ -1,16 +1,15 @@
 //! Evaluation results as events, in the form that the GenAI semantic conventions give them:
 //! `gen_ai.evaluation.result`.
 
-use super::attributes::{chain, ids, strs, word};
-use super::{Emission, ExplainedMeasurement, TraceSummary};
-use crate::measure;
-use crate::measure::Value;
-use crate::propagate::Verdicts;
-use crate::recognise::AgentTrace;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
-use verdict_otlp::write;
-use verdict_otlp::write::Scalar;
+use verdict_otlp::write::{self, Scalar};
+
+use super::attributes::{chain, ids, strs, word};
+use super::{Emission, ExplainedMeasurement, TraceSummary};
+use crate::measure::{self, Value};
+use crate::propagate::Verdicts;
+use crate::recognise::AgentTrace;
 
 const NAME: &str = "gen_ai.evaluation.result";
 /// `Span.events`.

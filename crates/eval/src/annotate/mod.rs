@@ -10,15 +10,13 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::Piece;
+use verdict_otlp::trace::{CloseReason, Envelope, Idx, Span, Tree};
+use verdict_otlp::write::{self, Item};
 
 use crate::measure::{self, Measurement, Usage};
 use crate::propagate::Verdicts;
 use crate::recognise::AgentTrace;
-use verdict_otlp::Piece;
-use verdict_otlp::trace::CloseReason;
-use verdict_otlp::trace::{Envelope, Idx, Span, Tree};
-use verdict_otlp::write;
-use verdict_otlp::write::Item;
 
 mod attributes;
 mod config;

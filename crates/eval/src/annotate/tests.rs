@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value as Any};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use prost::Message as _;
+use verdict_otlp::trace::SpanId;
 
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};
 use crate::propagate::{Policies, propagate};
-use verdict_otlp::trace::SpanId;
 
 fn finding(rationale: &str, quote: &str) -> Finding {
     Finding {

@@ -9,12 +9,13 @@
 
 use std::borrow::Cow;
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::agent::attempts::Attempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
-use verdict_otlp::trace::{Idx, Kind};
 
 pub const NAME: &str = "avoidance";
 const VALID: &str = "valid";

@@ -5,13 +5,13 @@
 //! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
 //! their own errors count.
 
+use verdict_otlp::trace::Kind;
+
 use super::ask::JudgedMetric;
-use super::locate_quotes;
 use super::memo::Memo;
 use super::table::{MetricSpec, TABLE};
-use super::{Context, Measurement, Metric, Settings, Step};
+use super::{Context, Measurement, Metric, Settings, Step, locate_quotes};
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::Kind;
 
 /// A metric that asks judges, with its row.
 pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);

@@ -7,10 +7,10 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::Idx;
 
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
-use verdict_otlp::trace::Idx;
 
 /// Neighbours among the model calls of one agent.
 #[derive(Debug)]

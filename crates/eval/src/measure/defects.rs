@@ -6,11 +6,12 @@
 //! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3); categories
 //! are the TRAIL taxonomy's. Every rule takes its score from here, so that scores compare.
 
+use verdict_otlp::trace::{Idx, SpanId};
+
 use super::excerpt::head;
 pub use super::excerpt::{clip, clip_end};
 use super::{Category, Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::{Idx, SpanId};
 
 /// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
 pub const RULES: &str = "rules/1";

@@ -5,14 +5,15 @@
 //! of any kind; `recognise` has set those aside that only repeat what a span beneath it reported. LLM, TOOL and RETRIEVER
 //! spans without content and without error are unmeasured; other kinds are silent then.
 
+use call_index::CallIndex;
+use signs::{CallError, blame, of_call, own_signs, reported};
+use verdict_otlp::trace::Kind;
+
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_kind::cause;
 use super::tool_completeness::unexecuted;
 use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, SpanView};
-use call_index::CallIndex;
-use signs::{CallError, blame, of_call, own_signs, reported};
-use verdict_otlp::trace::Kind;
 
 pub mod call_index;
 mod shown_error;

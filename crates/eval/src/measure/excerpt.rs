@@ -63,8 +63,9 @@ fn is_border(text: &str, at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn cuts_fall_between_words() {

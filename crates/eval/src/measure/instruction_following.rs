@@ -8,11 +8,12 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use verdict_otlp::trace::Kind;
+
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Part, Role, SpanView};
-use verdict_otlp::trace::Kind;
 
 pub mod check;
 pub mod prompt;

@@ -8,11 +8,11 @@
 //! does: texts of several parts are joined by line breaks.
 
 use memchr::memmem::Finder;
+use verdict_otlp::trace::{ById, Idx, SpanId};
 
 use super::conversation::Turns;
 use super::{Finding, Measurement, Memo};
 use crate::recognise::{AgentTrace, Part, SpanView, ToolRequest};
-use verdict_otlp::trace::{ById, Idx, SpanId};
 
 /// Spans that one quote is looked for in: a finding may cite a hundred.
 const MAX_PLACES: usize = 160;

@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::recognise::AgentTrace;
 use verdict_otlp::trace::{Idx, SpanId};
+
+use crate::recognise::AgentTrace;
 
 /// How bad a failure is. Score at or below 1.5 is high, at or below 2.5 medium, else low;
 /// categories may override.

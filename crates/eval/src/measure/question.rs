@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use verdict_otlp::trace::Idx;
 
 use super::Unmeasured;
 use crate::recognise::{AgentTrace, Text};
-use verdict_otlp::trace::Idx;
 
 /// The text for a judge, redacted and fenced.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

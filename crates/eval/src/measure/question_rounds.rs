@@ -7,12 +7,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::ask::filter::{Doubt, Gate};
-use super::catalog::Asking;
-use super::question::{Answer, Question, services};
-use super::{Context, Measurement, Memo, Need, Settings, Step, Unmeasured, catalog, defects};
-use crate::recognise::{AgentTrace, Text};
 use verdict_otlp::trace::Idx;
+
+use super::ask::filter::{Doubt, Gate};
+use super::catalog::{self, Asking};
+use super::question::{Answer, Question, services};
+use super::{Context, Measurement, Memo, Need, Settings, Step, Unmeasured, defects};
+use crate::recognise::{AgentTrace, Text};
 
 /// Questions of questions that one metric may ask on one span. The longest, the checklist, takes all of
 /// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
@@ -129,7 +130,7 @@ impl<'a> Questions<'a> {
     }
 
     /// The next question to carry; `None` while there is none, or none any more.
-    pub fn next(&mut self) -> Option<Ask> {
+    pub fn next_question(&mut self) -> Option<Ask> {
         while self.ready.is_empty() {
             let (metric, at) = self.todo.pop_front()?;
             self.tickets += 1;

@@ -1,13 +1,14 @@
 //! Scenes for the tests of metrics: spans of given kinds under given parents.
 
-use bytes::Bytes;
 use std::sync::Arc;
+
+use bytes::Bytes;
+use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
 use super::{Context, Measurement, Memo, Metric, Settings, Step};
 use crate::recognise::{
     AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
-use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
 /// Builds a [`AgentTrace`]; span `i` has id `i + 1` and starts at `i`.
 #[derive(Default)]

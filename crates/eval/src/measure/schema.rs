@@ -10,11 +10,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use check::{Checker, Fit};
 use foldhash::HashMap;
 use serde_json::Value;
 
 use super::memo::Memo;
-use check::{Checker, Fit};
 
 mod check;
 mod compile;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::{Problem, admits, matches};
+use verdict_otlp::trace::{Idx, Kind};
 
 pub use super::table::Settings;
 use super::table::{MetricSpec, Scale, TABLE, spec};
 use crate::recognise::AgentTrace;
-use verdict_config::{Problem, admits, matches};
-use verdict_otlp::trace::{Idx, Kind};
 
 mod gpa;
 pub use gpa::{Gpa, Judgement, Per, Special};

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use Category::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +17,10 @@ use super::ask::Asker;
 use super::path::metric::NAMES as PATH;
 use super::plan::part::PlanPart;
 use super::settings::*;
-use super::{Category, Metric, Need, avoidance, checklist, error_detection, instruction_following, latency};
-use super::{path, plan, reasoning, tokens, tool_completeness};
-use Category::*;
+use super::{
+    Category, Metric, Need, avoidance, checklist, error_detection, instruction_following, latency, path,
+    plan, reasoning, tokens, tool_completeness,
+};
 
 /// What a metric's value may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -477,7 +479,7 @@ weights: { correctness: 1 }
         let rules = catalog::run(&trace, &settings);
         let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
         let mut rounds = Questions::new(inputs);
-        while rounds.next().is_some() {}
+        while rounds.next_question().is_some() {}
         let asked = rounds.finish(Unmeasured::Timeout);
         let written: BTreeSet<_> = rules.iter().chain(&asked).map(|m| m.metric).collect();
         assert_eq!(written, TABLE.iter().map(|row| row.name).collect());

@@ -7,12 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
+
 use crate::recognise::{
     Agent, AgentTrace, Call, Content, ControlTools, ErrorSign, ErrorSource, Message, Overrides, Part, Plan,
     Recogniser, Role, SpanView, Text, ToolDefinition, ToolRequest,
 };
-use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
 /// The folder of integration tests, their data and golden files.
 pub fn tests() -> PathBuf {

@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
+use verdict_otlp::request::{Interner, split};
+use verdict_otlp::trace::{Span, TraceId, Tree};
 
 use super::{Measurement, Settings, catalog};
 use crate::recognise::{AgentTrace, Overrides, Recogniser};
-use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::{Span, TraceId, Tree};
 
 struct Run {
     name: String,

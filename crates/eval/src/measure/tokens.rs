@@ -3,9 +3,10 @@
 //! In: reported token counts and the operator's limits. Out: a count, input and output together;
 //! a span without a limit has none, one that reports no tokens is unmeasured.
 
+use verdict_otlp::trace::Kind;
+
 use super::defects::{Defect, measured, unmeasured};
 use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
-use verdict_otlp::trace::Kind;
 
 pub struct Tokens;
 

@@ -6,13 +6,14 @@
 //! LLM span that wrote them, and on the tool span as that span's manifestation. Calls without a
 //! span of their own are judged where they were written.
 
+use verdict_otlp::trace::Kind;
+
 use super::defects::{Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::of_call;
 use super::reasoning::no_progress;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
-use verdict_otlp::trace::Kind;
 
 pub mod arguments;
 pub mod result;

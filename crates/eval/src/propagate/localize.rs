@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::policy::{Policies, Policy};
 use super::verdict::{FailuresBeneath, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Which failures beneath a span count, gathered from the policies on the way down.
 #[derive(Clone, Copy)]

@@ -10,10 +10,11 @@
 //! parent and at its own, rather than at its children's verdicts: `severity_weighted`, where minor
 //! failures are recorded and do not fail the trace, and `outcome_relevant`.
 
-use crate::measure::{Measurement, MetricSpec, Severity, Value};
-use crate::recognise::AgentTrace;
 use verdict::{FailuresBeneath, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
+
+use crate::measure::{Measurement, MetricSpec, Severity, Value};
+use crate::recognise::AgentTrace;
 
 mod localize;
 mod policy;

@@ -6,7 +6,6 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
-
 use verdict_otlp::trace::Kind;
 
 /// How a parent's verdict follows from what is beneath it (paper 001, section 3.1 and footnote 1;

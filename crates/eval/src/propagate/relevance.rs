@@ -13,11 +13,11 @@
 //! fail. That is structural, so it works where no content was recorded.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
+use verdict_otlp::trace::{Idx, Kind, Status};
 
 use crate::measure::table::spec_among;
 use crate::measure::{MetricSpec, Severity};
 use crate::recognise::{AgentTrace, ErrorSource};
-use verdict_otlp::trace::{Idx, Kind, Status};
 
 /// What makes two spans attempts at the same thing.
 type Operation<'s> = (Option<usize>, Kind, &'s str);

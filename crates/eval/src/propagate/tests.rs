@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
 use crate::recognise::{Agent, AgentTrace, Call, Content, SpanView, Text, ToolDefinition, ToolRequest};
-use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
 /// `(kind, parent)` by index; start time is the index, so indexes are as given.
 fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {

@@ -1,9 +1,10 @@
 //! The values of propagation: a span's own result, the failures beneath it, and verdicts.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::policy::{Policies, Policy};
 use crate::measure::Severity;
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Why a span fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use verdict_otlp::trace::{Idx, Tree};
+
 use super::control_tools::ControlTools;
 use super::message::{Text, ToolDefinition};
 use super::span_view::{Content, Plan, SpanView};
-use verdict_otlp::trace::{Idx, Tree};
 
 /// A tool call of the run: the request, its span, or both.
 #[derive(Clone, Debug)]

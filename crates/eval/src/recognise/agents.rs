@@ -1,6 +1,7 @@
 //! Who the agents of a trace are, which spans are whose, what each was asked and what it answered.
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 
 use super::agent_trace::{Agent, Call};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
@@ -8,7 +9,6 @@ use super::span_view::{Content, Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use super::{plans, tool};
-use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 
 /// Spans of a plan span's subtree in which its text is looked for.
 const MAX_PLANNING: usize = 500;

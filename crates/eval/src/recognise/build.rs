@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
+use verdict_otlp::value::RESOURCE_ATTRIBUTES;
+use verdict_otlp::{Attributes, Fields, Payload};
+
 use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
 use super::message::Text;
@@ -10,9 +14,6 @@ use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
 use super::{agents, calls, errors, wrappers};
-use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
-use verdict_otlp::value::RESOURCE_ATTRIBUTES;
-use verdict_otlp::{Attributes, Fields, Payload};
 
 pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
     let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();

@@ -2,15 +2,15 @@
 //! is no tool span, a call is made of the messages alone (conventions, sections 5.8 and 5.9).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use std::sync::Arc;
+use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::agent_trace::{Agent, Call};
 use super::message::{Part, Text, ToolDefinition, ToolRequest};
 use super::span_view::SpanView;
 use super::tool;
-use verdict_otlp::trace::{Idx, Kind, Tree};
 
 /// A request that waits for its tool span.
 struct PendingRequest<'r> {

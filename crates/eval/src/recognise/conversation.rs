@@ -3,18 +3,18 @@
 
 use std::borrow::Cow;
 
-use super::event;
+use verdict_otlp::Value;
+use verdict_otlp::trace::{Kind, Status};
+
 use super::interpret::{Interpreter, Lookup};
 use super::message::{Message, Part, Role, ToolRequest};
-use super::message_cache;
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView};
 use super::table::Order;
-use verdict_otlp::Value;
-use verdict_otlp::trace::{Kind, Status};
+use super::{event, message_cache};
 
 impl Interpreter<'_> {
     /// The conversation of an LLM, AGENT or other span.

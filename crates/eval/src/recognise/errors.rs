@@ -1,13 +1,14 @@
 //! Signs of error on a span (conventions, section 5.10), and which of them only repeat a child's.
 
+use verdict_otlp::trace::{Status, Tree};
+use verdict_otlp::{Attributes, Value};
+
 use super::message::Text;
 use super::overrides::{EventRule, Field, Meaning};
 use super::scan::SpanScan;
 use super::span_view::{ErrorSign, ErrorSource, SpanView};
 use super::table::Table;
 use super::texts::Texts;
-use verdict_otlp::trace::{Status, Tree};
-use verdict_otlp::{Attributes, Value};
 
 /// Signs kept of one span: instrumentations record the same exception a few times.
 const MAX_SIGNS: usize = 16;

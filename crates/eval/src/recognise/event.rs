@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use verdict_otlp::{Attributes, Value};
+
 use super::node::Node;
 use super::scan::EventMessage;
-use verdict_otlp::{Attributes, Value};
 
 /// An event as one map: a log's body, or its attributes.
 pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::errors;
+use verdict_otlp::Value;
+use verdict_otlp::trace::Kind;
+
 use super::message::{Part, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::Node;
@@ -13,9 +15,7 @@ use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};
 use super::texts::Texts;
-use super::{plans, tool};
-use verdict_otlp::Value;
-use verdict_otlp::trace::Kind;
+use super::{errors, plans, tool};
 
 /// Reads spans into one trace.
 pub(crate) struct Interpreter<'t> {

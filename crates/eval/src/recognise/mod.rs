@@ -47,7 +47,6 @@ pub use overrides::{
 pub use plans::lines as plan_steps;
 pub use span_view::{Content, ErrorSign, ErrorSource, Evaluation, Plan, SpanView, Tokens};
 pub use table::TableError;
-
 pub use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 

@@ -9,7 +9,6 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserializer, Serialize, Serializer};
-
 use verdict_otlp::Value;
 
 /// Nodes accepted in one value: a 16 KB prompt has a few hundred.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
 use verdict_otlp::trace::Kind;
 
 /// Attribute names and values of the user's own, read before every built-in convention.

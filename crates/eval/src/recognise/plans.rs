@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use verdict_otlp::trace::Kind;
+
 use super::message::{Part, Text};
 use super::node::Node;
 use super::overrides::Field;
@@ -9,7 +11,6 @@ use super::scan::SpanScan;
 use super::span_view::{Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
-use verdict_otlp::trace::Kind;
 
 /// Steps kept of one plan.
 const MAX_STEPS: usize = 200;

@@ -1,11 +1,12 @@
 //! One pass over an encoded span (or log record): every attribute is dispatched once to what its
 //! key means. Nothing is interpreted yet.
 
-use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
-use super::table::{EVENT_ORDER, KeyMeaning, KindStatement, Leaf, Order, Table};
 use verdict_otlp::trace::{Kind, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value};
+
+use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
+use super::table::{EVENT_ORDER, KeyMeaning, KindStatement, Leaf, Order, Table};
 
 /// Attributes kept of one span: more is an attack, not an agent. A conversation of a thousand
 /// flattened messages has some five thousand.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 use verdict_otlp::trace::Kind;
+
+use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 
 /// Whether there was anything to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
 use super::overrides::{EventRule, Field, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
-use verdict_otlp::trace::Kind;
 
 /// The built-in conventions in their order of precedence for fields (conventions, sections 1-5).
 const BUILT_IN: [(&str, &str); 13] = [

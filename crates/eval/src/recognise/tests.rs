@@ -12,11 +12,11 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-
-use super::*;
 use verdict_otlp::Payload;
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{SpanId, TraceId};
+
+use super::*;
 
 /// One recorded run: its traces as traces, and what is known of it.
 struct Case {

@@ -4,12 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::json_keys;
 use super::message::{Text, ToolDefinition};
 use super::node::Node;
-use super::part;
-use super::python_repr;
 use super::texts::Texts;
+use super::{json_keys, part, python_repr};
 
 /// Tools read of one definition list.
 const MAX_TOOLS: usize = 1_000;

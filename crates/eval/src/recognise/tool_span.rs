@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::event;
+use verdict_otlp::Value;
+use verdict_otlp::trace::Kind;
+
 use super::interpret::{Interpreter, Lookup};
 use super::message::{Text, ToolDefinition, ToolRequest};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
 use super::scan::SpanScan;
 use super::span_view::{Content, SpanView};
-use super::{errors, tool};
-use verdict_otlp::Value;
-use verdict_otlp::trace::Kind;
+use super::{errors, event, tool};
 
 impl Interpreter<'_> {
     /// A TOOL span: which tool, with what, and what came back.

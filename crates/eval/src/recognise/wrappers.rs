@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use verdict_otlp::trace::{Idx, Kind, Tree};
+
 use super::message::Text;
 use super::span_view::{Content, SpanView};
-use verdict_otlp::trace::{Idx, Kind, Tree};
 
 /// Marks everything under an evaluator as the evaluator's.
 pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {

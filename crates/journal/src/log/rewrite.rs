@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::io;
 
 use bytes::Bytes;
+use verdict_otlp::Signal;
+use verdict_otlp::request::{self, Interner};
+use verdict_otlp::write::{self, Item};
 
 use super::Log;
 use crate::disk::Disk;
 use crate::record::{Frame, Record, RetainReason, Seq};
 use crate::retain::RetainReasons;
-use verdict_otlp::Signal;
-use verdict_otlp::request::{self, Interner};
-use verdict_otlp::write::{self, Item};
 
 /// Copies are collected up to this size for one write.
 const WRITE_BYTES: usize = 4 << 20;

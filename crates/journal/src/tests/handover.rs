@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::sync::mpsc::{Receiver, Sender, channel};
+use writer_handle::{State, WriterHandle, WriterStep};
 
 use crate::record::RetainReason;
-use writer_handle::{State, WriterHandle, WriterStep};
 
 #[path = "../writer_handle.rs"]
 #[allow(clippy::duplicate_mod, dead_code)]

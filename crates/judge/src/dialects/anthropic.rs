@@ -2,10 +2,10 @@
 //! models and versions of the API support that. There are no probabilities of tokens.
 
 use serde_json::{Map, Value, json};
+use verdict_config::Secret;
 
 use crate::dialect::Dialect;
 use crate::provider::{FinishReason, JudgeRequest, Reply, TokenCount};
-use verdict_config::Secret;
 
 #[derive(Debug)]
 pub(super) struct Anthropic;

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
+use verdict_config::Secret;
+use verdict_eval::measure::Usage;
 
 use super::*;
 use crate::config::BreakerConfig;
-use verdict_config::Secret;
-use verdict_eval::measure::Usage;
 
 fn status(code: u16) -> ResponseTemplate {
     ResponseTemplate::new(code)

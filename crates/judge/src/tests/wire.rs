@@ -1,8 +1,9 @@
 //! Requests and replies of the built-in dialects, with golden bodies.
 
+use verdict_config::Secret;
+
 use super::*;
 use crate::config::{Format, Price};
-use verdict_config::Secret;
 
 async fn bodies(server: &MockServer) -> Vec<Value> {
     let requests = server.received_requests().await.unwrap();

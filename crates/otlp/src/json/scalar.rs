@@ -1,8 +1,7 @@
 //! Encodes single JSON values as protobuf scalars.
 
-use base64::Engine;
-use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 
 use super::table::Kind;
 use crate::write;

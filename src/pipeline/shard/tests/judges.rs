@@ -6,17 +6,16 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use serde_json::{Value, json};
+use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::measure::{self, Answer, Opinion, Usage};
+use verdict_otlp::trace::SpanId;
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::write::Scalar;
 
 use super::*;
 use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::ingest::OfTrace;
 use crate::pipeline::schedule::READ_SHARE;
-use verdict_eval::measure;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Opinion, Usage};
-use verdict_otlp::trace::SpanId;
-use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::write::Scalar;
 
 /// How a judge behaves.
 #[derive(Debug)]

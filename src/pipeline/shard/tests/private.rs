@@ -4,15 +4,15 @@
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
+use verdict_judge::Judges;
+use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+use verdict_otlp::write::Scalar;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::judges::{fill, send, with_panel};
 use super::*;
 use crate::pipeline::ask_judges::Panel;
-use verdict_judge::Judges;
-use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use verdict_otlp::write::Scalar;
 
 /// Stands in every text of the service `payroll`, names included.
 const SECRET: &str = "PAYROLL";

@@ -6,10 +6,10 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::Idx;
 
 use crate::measure::{Context, Memo};
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
-use verdict_otlp::trace::Idx;
 
 struct AgentIndex(HashMap<Idx, usize>);
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
+use verdict_otlp::trace::Idx;
 
 use crate::measure::Memo;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
@@ -16,7 +17,6 @@ use crate::measure::error_detection::signs::reported;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;
 use crate::recognise::{AgentTrace, Call};
-use verdict_otlp::trace::Idx;
 
 /// How often a call may be made in vain before the next is a fault, when the error says that
 /// waiting may help (rate limit, outage, timeout): once more.

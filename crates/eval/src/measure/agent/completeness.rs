@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 
+use verdict_otlp::trace::Status;
+
 use crate::measure::agent::agent_index;
-use crate::measure::agent::request;
-use crate::measure::agent::request::{Ask, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
-use verdict_otlp::trace::Status;
 
 pub const NAME: &str = "completeness";
 

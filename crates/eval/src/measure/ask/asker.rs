@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use verdict_config::{admits, matches};
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::config::{Ask, Instruction};
 use super::{prompt_page, sanitize, system};
 use crate::measure::table::MetricSpec;
 use crate::measure::{defects, settings};
 use crate::recognise::{Agent, AgentTrace};
 use crate::redact::{Redact, Redactor};
-use verdict_config::{admits, matches};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]

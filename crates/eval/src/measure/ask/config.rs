@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::measure::table::{MetricSpec, asked};
 use verdict_config::{Problem, matches};
 use verdict_otlp::trace::Kind;
+
+use crate::measure::table::{MetricSpec, asked};
 
 /// `verdict.ask`: which questions go to judges, and how long they may be. The built-in rules are
 /// not concerned.

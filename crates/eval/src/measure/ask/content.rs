@@ -5,12 +5,13 @@
 
 use std::borrow::Cow;
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::asker::Asker;
 use super::prompt_page::Block;
 use crate::measure::Shows;
 use crate::measure::defects::{clip, clip_end};
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Shown instead of withheld content.
 pub const WITHHELD: &str = "(withheld)";

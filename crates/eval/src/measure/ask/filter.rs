@@ -4,14 +4,15 @@
 //! whether the metric is unmeasured. Sampling hashes the trace id, so that every process takes the
 //! same traces, independently of upstream samplers that use the id too.
 
+use verdict_config::matches;
+use verdict_otlp::trace::Idx;
+
 use super::asker::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
 use crate::measure::question_rounds::Inputs;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
-use verdict_config::matches;
-use verdict_otlp::trace::Idx;
 
 /// Whether a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

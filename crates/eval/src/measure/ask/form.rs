@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use verdict_otlp::trace::SpanId;
 
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Form, ScoreField};
-use verdict_otlp::trace::SpanId;
 
 pub const RATIONALE: &str = "rationale";
 pub const SCORE: &str = "score";

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use verdict_otlp::trace::{Idx, SpanId};
 
 use super::form::{FINDINGS, LABEL, RATIONALE, SCORE};
 use super::prompt_page::PromptPage;
@@ -14,7 +15,6 @@ use super::quote::QuotableText;
 use crate::measure::defects::{MAX_FINDINGS, clip};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
-use verdict_otlp::trace::{Idx, SpanId};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Grade {

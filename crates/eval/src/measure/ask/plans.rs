@@ -5,13 +5,14 @@
 //! previous plan); nothing else, since a plan is not judged by its execution (000, section 3). For
 //! plan adherence, segments from plan to replan, so that steps are compared with the plan in force.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::asker::Asker;
 use super::content::{Piece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
 use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
 use super::transcript::RunScope;
 use crate::recognise::{Agent, AgentTrace, Plan};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Most results and errors shown before a replan, the latest.
 const MOST_TRIGGERS: usize = 6;

@@ -10,9 +10,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use verdict_otlp::trace::{Idx, SpanId};
+
 use super::stable_hash::{mixed, stable_hash};
 use crate::measure::{Prompt, Shows};
-use verdict_otlp::trace::{Idx, SpanId};
 
 /// Cleaned content of a span: redacted and sanitized.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,21 +6,21 @@
 
 use std::sync::Arc;
 
+use verdict_otlp::trace::Idx;
+
 use super::content::{PieceKind, WITHHELD, title};
-use super::form;
 use super::opinion::{self, Grade, JudgeFinding, JudgeOpinion, ShownContent};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
 use super::step::{of_span, page_question, rule_findings};
 use super::transcript::{RunScope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
-use super::{plans, topology};
+use super::{form, plans, topology};
 use crate::measure::defects::unmeasured;
 use crate::measure::settings::Per;
 use crate::measure::table::{About, MetricSpec};
 use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
-use verdict_otlp::trace::Idx;
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";

@@ -4,6 +4,8 @@
 //! does not depend on later spans), and the findings of the rules. Out: one question; from its
 //! answer, one measurement.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::content::{Piece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::form;
 use super::opinion::{self, ShownContent};
@@ -14,7 +16,6 @@ use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec};
 use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
 use crate::recognise::{Content, Part, Role, SpanView};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Most siblings shown, the latest.
 const MOST_SIBLINGS: usize = 8;

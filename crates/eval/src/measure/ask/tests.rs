@@ -6,10 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::Settings;
 use crate::measure::question_rounds::{Ask as Asking, Inputs, Questions};
 use crate::measure::testing::Script;
-use crate::measure::{Measurement, Opinion, Unmeasured, Usage, Value, catalog};
+use crate::measure::{Measurement, Opinion, Settings, Unmeasured, Usage, Value, catalog};
 use crate::recognise::AgentTrace;
 use crate::redact::Redact;
 
@@ -66,7 +65,7 @@ fn judged(
     let inputs = Inputs { trace, settings, rules: &rules };
     let mut rounds = Questions::new(inputs);
     let mut asked = Vec::new();
-    while let Some(ask) = rounds.next() {
+    while let Some(ask) = rounds.next_question() {
         let opinions = judge(&ask).map(|values| {
             let opinion = |value| Opinion { value, weighted: None, judge: "m/0".into() };
             values.into_iter().map(opinion).collect()

@@ -7,12 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::asker::Asker;
 use super::content::{Piece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
 use super::parts::max_text_length;
 use super::prompt_page::Block;
 use crate::recognise::{AgentTrace, Plan, SpanView};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// The spans of a transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,11 +1,12 @@
 //! Tests of `avoidance`: what it must find, and what it must leave alone.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
-use proptest::prelude::*;
 
 fn label(text: &str) -> &'static str {
     avoided(text, false).map_or(VALID, |(label, _)| label)

@@ -9,14 +9,14 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use verdict_config::matches;
+use verdict_otlp::trace::Idx;
 
 use super::log::{Chunk, Source};
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
 use crate::measure::schema::{Schema, Validity};
 use crate::recognise::{Agent, AgentTrace, Call, Content};
-use verdict_config::matches;
-use verdict_otlp::trace::Idx;
 
 /// How the rules answer a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,12 +10,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::check;
 use super::log::{Chunk, Source};
 use super::result::{ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
 use super::settings::{Asset, Class, Item, Settings};
-use super::tools;
+use super::{check, tools};
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::prompt_page::{Block, PromptPage};

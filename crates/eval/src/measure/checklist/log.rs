@@ -6,11 +6,12 @@
 
 use std::collections::HashSet;
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::plan_content::PlanContent;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
 use crate::recognise::{Agent, AgentTrace, Text};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Approximate bytes of a token.
 const TOKEN_BYTES: usize = 4;

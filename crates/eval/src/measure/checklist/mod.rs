@@ -12,13 +12,14 @@
 
 use std::collections::HashMap;
 
+use verdict_otlp::trace::Idx;
+
 use super::agent::agent_index;
 use super::defects::{Defect, measured, unmeasured};
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
 };
 use crate::recognise::{Agent, AgentTrace};
-use verdict_otlp::trace::Idx;
 
 pub mod check;
 pub mod compose;

@@ -8,9 +8,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
+use verdict_otlp::trace::Idx;
 
 use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
-use verdict_otlp::trace::Idx;
 
 /// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;

@@ -4,11 +4,11 @@
 //! is written as `verdict.checklist.items`.
 
 use serde_json::{Value, json};
+use verdict_otlp::trace::Idx;
 
 use crate::measure::Unmeasured;
 use crate::measure::defects::clip;
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::Idx;
 
 /// Longest proof written, and longest list of all of them, in bytes.
 const MOST_PROOF: usize = 1024;

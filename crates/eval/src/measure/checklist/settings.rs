@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::{Problem, admits};
 
 use super::check::Check;
 use crate::measure::settings::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
-use verdict_config::{Problem, admits};
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

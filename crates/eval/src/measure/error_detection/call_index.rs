@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use foldhash::HashMap;
+use verdict_otlp::trace::Idx;
 
 use crate::measure::memo::Memo;
 use crate::recognise::{AgentTrace, Text};
-use verdict_otlp::trace::Idx;
 
 /// Where the calls of a trace are, by the span that made or carried them out.
 #[derive(Default)]

@@ -5,13 +5,14 @@
 //! span of its own, and a call that is refused, show up nowhere else in the conversation.
 //! Outages and empty results are left out: they are nothing that the model wrote.
 
+use verdict_otlp::trace::Idx;
+
 use super::call_index::CallIndex;
 use super::signs::{of_call, own_signs};
 use crate::measure::conversation::{Turns, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::tool_completeness::unexecuted;
 use crate::measure::{Category, Context, Finding};
-use verdict_otlp::trace::Idx;
 
 /// The error of the step before, as this model call met it.
 pub fn find(context: &Context<'_>) -> Option<Finding> {

@@ -1,13 +1,13 @@
 //! The error of a span or call, from its own signs or from what it returned, with its cause.
 
-use crate::measure::Finding;
+use verdict_otlp::trace::Kind;
+
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_kind::{cause, cause_excerpt};
-use crate::measure::error_text;
 use crate::measure::excerpt::head;
 use crate::measure::memo::Memo;
+use crate::measure::{Finding, error_text};
 use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text};
-use verdict_otlp::trace::Kind;
 
 /// Bytes of an exception's type that are shown: names of classes are short.
 const SHOWN_KIND: usize = 80;

@@ -1,7 +1,8 @@
 //! Tests of `error_text`: what it must find, and what it must leave alone.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 #[test]
 fn error_reports_are_recognised() {

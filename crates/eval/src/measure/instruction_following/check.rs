@@ -1,9 +1,8 @@
 //! Checks an output against one rule.
 
+use super::prompt::{Rule, Unit};
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
-
-use super::prompt::{Rule, Unit};
 
 /// Word counters differ: a limit on words is exceeded only beyond this factor.
 const WORD_TOLERANCE: f64 = 1.1;

@@ -1,11 +1,12 @@
 //! Tests of `instruction_following`: what it must find, and what it must leave alone.
 
+use proptest::prelude::*;
+
 use super::prompt::{Unit, system_instructions, user_instructions};
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
 use crate::measure::testing::Script;
-use proptest::prelude::*;
 
 fn rules(text: &str) -> Vec<Rule> {
     user_instructions(text).into_iter().map(|i| i.rule).collect()

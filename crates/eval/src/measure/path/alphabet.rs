@@ -6,10 +6,10 @@
 
 use foldhash::HashMap;
 use serde_json::{Map, Value};
+use verdict_config::matches;
 
 use super::argument::{PromptCaptures, ValuePattern};
 use super::automaton::Symbol;
-use verdict_config::matches;
 
 /// The value that a pattern applies to.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,10 +7,10 @@
 //! appendix B): there would be no golden paths or infinitely many.
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_config::{Step, nearest};
 
 use super::automaton::{Automaton, AutomatonState, StateId, Symbol};
 use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskFault};
-use verdict_config::{Step, nearest};
 
 /// Most states; the sets of lengths take one bit for each pair of states.
 pub(super) const MAX_STATES: usize = 20_000;

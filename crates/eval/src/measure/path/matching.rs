@@ -1,11 +1,12 @@
 //! The agents of a trace that a task applies to, with the captures of their prompt.
 
+use verdict_config::{admits, matches};
+use verdict_otlp::stated::stated;
+
 use super::argument::PromptCaptures;
 use super::task::{Matching, PromptPattern, Scope, Task};
 use crate::measure::agent::agent_index;
 use crate::recognise::AgentTrace;
-use verdict_config::{admits, matches};
-use verdict_otlp::stated::stated;
 
 /// The calls of agent `i` that `task` applies to, with the captures of its prompt; `None` if the
 /// task does not apply.

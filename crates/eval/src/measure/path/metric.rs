@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use verdict_otlp::trace::Idx;
+
 use super::matching::calls_of;
 use super::review;
 use super::score::PathScores;
@@ -23,7 +25,6 @@ use crate::measure::{
     Step, Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
-use verdict_otlp::trace::Idx;
 
 pub const NAME: &str = "path";
 /// The metric of a harmful call.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use super::task::{Gate, Task, Thresholds};
 use crate::measure::settings::{MetricSettings, Section};
-use verdict_config::Problem;
 
 /// `path`: nothing is measured until a task file is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

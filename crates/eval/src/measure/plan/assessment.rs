@@ -5,12 +5,10 @@
 //! [`PlanAssessment`] with issues, values and score.
 
 use super::part::{self, PartValues, PlanPart, Weights};
-use super::prose;
 use super::reference::{self, ReferenceMatch};
-use super::rules;
 use super::schema::{Plan, PlanIssue};
-use super::shape;
 use super::tools::Toolbox;
+use super::{prose, rules, shape};
 
 /// A judge's answer about one part.
 #[derive(Clone, PartialEq, Debug)]

@@ -70,8 +70,9 @@ pub fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn total(weights: &[Vec<f64>], matched: &[Option<usize>]) -> f64 {
         matched.iter().enumerate().filter_map(|(r, c)| Some(weights[r][(*c)?])).sum()

@@ -397,8 +397,9 @@ pub fn unescape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn repairs(text: &str) -> (LenientValue, Vec<&'static str>) {
         let read = parse(text).unwrap_or_else(|| panic!("not read: {text}"));

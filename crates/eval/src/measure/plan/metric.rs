@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::Idx;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
@@ -24,7 +25,6 @@ use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Severity, Step,
     Unmeasured, Value,
 };
-use verdict_otlp::trace::Idx;
 
 /// The name by which all plan metrics are switched, and under which they ask.
 pub const SCORE: &str = "plan.score";

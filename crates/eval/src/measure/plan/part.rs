@@ -5,9 +5,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use super::schema::Fault;
-use verdict_config::Problem;
 
 /// One of the seven metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

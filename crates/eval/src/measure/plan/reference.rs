@@ -12,13 +12,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::assignment;
 use super::part::PlanPart;
 use super::placeholder::{self, Placeholder};
-use super::rules;
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
-use super::shape;
 use super::words::{SIMILAR, Words};
+use super::{assignment, rules, shape};
 
 /// Questions of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;

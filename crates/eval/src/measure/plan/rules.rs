@@ -7,11 +7,10 @@
 
 use super::part::{PartValues, PlanPart};
 use super::placeholder::{self, Placeholder};
-use super::prose;
 use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
-use super::shape;
 use super::tools::{Placement, ToolSpec, Toolbox};
 use super::words::{SIMILAR, Words};
+use super::{prose, shape};
 use crate::measure::defects::clip;
 
 /// Shared words in a row from which a detail counts as repeated.

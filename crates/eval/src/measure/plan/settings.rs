@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use super::metric::{RATING, SCORE};
 use super::parse;
@@ -16,7 +17,6 @@ use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
 use crate::measure::settings::{MetricSettings, Section};
-use verdict_config::Problem;
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

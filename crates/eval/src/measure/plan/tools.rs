@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use crate::recognise::ToolDefinition;
-use verdict_config::Problem;
 
 /// Tools of a trace that are taken in.
 const MAX_SHOWN: usize = 256;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::measure::Metric;
 use crate::measure::question::{Form, Opinion, Prompt};
 use crate::measure::sample::{Sample, llm};
-use crate::measure::{Measured, Usage, Value};
+use crate::measure::{Measured, Metric, Usage, Value};
 
 /// Asks two things, then a third, and passes when all are answered.
 struct Thrice;
@@ -60,7 +59,7 @@ fn two_spans() -> AgentTrace {
 }
 
 fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
-    std::iter::from_fn(|| rounds.next()).collect()
+    std::iter::from_fn(|| rounds.next_question()).collect()
 }
 
 #[test]
@@ -71,7 +70,7 @@ fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].ticket, answer(&first[0]));
-    assert!(rounds.next().is_none());
+    assert!(rounds.next_question().is_none());
     rounds.answer(first[1].ticket, answer(&first[1]));
     let second = all_asked(&mut rounds);
     assert_eq!(second.len(), 1);
@@ -85,7 +84,7 @@ fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, _| true);
-    let ask = rounds.next().unwrap();
+    let ask = rounds.next_question().unwrap();
     rounds.answer(ask.ticket, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
     let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
@@ -98,7 +97,7 @@ fn a_metric_that_asks_without_end_is_stopped() {
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Questions::over(only("tokens", Endless), inputs, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
-    while let Some(ask) = rounds.next() {
+    while let Some(ask) = rounds.next_question() {
         asked += 1;
         rounds.answer(ask.ticket, answer(&ask));
     }

@@ -1,10 +1,11 @@
 //! The model span that gave an agent's answer.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::answer::final_answer;
 use crate::measure::Memo;
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::recognise::{Agent, AgentTrace, Content};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// The model span that answered for the agent: whose output the answer is, or that handed it to a
 /// tool which ends the run.

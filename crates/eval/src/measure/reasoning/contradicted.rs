@@ -7,6 +7,7 @@
 //! data can be read in two ways nothing is said.
 
 use serde_json::{Map, Value};
+use verdict_otlp::trace::Idx;
 
 use super::answer::final_answer;
 use super::answer_span::answered_by;
@@ -16,7 +17,6 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part};
-use verdict_otlp::trace::Idx;
 
 /// Larger results are lists to be searched, not to be answered from at a glance.
 const MAX_RESULT: usize = 256 * 1024;

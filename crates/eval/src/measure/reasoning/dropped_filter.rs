@@ -4,13 +4,14 @@
 //! first model span that wrote it: `available_only: false` where available ones are asked for. A
 //! request that says "including", "even" or "regardless" may well mean it so.
 
+use verdict_otlp::trace::Idx;
+
 use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::around;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content};
-use verdict_otlp::trace::Idx;
 
 // A filter by its name, switched off: JSON, a keyword argument or prose.
 regex!(

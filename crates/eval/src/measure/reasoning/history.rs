@@ -4,11 +4,11 @@
 //! model could have seen by then. Both move forward only, so a trace is walked once.
 
 use foldhash::HashSet;
+use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
 use crate::measure::agent::attempts::{Attempts, CallOutcome};
 use crate::recognise::{AgentTrace, Part, Role};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// How far above an agent its calling tool span is looked for.
 const MAX_ABOVE: usize = 16;

@@ -12,11 +12,12 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use verdict_otlp::trace::Idx;
+
 use super::no_progress::is_patch;
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView, Text};
-use verdict_otlp::trace::Idx;
 
 /// Letters and digits that a line must have to be told from others: a brace stands in every file.
 const LEAST_LETTERS: usize = 10;

@@ -5,12 +5,13 @@
 //! called: the model takes a message that it printed for one that it sent. Only outputs that act
 //! count (they hold code) or that end the run; a plan may well speak of what comes later.
 
+use verdict_otlp::trace::Idx;
+
 use super::answer::{masked, sentences};
 use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Part, Role, SpanView};
-use verdict_otlp::trace::Idx;
 
 // The speaker's own intention to call somebody or something.
 regex!(

@@ -24,11 +24,11 @@ mod prefilter;
 pub mod skipped_lookups;
 
 pub use review::Review;
+use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::Content;
-use verdict_otlp::trace::Kind;
 
 pub const NAME: &str = "reasoning_integrity";
 

@@ -5,6 +5,8 @@
 //! run begins to go in circles); a path that the model's code assumes and that nothing it has read
 //! contains; and a patch handed over that nobody applied or tested.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use super::answer::masked;
 use super::answer_span::answered_by;
 use super::prefilter::{ANOTHER_WAY_WORDS, Prefilter};
@@ -13,7 +15,6 @@ use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Part, SpanView};
-use verdict_otlp::trace::{Idx, Kind};
 
 regex!(ANOTHER_WAY, ANOTHER_WAY_WORDS);
 regex!(

@@ -255,8 +255,9 @@ pub fn spelled(value: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn values(text: &str) -> Vec<f64> {
         all(text).iter().map(|n| n.value).collect()

@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use verdict_otlp::trace::Idx;
+
 use super::answer::{MAX_ANSWER, masked};
 use super::claims;
 use crate::measure::Memo;
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::Idx;
 
 /// An approach that is given up for another.
 pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";

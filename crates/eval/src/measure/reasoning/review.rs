@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::answer_span::final_span;
@@ -20,14 +21,12 @@ use super::{
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempts, author, quoted};
-use crate::measure::agent::request;
-use crate::measure::agent::request::{Ask, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::conversation::{has_pasted_text, results_in_prompt};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content, Part, SpanView};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Most answers whose facts are judged in one trace: each may have to search all evidence.
 const MAX_ANSWERS: usize = 512;

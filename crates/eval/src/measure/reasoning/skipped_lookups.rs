@@ -7,6 +7,8 @@
 //!
 //! An honest "I could not find it" is neither, nor is a riddle that needs no lookup.
 
+use verdict_otlp::trace::Idx;
+
 use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
@@ -17,7 +19,6 @@ use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, Plan, SpanView};
-use verdict_otlp::trace::Idx;
 
 // A step with one of these must find something out in the world; to verify or compare may be
 // done by thinking.

@@ -1,11 +1,12 @@
 //! Scenarios of `reasoning_integrity`: the situations of paper 001 (figure 3, table 3), and at
 //! least as many that must not be flagged.
 
+use verdict_otlp::trace::Idx;
+
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::AgentTrace;
-use verdict_otlp::trace::Idx;
 
 mod conduct;
 

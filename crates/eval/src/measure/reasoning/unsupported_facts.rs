@@ -7,8 +7,7 @@
 use super::answer::{masked, sentences};
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
-use crate::measure::agent::request;
-use crate::measure::agent::request::{Ask, Request};
+use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};

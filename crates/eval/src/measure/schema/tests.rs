@@ -1,12 +1,13 @@
 //! Hostile schemas, a table of keywords by what the specification says, and laws that hold of
 //! every schema.
 
+use proptest::prelude::*;
+use serde_json::json;
+
 use super::problem::{SHOWN_BYTES, shown};
 use super::*;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
-use proptest::prelude::*;
-use serde_json::json;
 
 fn found(schema: Value, arguments: Value) -> Vec<(Defect, bool)> {
     let memo = Memo::new();

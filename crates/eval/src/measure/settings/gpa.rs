@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 use super::{MetricSettings, Override, Scale, Section, below, outside, thresholds};
-use verdict_config::Problem;
 
 /// Goal, plan and action, each by a judge of its own. No rule answers them: without judges nothing
 /// is measured.

@@ -8,8 +8,7 @@ use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
-use crate::measure::schema;
-use crate::measure::{Context, Finding};
+use crate::measure::{Context, Finding, schema};
 use crate::recognise::{AgentTrace, Call, Role, Text, ToolDefinition};
 
 /// Defects of the call as the model wrote it; none where no model call is known to have.

@@ -1,14 +1,16 @@
 //! Tests of `tool_completeness`: what it must find, and what it must leave alone.
 
+use std::sync::Arc;
+
+use serde_json::json;
+use verdict_otlp::trace::Idx;
+
 use super::*;
 use crate::measure::defects::Defect;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
 use crate::recognise::{AgentTrace, ToolDefinition};
-use serde_json::json;
-use std::sync::Arc;
-use verdict_otlp::trace::Idx;
 
 fn definition(name: &str, description: &str) -> ToolDefinition {
     ToolDefinition {

@@ -1,13 +1,14 @@
 //! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
 //! code that does not run. There is no call to look at then; the traces are in the step around it.
 
+use verdict_otlp::trace::{Idx, Kind};
+
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::{of_call, own_signs};
 use crate::measure::excerpt::head;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{Call, SpanView, ToolRequest};
-use verdict_otlp::trace::{Idx, Kind};
 
 /// Defects of an output that is on its face an action, found without a call.
 pub fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {

@@ -279,7 +279,8 @@ fn early_questions_are_those_of_the_closed_trace() {
     let settings = settings(&metrics);
     let rules = catalog::run(&trace, &settings);
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &rules };
-    let all = |mut rounds: Questions<'_>| std::iter::from_fn(move || rounds.next()).collect::<Vec<_>>();
+    let all =
+        |mut rounds: Questions<'_>| std::iter::from_fn(move || rounds.next_question()).collect::<Vec<_>>();
     let (early, late) = (all(Questions::early(inputs)), all(Questions::new(inputs)));
     assert!(!early.is_empty() && early.len() < late.len());
     for ask in &early {

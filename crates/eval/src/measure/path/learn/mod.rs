@@ -10,7 +10,6 @@ mod symbols;
 mod write;
 
 use foldhash::{HashMap, HashMapExt};
-
 use merge::SymbolRole;
 pub use symbols::RecordedCall;
 use write::LearntAutomaton;

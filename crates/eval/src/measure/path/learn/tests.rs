@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use verdict_config::Source;
 
 use super::*;
 use crate::measure::path::load::load;
 use crate::measure::path::{PromptCaptures, Task, Token, Walk};
-use verdict_config::Source;
 
 fn observed(name: &str, arguments: Value) -> RecordedCall {
     RecordedCall { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }

@@ -10,11 +10,11 @@ mod record;
 mod task_file;
 
 use foldhash::HashMap;
+use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
 
 use super::alphabet::Alphabet;
 use super::draft::{TaskFault, key};
 use super::task::Task;
-use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
 
 /// Most YAML nodes of one file; enough for hundreds of tasks.
 const MAX_NODES: usize = 1_000_000;

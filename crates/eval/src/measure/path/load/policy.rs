@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Deserialize;
+use verdict_config::{Step, nearest};
 
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
-use verdict_config::{Step, nearest};
 
 /// Most states of the product, which is exponential in the number of rules.
 const MAX_STATES: usize = 4096;

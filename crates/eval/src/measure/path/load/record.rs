@@ -7,6 +7,7 @@
 //! may have any value, and may be missing if its type is optional.
 
 use serde::Deserialize;
+use verdict_config::{Issue, Node, Step};
 
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
@@ -15,7 +16,6 @@ use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::Parameters;
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::task_file::{Ordered, TaskResult};
-use verdict_config::{Issue, Node, Step};
 
 #[derive(Deserialize)]
 struct Record {

@@ -14,6 +14,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use verdict_config::{Issue, Node, Step, nearest, read};
 
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
@@ -22,7 +23,6 @@ use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailedCalls, Gate, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, RuleEntry};
-use verdict_config::{Issue, Node, Step, nearest, read};
 
 /// A map in the order in which it was written.
 #[derive(Debug, Clone)]

@@ -1,11 +1,12 @@
 //! Path metrics on small traces: what is written where, and what nobody can tell.
 
+use verdict_config::Source;
+
 use super::*;
 use crate::measure::path::load::load;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::testing::Script;
 use crate::measure::{Settings as All, catalog};
-use verdict_config::Source;
 
 const REFUND: &str = r#"
 task: refund

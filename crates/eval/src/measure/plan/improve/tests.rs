@@ -1,8 +1,9 @@
 //! The loop with canned answers: the refund lineage of tables 35 and 36, and every way to end.
 
+use serde_json::json;
+
 use super::*;
 use crate::measure::plan::parse::parse_plan;
-use serde_json::json;
 
 const QUERY: &str = "What are customers most unhappy about in refund-related calls longer than 30 minutes?";
 const BEFORE: &str = r#"{

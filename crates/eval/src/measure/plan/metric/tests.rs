@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value as Json, json};
+
 use super::*;
 use crate::measure::settings::Section;
 use crate::measure::testing::Script;
 use crate::measure::{Memo, Opinion, Settings, Usage};
 use crate::recognise::{AgentTrace, Text};
-use serde_json::{Value as Json, json};
 
 const TASK: &str = "What are customers most unhappy about?";
 const PLAN: &str = r#"{

@@ -1,7 +1,8 @@
 //! Plans of every form and every malformation, by what is read of them.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 /// Listing 1 of the paper, its instructions quoted as its grammar has them.
 pub(crate) const LISTING_1: &str = r#"{

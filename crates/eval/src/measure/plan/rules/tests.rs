@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::measure::plan::parse::parse_plan;
 use crate::measure::plan::parse::tests::LISTING_1;
-use crate::measure::plan::part;
-use crate::measure::plan::part::Weights;
+use crate::measure::plan::part::{self, Weights};
 
 /// Tables 35 and 36, before and after the loop.
 const BEFORE: &str = r#"{
