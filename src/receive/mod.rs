@@ -9,7 +9,7 @@
 //! [`bind`] opens the sockets, so that ports are known and an address in use fails early;
 //! [`Bound::serve`] serves requests until its cancellation, then lets those in flight finish.
 //! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
-//! under limits, `request_handler` is what both protocols share, [`intake`] the interface to the
+//! under limits, `request_handler` is what both protocols share, `intake` the interface to the
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
 //! files of the first two.
 

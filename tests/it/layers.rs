@@ -290,23 +290,49 @@ fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>
     out
 }
 
+/// The one circle that is left: the table of metrics names the types of settings, and settings look rows
+/// up in the table. No file may be added; one that leaves the circle is taken off this list.
+const REMAINING: [&str; 17] = [
+    "crates/eval/src/measure/ask/asker.rs",
+    "crates/eval/src/measure/ask/config.rs",
+    "crates/eval/src/measure/ask/content.rs",
+    "crates/eval/src/measure/ask/system.rs",
+    "crates/eval/src/measure/checklist/check.rs",
+    "crates/eval/src/measure/checklist/compose.rs",
+    "crates/eval/src/measure/checklist/criteria.rs",
+    "crates/eval/src/measure/checklist/log.rs",
+    "crates/eval/src/measure/checklist/mod.rs",
+    "crates/eval/src/measure/checklist/settings.rs",
+    "crates/eval/src/measure/checklist/tools.rs",
+    "crates/eval/src/measure/path/metric.rs",
+    "crates/eval/src/measure/path/settings.rs",
+    "crates/eval/src/measure/plan/settings.rs",
+    "crates/eval/src/measure/settings.rs",
+    "crates/eval/src/measure/settings/gpa.rs",
+    "crates/eval/src/measure/table.rs",
+];
+
 #[test]
-#[ignore = "circles that remain are being removed; run with --ignored to list them"]
 fn files_of_each_crate_form_a_directed_acyclic_graph() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let crates =
         std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
     let mut report = String::new();
-    let mut files = 0;
+    let (mut files, mut remaining) = (0, false);
     for folder in crates.chain([root.join("src")]) {
         let sources = Sources::read(&folder.join("lib.rs"));
         let arrows = sources.arrows();
         files += arrows.len();
         for circle in circles(&arrows) {
+            let short = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
+            let found: BTreeSet<String> = circle.iter().map(|path| short(path)).collect();
+            if found == REMAINING.map(str::to_owned).into() {
+                remaining = true;
+                continue;
+            }
             report.push_str(&format!("\ncircle of {} files:\n", circle.len()));
             for &from in &circle {
                 for (&to, names) in arrows[from].iter().filter(|(to, _)| circle.contains(to)) {
-                    let short = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
                     report.push_str(&format!("  {} -> {}: {}\n", short(from), short(to), names.join(", ")));
                 }
@@ -315,6 +341,7 @@ fn files_of_each_crate_form_a_directed_acyclic_graph() {
     }
     assert!(files > 200, "only {files} files were read");
     assert!(report.is_empty(), "imports run in circles:\n{report}");
+    assert!(remaining, "the last circle is gone: remove REMAINING");
 }
 
 #[test]

@@ -35,7 +35,7 @@ use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, Fsync, header};
 use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, Record, Release, RetainReason, Seq};
-use super::recover::{Recovered, StoredRecord, scan};
+use super::recover::{Recovered, StoredRecord, remember, scan};
 use super::retain::RetainReasons;
 use super::write_buffer::WriteBuffer;
 
@@ -424,17 +424,4 @@ fn acks(stored: &StoredRecord) -> u64 {
 
 fn ack(exporter: &str) -> u64 {
     (FRAME + exporter.len()) as u64
-}
-
-/// Adds a closed trace, and removes the oldest beyond `limit`.
-pub(super) fn remember(
-    closed: &mut VecDeque<(TraceId, PriorVerdict)>,
-    limit: usize,
-    trace: TraceId,
-    verdict: PriorVerdict,
-) {
-    closed.push_back((trace, verdict));
-    while closed.len() > limit {
-        closed.pop_front();
-    }
 }

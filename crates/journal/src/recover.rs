@@ -8,7 +8,6 @@ use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, HEADER, SegmentHeader, read_header};
-use super::log::remember;
 use super::record::{FoundFrame, Record, RetainReason, Seq};
 use super::retain::RetainReasons;
 
@@ -226,5 +225,18 @@ impl Scan {
             }
         }
         out
+    }
+}
+
+/// Adds a closed trace, and removes the oldest beyond `limit`.
+pub(super) fn remember(
+    closed: &mut VecDeque<(TraceId, PriorVerdict)>,
+    limit: usize,
+    trace: TraceId,
+    verdict: PriorVerdict,
+) {
+    closed.push_back((trace, verdict));
+    while closed.len() > limit {
+        closed.pop_front();
     }
 }

@@ -8,9 +8,8 @@ use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
 use super::attribute_cache::{AttributeCache, Fixed};
-use crate::annotate::{
-    Emission, ExplainedMeasurement, Explanations, MAX_EXPLANATION, MAX_ITEMS, TraceSummary,
-};
+use super::summary::{ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS, TraceSummary};
+use super::{Emission, Explanations};
 use crate::measure::table::spec_among;
 use crate::measure::{self, Detail, Finding, Measurement, Severity, Value};
 use crate::propagate::{Verdict, Verdicts};

@@ -5,8 +5,9 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
+use super::Emission;
 use super::attributes::{chain, ids, strs, word};
-use super::{Emission, ExplainedMeasurement, TraceSummary};
+use super::summary::{ExplainedMeasurement, MAX_ITEMS, TraceSummary};
 use crate::measure::{self, Value};
 use crate::propagate::Verdicts;
 use crate::recognise::AgentTrace;
@@ -63,7 +64,7 @@ pub(super) fn trace(
             &format!("{prefix}trace.failure_chain"),
             Scalar::Strs(&strs(&chain(trace, &verdict.failure_chain))),
         );
-        let metrics = &verdict.failed_metrics[..verdict.failed_metrics.len().min(super::MAX_ITEMS)];
+        let metrics = &verdict.failed_metrics[..verdict.failed_metrics.len().min(MAX_ITEMS)];
         put(&format!("{prefix}trace.failed_metrics"), Scalar::Strs(metrics));
     }
 }

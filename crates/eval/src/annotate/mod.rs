@@ -11,10 +11,10 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::Piece;
-use verdict_otlp::trace::{CloseReason, Envelope, Idx, Span, Tree};
+use verdict_otlp::trace::{Envelope, Idx, Span, Tree};
 use verdict_otlp::write::{self, Item};
 
-use crate::measure::{self, Measurement, Usage};
+use crate::measure::Measurement;
 use crate::propagate::Verdicts;
 use crate::recognise::AgentTrace;
 
@@ -22,43 +22,19 @@ mod attributes;
 mod config;
 mod attribute_cache;
 mod events;
+mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Emission, Emit, Existing, Explanations};
+use summary::ExplainedMeasurement;
+pub use summary::{MAX_EXPLANATION, MAX_ITEMS, TraceSummary};
 
 /// Instrumentation scope of evaluation events: the product, not this crate.
 const SCOPE_NAME: &str = "otel-verdict";
 
-/// Longest array written, of ids or names: a trace with thousands of failures does not make
-/// thousands of values of one attribute.
-pub const MAX_ITEMS: usize = 100;
-/// Longest explanation, in bytes: enough for a rationale and its quote.
-pub const MAX_EXPLANATION: usize = 1024;
-
 /// Bytes that the log record of a passing measurement takes.
 const RECORD: usize = 224;
-
-/// What is said of the trace beside its verdicts.
-#[derive(Clone, Copy, Debug)]
-pub struct TraceSummary {
-    /// Why it closed.
-    pub reason: CloseReason,
-    /// Which verdict of this trace it is, from 1.
-    pub revision: u32,
-    /// The trace's verdict. For late spans it counts what came before, too.
-    pub passed: Option<bool>,
-    /// It is the first verdict, or another than the one before.
-    pub changed: bool,
-    /// The root, or a named parent, has not come.
-    pub incomplete: bool,
-    /// When the verdict was made, in nanoseconds since 1970.
-    pub now: u64,
-    /// Why nothing of the trace was measured, where that has one reason.
-    pub unmeasured: Option<measure::Unmeasured>,
-    /// What the judges took; `None` where none was to be asked.
-    pub usage: Option<Usage>,
-}
 
 /// What goes out for one trace.
 #[derive(Debug, Default)]
@@ -229,13 +205,6 @@ static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     write::bytes(&mut field, 1, &scope);
     Bytes::from(field)
 });
-
-/// A measurement with what explains it, where that is to be said.
-#[derive(Clone, Copy)]
-struct ExplainedMeasurement<'a> {
-    measurement: &'a Measurement,
-    explanation: Option<&'a str>,
-}
 
 /// Explanations of some measurements, by their place among all, in order.
 type ExplanationTexts = Vec<(usize, String)>;

@@ -9,6 +9,8 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use prost::Message as _;
 use verdict_otlp::trace::SpanId;
 
+use verdict_otlp::trace::CloseReason;
+
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};

@@ -5,9 +5,8 @@
 //! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
 //! their own errors count.
 
-use verdict_otlp::trace::Kind;
-
 use super::ask::JudgedMetric;
+use super::evaluated_spans::evaluated_spans;
 use super::memo::Memo;
 use super::table::{MetricSpec, TABLE};
 use super::{Context, Measurement, Metric, Settings, Step, locate_quotes};
@@ -48,7 +47,7 @@ pub fn run_each(
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let memo = Memo::new();
-    let judged = judged(trace);
+    let judged = evaluated_spans(trace);
     let mut out = Vec::new();
     let custom = settings.custom.iter().map(|own| (own.row, &*own.metric));
     let rules = rules().map(|(row, metric)| -> (_, &dyn Metric) { (row, metric) });
@@ -75,18 +74,4 @@ pub fn run_each(
     out.sort_by_key(|m| m.at);
     locate_quotes::locate(trace, &memo, &mut out);
     out
-}
-
-/// Which spans may be judged at all.
-pub(super) fn judged(trace: &AgentTrace) -> Vec<bool> {
-    let mut evaluated = vec![false; trace.views.len()];
-    for &at in trace.tree.order() {
-        let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
-        let own = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
-        if let Some(mark) = evaluated.get_mut(at) {
-            *mark = beneath || own;
-        }
-    }
-    let cancelled = trace.views.iter().map(|r| r.cancelled);
-    evaluated.iter().zip(cancelled).map(|(evaluated, cancelled)| !evaluated && !cancelled).collect()
 }

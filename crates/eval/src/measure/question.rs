@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
-use super::Unmeasured;
+use super::measurement::Unmeasured;
 use crate::recognise::{AgentTrace, Text};
 
 /// The text for a judge, redacted and fenced.

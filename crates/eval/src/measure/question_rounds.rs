@@ -11,9 +11,11 @@ use verdict_otlp::trace::Idx;
 
 use super::ask::filter::{Doubt, Gate};
 use super::catalog::{self, Asking};
+use super::evaluated_spans::evaluated_spans;
+pub use super::inputs::Inputs;
 use super::question::{Answer, Question, services};
-use super::{Context, Measurement, Memo, Need, Settings, Step, Unmeasured, defects};
-use crate::recognise::{AgentTrace, Text};
+use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
+use crate::recognise::Text;
 
 /// Questions of questions that one metric may ask on one span. The longest, the checklist, takes all of
 /// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
@@ -62,17 +64,6 @@ pub struct Questions<'a> {
     services: Arc<[Text]>,
 }
 
-/// What metrics that ask look at.
-#[derive(Clone, Copy)]
-pub struct Inputs<'a> {
-    /// The whole trace (or what is there of it).
-    pub trace: &'a AgentTrace,
-    /// Thresholds, switches, judges.
-    pub settings: &'a Settings,
-    /// What the rules measured, by span.
-    pub rules: &'a [Measurement],
-}
-
 impl<'a> Questions<'a> {
     /// Of a trace that has closed: whatever is to be asked of it.
     pub fn new(inputs: Inputs<'a>) -> Questions<'a> {
@@ -97,7 +88,7 @@ impl<'a> Questions<'a> {
         doubt: Doubt,
         ready: impl Fn(Need, Idx) -> bool,
     ) -> Questions<'a> {
-        let judged = catalog::judged(inputs.trace);
+        let judged = evaluated_spans(inputs.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
         for (index, (row, _)) in metrics.iter().enumerate() {

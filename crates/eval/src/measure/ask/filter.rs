@@ -11,7 +11,7 @@ use super::asker::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
-use crate::measure::question_rounds::Inputs;
+use crate::measure::inputs::Inputs;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 
 /// Whether a question is asked.

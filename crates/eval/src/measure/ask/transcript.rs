@@ -62,7 +62,7 @@ pub fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usiz
 
 /// The blocks of a transcript before cleaning.
 fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Block> {
-    let judged = crate::measure::catalog::judged(trace);
+    let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
     let mut builder = TranscriptBuilder {
         asker,
         trace,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
+use crate::measure::Settings;
 use crate::measure::question::{Form, Opinion, Prompt};
 use crate::measure::sample::{Sample, llm};
 use crate::measure::{Measured, Metric, Usage, Value};
+use crate::recognise::AgentTrace;
 
 /// Asks two things, then a third, and passes when all are answered.
 struct Thrice;

@@ -90,7 +90,7 @@ fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
     for ask in &asked {
         assert!(tokens_of(ask) <= 24_000, "{} tokens", tokens_of(ask));
     }
-    let judged = catalog::judged(trace);
+    let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
     for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
         for piece in content::input_pieces(view).into_iter().chain(content::output_pieces(view)) {
             let cleaned = settings.asker.clean(&piece.text);

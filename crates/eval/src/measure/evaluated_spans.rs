@@ -1,0 +1,20 @@
+//! Which spans of a trace metrics run on: neither evaluator spans with everything beneath them nor
+//! cancelled spans.
+
+use verdict_otlp::trace::Kind;
+
+use crate::recognise::AgentTrace;
+
+/// For each span, whether metrics run on it.
+pub fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
+    let mut evaluated = vec![false; trace.views.len()];
+    for &at in trace.tree.order() {
+        let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
+        let own = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
+        if let Some(mark) = evaluated.get_mut(at) {
+            *mark = beneath || own;
+        }
+    }
+    let cancelled = trace.views.iter().map(|r| r.cancelled);
+    evaluated.iter().zip(cancelled).map(|(evaluated, cancelled)| !evaluated && !cancelled).collect()
+}
