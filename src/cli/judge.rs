@@ -67,6 +67,8 @@ impl JudgeSession {
                 Ask { ticket: 0, at: 0, metric, question, judges, services }
             })
             .collect();
-        self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))))
+        let answers = || self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))));
+        // The caller may be inside another runtime, in which `block_on` would panic.
+        std::thread::scope(|scope| scope.spawn(answers).join()).unwrap_or_default()
     }
 }

@@ -82,7 +82,7 @@ fn every_malformed_record_is_refused_with_a_reason() {
         std::fs::write(&file, serde_json::to_string_pretty(record).unwrap()).unwrap();
         let output = path(&["check", file.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{} was accepted", record["prompt_id"]);
-        let reasons = ["is not in the alphabet", "must be deterministic", "this edge stands under state"];
+        let reasons = ["is not in the alphabet", "must be deterministic", "this edge is listed under state"];
         let text = err(&output);
         assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
         assert!(text.contains("task.json:"), "{text}");
