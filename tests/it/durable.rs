@@ -338,8 +338,8 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
         acknowledged.len()
     );
     // Only spans that were being sent, or whose acknowledgement was not yet written, at the moment of a kill are
-    // sent again. FIXME: the bound was 3 spans per sender and kill; 1 to 9 were seen since suspects are
-    // evaluated alone after a restart. The cause is to be found and the bound to be restored.
+    // sent again. The bound was 3 spans per sender and kill; 1 to 9 are seen now, and the cause is not known
+    // (suspects that are evaluated alone are not it). It is to be found, and the bound to be restored.
     let on_the_way = rounds as usize * SENDERS as usize * 16;
     assert!(duplicates <= on_the_way, "{duplicates} spans were sent twice");
     acknowledged.len() as u64
