@@ -1,12 +1,12 @@
 //! `compare`: two or three answers to one query, judged in one question.
 //!
 //! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
-//! table 34 ([`verdict_eval::measure::plan::compare`]).
+//! table 34 ([`verdict_eval::plan::comparison`]).
 
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::measure::plan::compare::{self, NAMES, ResponseComparison};
+use verdict_eval::plan::comparison::{self, NAMES, ResponseComparison};
 
 use super::judge::JudgeSession;
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
@@ -55,14 +55,14 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let answers: Vec<String> = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
     let judge = JudgeSession::new(&config, &args.judge)?;
     let shown: Vec<String> = answers.iter().map(|answer| judge.clean(answer)).collect();
-    let question = compare::question(&judge.clean(&args.query), &shown)
+    let question = comparison::question(&judge.clean(&args.query), &shown)
         .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
     let answer = judge.ask("compare", vec![question]).pop();
     let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
     let opinions =
         opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
-    let read = opinions.iter().filter_map(|opinion| compare::read(answers.len(), &opinion.value));
-    let compared = compare::combine(read.collect())
+    let read = opinions.iter().filter_map(|opinion| comparison::read(answers.len(), &opinion.value));
+    let compared = comparison::combine(read.collect())
         .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
     args.output.print(&compared, || table(&compared))
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use verdict_client::Tls;
 use verdict_config::Period;
-use verdict_eval::recognise::Recogniser;
+use verdict_eval::Recogniser;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{Group, Interner, split};
 use verdict_otlp::trace::{Envelope, TraceId};

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verdict_eval::EvaluatedTrace;
-use verdict_eval::annotate::Emit;
-use verdict_eval::recognise::Recogniser;
+use verdict_eval::{Emit, EvaluatedTrace, Recogniser};
 use verdict_otlp::trace::Envelope;
 use verdict_otlp::{Signal, json};
 

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use verdict_eval::measure::ask::Asker;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Question};
+use verdict_eval::{Answer, Ask, Asker, Question};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 

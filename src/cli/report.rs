@@ -4,10 +4,8 @@
 //! keys may be added, but none changes its meaning.
 
 use serde_json::{Value, json};
-use verdict_eval::annotate::TraceSummary;
-use verdict_eval::measure::{self, Finding, Measurement};
-use verdict_eval::propagate::{Verdict, Verdicts};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::propagation::{Verdict, Verdicts};
+use verdict_eval::{AgentTrace, DetailValue, Finding, Measurement, TraceSummary};
 use verdict_otlp::trace::Idx;
 
 /// The JSON shape as the help text shows it.
@@ -117,9 +115,9 @@ fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
     match &m.outcome {
         Ok(measured) => {
             match measured.value {
-                measure::Value::Score(score) => out["score"] = score.into(),
-                measure::Value::Label(label) => out["label"] = label.into(),
-                measure::Value::Number(value) => out["value"] = value.into(),
+                verdict_eval::Value::Score(score) => out["score"] = score.into(),
+                verdict_eval::Value::Label(label) => out["label"] = label.into(),
+                verdict_eval::Value::Number(value) => out["value"] = value.into(),
             }
             out["findings"] = measured.findings.iter().map(|f| finding(trace, f)).collect();
         }
@@ -131,13 +129,13 @@ fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
     out
 }
 
-fn detail(value: &measure::DetailValue) -> Value {
+fn detail(value: &DetailValue) -> Value {
     match value {
-        measure::DetailValue::Text(text) => text.as_str().into(),
-        measure::DetailValue::Number(number) => (*number).into(),
-        measure::DetailValue::Count(n) => (*n).into(),
-        measure::DetailValue::Flag(flag) => (*flag).into(),
-        measure::DetailValue::Texts(texts) => texts.as_slice().into(),
+        DetailValue::Text(text) => text.as_str().into(),
+        DetailValue::Number(number) => (*number).into(),
+        DetailValue::Count(n) => (*n).into(),
+        DetailValue::Flag(flag) => (*flag).into(),
+        DetailValue::Texts(texts) => texts.as_slice().into(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::{Period, Problem};
-use verdict_eval::annotate::Emit;
+use verdict_eval::Emit;
 
 use crate::assemble::Close;
 

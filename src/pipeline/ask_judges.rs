@@ -10,8 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Measurement, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use verdict_eval::measure;
+use verdict_eval::Unmeasured;
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 
@@ -79,7 +79,7 @@ pub(super) fn evaluate(
         if quarantined {
             tracing::error!(%trace, "the process died twice while this trace was evaluated; it is exported unmeasured");
             shared.meter.quarantined();
-            unmeasured.summary.unmeasured = Some(measure::Unmeasured::Quarantined);
+            unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
         }
         encode(shared, config, &unmeasured, started)
     });

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use verdict_eval::evaluate::Progress;
-use verdict_eval::measure;
+use verdict_eval::{Progress, metrics};
 use verdict_otlp::trace::CloseReason;
 
 use super::evaluator::EvaluatedTrace;
@@ -22,7 +21,7 @@ pub(super) struct Meter {
 impl Meter {
     pub fn new(telemetry: Arc<Telemetry>) -> Meter {
         // Rules are timed by names of their own, measurements counted by those of the table.
-        let names = measure::catalog::names().chain(measure::table::TABLE.iter().map(|row| row.name));
+        let names = metrics::names().chain(metrics::TABLE.iter().map(|row| row.name));
         let metrics = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
         Meter { telemetry, metrics }
     }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
-use verdict_eval::annotate::Annotated;
+use verdict_eval::Annotated;
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};

@@ -3,8 +3,7 @@
 //! In: their names. Out: the tasks, or every fault of every file.
 
 use verdict_config::{Source, read_bounded};
-use verdict_eval::measure::path::load::load;
-use verdict_eval::measure::path::settings::{Settings, TaskSet};
+use verdict_eval::path::{Settings, TaskSet, load};
 
 /// Largest task file: thousands of tasks.
 const MAX_BYTES: u64 = 64 << 20;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use verdict_config::Size;
-use verdict_eval::annotate::EncodedAnnotations;
+use verdict_eval::EncodedAnnotations;
 use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
 use verdict_otlp::request::{self, Group};
 use verdict_otlp::trace::{CloseReason, Span, TraceId, Tree};

@@ -13,8 +13,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
-use verdict_eval::measure::Usage;
-use verdict_eval::measure::question_rounds::Ask;
+use verdict_eval::{Ask, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
 use super::ask_judges::{Judgements, Panel, ask_all, guarded};

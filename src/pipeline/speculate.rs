@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use verdict_eval::measure::Usage;
+use verdict_eval::Usage;
 use verdict_journal::Attempts;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 

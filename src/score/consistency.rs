@@ -13,9 +13,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use verdict_eval::measure::defects::RULES;
-use verdict_eval::measure::{Measurement, Value, table};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::metrics::{self, RULES};
+use verdict_eval::{AgentTrace, Measurement, Value};
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::alpha::{Level, alpha};
@@ -90,7 +89,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let score = match measured.value {
-                Value::Score(score) => table::spec(m.metric)?.scale.normalised(score)?,
+                Value::Score(score) => metrics::spec(m.metric)?.scale.normalised(score)?,
                 Value::Label(_) => f64::from(u8::from(measured.passed)),
                 Value::Number(_) => return None,
             };

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use verdict_eval::measure::table::spec;
-use verdict_eval::measure::{Category, Severity};
+use verdict_eval::metrics::spec;
+use verdict_eval::{Category, Severity};
 
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label, impact};

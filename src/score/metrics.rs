@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use verdict_eval::measure::{Measurement, Value, table};
-use verdict_eval::recognise::{AgentTrace, SpanView};
+use verdict_eval::metrics;
+use verdict_eval::{AgentTrace, Measurement, SpanView, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::{Agreement, Scale};
@@ -172,7 +172,7 @@ pub fn agreements(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<String, Ag
         }
     }
     let of = |(metric, pairs): (String, Vec<(f64, f64)>)| {
-        let (min, max) = table::spec(&metric)?.scale.range()?;
+        let (min, max) = metrics::spec(&metric)?.scale.range()?;
         Agreement::of(&pairs, Scale { min, max }).map(|agreement| (metric, agreement))
     };
     scored.into_iter().filter_map(of).collect()

@@ -26,8 +26,7 @@ use otel_verdict::telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Form, Prompt, Question, ScoreField};
+use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
 use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 

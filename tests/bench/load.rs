@@ -202,7 +202,7 @@ fn configuration(kind: Kind, [grpc, http, admin]: [SocketAddr; 3], sink: SocketA
         Kind::WithoutMetrics => {
             // A family of metrics is switched off as one: `plan.score` by `plan`.
             let family = |name: &'static str| name.split('.').next().unwrap_or(name);
-            let all: BTreeSet<&str> = verdict_eval::measure::catalog::names().map(family).collect();
+            let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
             let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
             format!("emit: [attributes], metrics: {{ {} }}", off.join(", "))
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use regex::Regex;
-use verdict_eval::measure::path::{Automaton, Draft, Parameters, PathScores, Token, Walk, check};
+use verdict_eval::path::{Automaton, Draft, Parameters, PathScores, Token, Walk, check};
 
 /// A pattern as task files have them.
 const PATTERN: &str = r"(?i)water plant (?P<plant>[A-C]) with (?P<litres>[0-9.]+) lit(re|er)s";

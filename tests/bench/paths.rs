@@ -17,12 +17,11 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
 use verdict_config::Period;
-use verdict_eval::Config;
-use verdict_eval::annotate::{self, Emission, Emit, TraceSummary};
-use verdict_eval::evaluate::Evaluator;
-use verdict_eval::measure::{Measured, Measurement, Value as Measure};
-use verdict_eval::propagate::{self, TraceVerdict, Verdicts};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::annotation::{self, Emission};
+use verdict_eval::propagation::{self, TraceVerdict, Verdicts};
+use verdict_eval::{
+    AgentTrace, Config, Emit, Evaluator, Measured, Measurement, TraceSummary, Value as Measure,
+};
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
 
@@ -150,7 +149,7 @@ fn double(key: &str, value: f64) -> KeyValue {
 /// beforehand, since making them up is nobody's work.
 pub fn ours(requests: &[Bytes]) -> Done {
     static MADE_UP: LazyLock<(Vec<Measurement>, Verdicts)> = LazyLock::new(|| {
-        let of = vec![Some(propagate::Verdict::Pass); PER_TRACE];
+        let of = vec![Some(propagation::Verdict::Pass); PER_TRACE];
         let verdicts = Verdicts { of, trace: TraceVerdict::default() };
         ((0..PER_TRACE).flat_map(made_up).collect(), verdicts)
     });
@@ -161,9 +160,9 @@ pub fn ours(requests: &[Bytes]) -> Done {
         let tree = Tree::new(closing.trace, closing.spans);
         assert_eq!(tree.len(), PER_TRACE);
         let trace = AgentTrace { tree, ..AgentTrace::default() };
-        let encoded = annotate::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
-        let (spans, existing) = annotate::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
-        annotate::Annotated { spans, events: encoded.events, existing }
+        let encoded = annotation::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
+        let (spans, existing) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
+        annotation::Annotated { spans, events: encoded.events, existing }
     })
 }
 
@@ -211,7 +210,7 @@ fn note(closing: &ClosedTrace) -> TraceSummary {
 }
 
 /// Takes requests apart, puts traces together, and has each closed one annotated.
-fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> annotate::Annotated) -> Done {
+fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> annotation::Annotated) -> Done {
     let envelopes = Interner::default();
     // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.
     let mut assembler = Assembler::new(Close { quiet: Period(Duration::ZERO), ..Close::default() });

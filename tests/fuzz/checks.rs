@@ -7,7 +7,7 @@ use std::path::Path;
 use otel_verdict::config::{Config, from_sources};
 use otel_verdict::telemetry::Telemetry;
 use verdict_config::{Size, Source};
-use verdict_eval::measure::{Form, ScoreField};
+use verdict_eval::{Form, ScoreField};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
 use verdict_otlp::trace::Span;

@@ -12,10 +12,9 @@ use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
 use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks, find};
 use serde_json::Value as Json;
-use verdict_eval::measure::Measurement;
-use verdict_eval::measure::defects::Defect;
-use verdict_eval::propagate::Verdict;
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::metrics::Defect;
+use verdict_eval::propagation::Verdict;
+use verdict_eval::{AgentTrace, Measurement};
 use verdict_otlp::{Signal, json};
 
 /// One trace: judged, and what people marked in it.

@@ -12,7 +12,7 @@ use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
-use verdict_eval::measure::schema::{MAX_PROBLEMS, MAX_STEPS, Schema, Validation, Validity};
+use verdict_eval::schema::{MAX_PROBLEMS, MAX_STEPS, Schema, Validation, Validity};
 use verdict_otlp::Signal;
 
 const SPANS: u64 = 100_000;

@@ -574,7 +574,7 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
     let destination = Destination::default();
     // Whoever judged it again would find nothing by then.
     let family = |name: &'static str| name.split('.').next().unwrap_or(name);
-    let all: BTreeSet<&str> = verdict_eval::measure::catalog::names().map(family).collect();
+    let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
     let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
     let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
     let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));

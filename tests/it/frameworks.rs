@@ -16,7 +16,7 @@ use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message;
 use serde_json::Value as Json;
-use verdict_eval::propagate::Policy;
+use verdict_eval::propagation::Policy;
 use verdict_otlp::Signal;
 
 /// One capture: its requests in order of arrival, and what is true of it.

@@ -2,36 +2,119 @@
 //!
 //! | module | in | out |
 //! |---|---|---|
-//! | [`recognise`] | a trace's bytes, in any convention | one vocabulary: kinds, messages, calls, agents |
-//! | [`measure`] | a [`AgentTrace`](recognise::AgentTrace) | measurements with evidence, or why there are none |
-//! | [`propagate`] | measurements | pass or fail for every span and the trace; the causal chain |
-//! | [`annotate`] | all of it | the same span bytes with attributes appended; evaluation events |
-//! | [`evaluate`] | a closed trace | all four in order |
+//! | `recognise` | a trace's bytes, in any convention | one vocabulary: kinds, messages, calls, agents |
+//! | `measure` | a [`AgentTrace`] | measurements with evidence, or why there are none |
+//! | `propagate` | measurements | pass or fail for every span and the trace; the causal chain |
+//! | `annotate` | all of it | the same span bytes with attributes appended; evaluation events |
+//! | `evaluate` | a closed trace | all four in order |
 //!
 //! A metric is a small state machine that is done at once or asks questions for others to answer.
 //! [`Evaluator`] is the way in; `examples/embed.rs` shows it, and `examples/custom_metric.rs` a
 //! [`Metric`] of one's own. The types that both need stand here at the top.
 
+#![deny(unreachable_pub)]
+
 // First, since a macro is known only after its definition.
 #[macro_use]
+#[doc(hidden)]
 pub mod pattern;
 
-pub mod recognise;
-pub mod measure;
-pub mod propagate;
-pub mod annotate;
-pub mod redact;
-pub mod config;
-pub mod evaluate;
+mod annotate;
+mod config;
+mod evaluate;
+mod measure;
+mod propagate;
+mod recognise;
+mod redact;
 
-pub use annotate::{Annotated, EncodedAnnotations, TraceSummary};
+pub use annotate::config::Emit;
+pub use annotate::summary::TraceSummary;
+pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
 pub use evaluate::{Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Progress};
-pub use measure::question_rounds::{Ask, Questions};
-pub use measure::settings::Scored;
-pub use measure::table::{About, Scale};
-pub use measure::{
-    Answer, Category, Context, Finding, Form, Measured, Measurement, Metric, MetricSpec, Need, Opinion,
-    Prompt, Question, Severity, Step, Unmeasured, Usage, Value,
+pub use measure::ask::asker::Asker;
+pub use measure::measurement::{
+    Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
+pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+pub use measure::question_rounds::{Ask, Questions};
+pub use measure::settings::{Scored, Settings};
+pub use measure::table::{About, MetricSpec, Scale};
+pub use measure::{Context, Metric, Need, Step};
+pub use recognise::Recogniser;
+pub use recognise::agent_trace::{Agent, AgentTrace, Call};
+pub use recognise::message::{Message, Part, Text, ToolRequest};
+pub use recognise::span_view::SpanView;
 pub use verdict_otlp::trace::{ClosedTrace, Kind};
+
+/// The table of metrics, and the rules alone.
+pub mod metrics {
+    pub use crate::measure::catalog::{names, run};
+    pub use crate::measure::defects::{Defect, RULES, measured};
+    pub use crate::measure::table::{TABLE, spec};
+}
+
+/// Verdicts of spans and traces from their measurements (001).
+pub mod propagation {
+    pub use crate::propagate::policy::{Policies, Policy};
+    pub use crate::propagate::propagate;
+    pub use crate::propagate::relevance::Relevance;
+    pub use crate::propagate::verdict::{TraceVerdict, Verdict, Verdicts};
+}
+
+/// Attributes and events from verdicts, without an [`Evaluator`](crate::Evaluator).
+pub mod annotation {
+    pub use crate::annotate::config::Emission;
+    pub use crate::annotate::{Annotated, apply, encode};
+}
+
+/// Paths through task automata (002).
+pub mod path {
+    pub use crate::measure::path::automaton::{Automaton, StateId, Transition};
+    pub use crate::measure::path::check::check;
+    pub use crate::measure::path::draft::Draft;
+    pub use crate::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn};
+    pub use crate::measure::path::load::{LoadedTasks, load};
+    pub use crate::measure::path::matching::calls_of;
+    pub use crate::measure::path::score::{Parameters, PathScores};
+    pub use crate::measure::path::settings::{Settings, TaskSet};
+    pub use crate::measure::path::task::Task;
+    pub use crate::measure::path::trail::Trail;
+    pub use crate::measure::path::walk::{Token, Walk};
+}
+
+/// Plans over tools: assessment, improvement, weights (004).
+pub mod plan {
+    pub use crate::measure::plan::assessment::PlanAssessment;
+    pub use crate::measure::plan::improve::{ImprovementLoop, Lineage, MAX_PASSES};
+    pub use crate::measure::plan::judge_questions::{
+        JUDGED_PARTS, median_judgement, questions as judge_questions,
+    };
+    pub use crate::measure::plan::learn_weights::{LearntWeights, RankedPlan, learn_weights};
+    pub use crate::measure::plan::lineage::statistics as lineage_statistics;
+    pub use crate::measure::plan::parse::{parse_plan, query_of_file};
+    pub use crate::measure::plan::part::{PlanPart, Weights};
+    pub use crate::measure::plan::prompt::{DATA, fence};
+    pub use crate::measure::plan::reference::ReferenceMatch;
+    pub use crate::measure::plan::schema::Plan;
+    pub use crate::measure::plan::shape::{is_rejected, shape};
+    pub use crate::measure::plan::tools::Toolbox;
+
+    /// Pairwise comparison of answers to one query.
+    pub mod comparison {
+        pub use crate::measure::plan::compare::{NAMES, ResponseComparison, combine, question, read};
+    }
+}
+
+/// JSON Schema validation in bounded steps.
+pub mod schema {
+    pub use crate::measure::schema::compile::Schema;
+    pub use crate::measure::schema::problem::MAX_PROBLEMS;
+    pub use crate::measure::schema::{MAX_STEPS, Validation, Validity};
+}
+
+/// Traces for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    pub use crate::measure::testing::Script;
+}

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use moka::sync::Cache;
 use prometheus_client::metrics::counter::Counter;
-use verdict_eval::measure::{Unmeasured, Usage};
+use verdict_eval::{Unmeasured, Usage};
 use verdict_telemetry::QuestionOutcome;
 
 use crate::cache_key::Key;

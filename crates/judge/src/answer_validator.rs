@@ -6,8 +6,8 @@
 //! be quoted from the trace, whose content is untrusted.
 
 use serde_json::Value;
-use verdict_eval::measure::Form;
-use verdict_eval::measure::schema::{Schema, Validity};
+use verdict_eval::Form;
+use verdict_eval::schema::{Schema, Validity};
 
 /// Answers are a few KiB; a longer text is rejected unread.
 const MAX_TEXT: usize = 256 << 10;

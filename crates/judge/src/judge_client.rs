@@ -15,8 +15,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use verdict_config::matches;
-use verdict_eval::measure::{Question, Unmeasured, Usage};
-use verdict_eval::recognise::Text;
+use verdict_eval::{Question, Text, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeCells;
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Opinion, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
 

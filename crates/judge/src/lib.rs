@@ -1,7 +1,7 @@
 //! LLM judges: questions in, validated answers out, within limits and budgets.
 //!
-//! In: an [`Ask`](verdict_eval::measure::question_rounds::Ask) of a metric, and the trace that it is about. Out: an
-//! [`Answer`](verdict_eval::measure::Answer) whose opinions fit the question's form, or the reason why there
+//! In: an [`Ask`](verdict_eval::Ask) of a metric, and the trace that it is about. Out: an
+//! [`Answer`](verdict_eval::Answer) whose opinions fit the question's form, or the reason why there
 //! is none. This crate does not know what is asked, and metrics do not know who answers.
 //!
 //! | file | what it does |

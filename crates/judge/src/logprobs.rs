@@ -3,7 +3,7 @@
 //! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the
 //! expectation over the values that the score may have, which is finer than the sampled one.
 
-use verdict_eval::measure::ScoreField;
+use verdict_eval::ScoreField;
 
 use crate::provider::Token;
 

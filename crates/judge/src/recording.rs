@@ -85,7 +85,7 @@ impl Recorder {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-    use verdict_eval::measure::Usage;
+    use verdict_eval::Usage;
 
     fn answer(n: u64) -> JudgeAnswer {
         JudgeAnswer::new(

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{Answer, Form, Prompt, Question, ScoreField, Unmeasured};
+use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Unmeasured};
 use verdict_judge::{
     Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeRequest, Judges,
     JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
-use verdict_eval::recognise::{Agent, AgentTrace, Call};
+use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
+use verdict_eval::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;

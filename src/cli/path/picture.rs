@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::measure::path::{Automaton, StateId, Task, Transition};
+use verdict_eval::path::{Automaton, StateId, Task, Transition};
 
 pub(super) struct State {
     pub name: String,

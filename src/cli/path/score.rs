@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use verdict_eval::measure::path::{PathScores, Task, Token, Walk};
+use verdict_eval::path::{PathScores, Task, Token, Walk};
 
 use crate::cli::command::{Failure, read_text, write_stdout};
 

@@ -5,10 +5,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use verdict_eval::measure::path::matching::calls_of;
-use verdict_eval::measure::path::trail::Trail;
-use verdict_eval::measure::path::{Task, Token, Transition, Walk};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::AgentTrace;
+use verdict_eval::path::{Task, Token, Trail, Transition, Walk, calls_of};
 
 use super::draw;
 use super::picture::Picture;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use verdict_config::Source;
-use verdict_eval::measure::path::load::{LoadedTasks, load};
+use verdict_eval::path::{LoadedTasks, load};
 
 use crate::cli::command::{Failure, read_text};
 

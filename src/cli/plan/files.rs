@@ -5,8 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use verdict_eval::measure::plan::parse;
-use verdict_eval::measure::plan::schema::Plan;
+use verdict_eval::plan::{self, Plan};
 
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 use crate::config::Config;
@@ -36,7 +35,7 @@ impl PlanOptions {
 /// A plan and the query in its file, if there is one.
 pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
     let text = read_text(path)?;
-    Ok((parse::parse_plan(&text), parse::query_of_file(&text)))
+    Ok((plan::parse_plan(&text), plan::query_of_file(&text)))
 }
 
 /// As [`plan`]; a plan without any readable step is an error.

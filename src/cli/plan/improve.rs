@@ -5,9 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::measure::plan::improve::{ImprovementLoop, MAX_PASSES};
-use verdict_eval::measure::plan::tools::Toolbox;
-use verdict_eval::measure::{Answer, Unmeasured};
+use verdict_eval::plan::{ImprovementLoop, MAX_PASSES, Toolbox};
+use verdict_eval::{Answer, Unmeasured};
 
 use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, to_json, write_file, write_stderr};

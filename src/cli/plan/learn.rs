@@ -7,12 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
-use verdict_eval::measure::plan::assessment::PlanAssessment;
-use verdict_eval::measure::plan::improve::Lineage;
-use verdict_eval::measure::plan::learn_weights::{self, LearntWeights, RankedPlan};
-use verdict_eval::measure::plan::part::PlanPart;
-use verdict_eval::measure::plan::tools::Toolbox;
-use verdict_eval::measure::plan::{lineage, parse};
+use verdict_eval::plan::{self, LearntWeights, Lineage, PlanAssessment, PlanPart, RankedPlan, Toolbox};
 
 use super::files::PlanOptions;
 use crate::cli::command::{Failure, read_text, to_json, write_stdout};
@@ -62,8 +57,8 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         let object: Value = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
         groups.push(group(&object, &tools).map_err(fault)?);
     }
-    let learnt = learn_weights::learn_weights(&groups)
-        .ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
+    let learnt =
+        plan::learn_weights(&groups).ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
     args.options.output.print(&learnt, || table(&learnt))
 }
 
@@ -73,7 +68,7 @@ fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
     let plans = plans.ok_or("there is neither \"plans\" nor \"revisions\" in it")?;
     let last = plans.get(plans.len().saturating_sub(RANKED)..).unwrap_or(&[]);
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
-    let best = last.last().and_then(|p| p.get("plan")).map(|p| parse::parse_plan(&text(p)));
+    let best = last.last().and_then(|p| p.get("plan")).map(|p| plan::parse_plan(&text(p)));
     let mut group = Vec::new();
     for entry in last {
         let planner = entry.get("planner").and_then(Value::as_str).map(str::to_owned);
@@ -83,7 +78,7 @@ fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
             }
             (None, Some(plan)) => {
                 let examined =
-                    PlanAssessment::new(parse::parse_plan(&text(plan)), tools.clone(), best.clone());
+                    PlanAssessment::new(plan::parse_plan(&text(plan)), tools.clone(), best.clone());
                 PlanPart::ALL.iter().map(|p| (p.name().to_owned(), examined.value(*p))).collect()
             }
             (None, None) => return Err("a plan has neither \"metrics\" nor \"plan\"".to_owned()),
@@ -122,5 +117,5 @@ pub(super) fn stats(args: &Stats) -> Result<(), Failure> {
         let lineage = serde_json::from_str(&read_text(path)?);
         lineages.push(lineage.map_err(|e| Failure::file(path, format!("not a lineage: {e}")))?);
     }
-    write_stdout(to_json(&lineage::statistics(&lineages))?.as_bytes())
+    write_stdout(to_json(&plan::lineage_statistics(&lineages))?.as_bytes())
 }

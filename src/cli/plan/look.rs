@@ -5,11 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::measure::Unmeasured;
-use verdict_eval::measure::plan::assessment::PlanAssessment;
-use verdict_eval::measure::plan::judge_questions::{self, JUDGED_PARTS};
-use verdict_eval::measure::plan::part::PlanPart;
-use verdict_eval::measure::plan::tools::Toolbox;
+use verdict_eval::Unmeasured;
+use verdict_eval::plan::{self, JUDGED_PARTS, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};
 use super::show;
@@ -94,12 +91,10 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
 /// Asks the judges. A metric without an answer stays unmeasured and is named on standard error.
 fn ask(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession) {
     let clean = |text: &str| judge.clean(text);
-    for answer in
-        judge.ask("plan.score", judge_questions::questions(&clean(query), &examined.sanitized(clean)))
-    {
+    for answer in judge.ask("plan.score", plan::judge_questions(&clean(query), &examined.sanitized(clean))) {
         let Some(part) = JUDGED_PARTS.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let said = answer.opinions.and_then(|opinions| {
-            judge_questions::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
+            plan::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
         });
         match said {
             Ok((judged, _)) => drop(examined.apply_judgement(part, &judged)),

@@ -1,7 +1,7 @@
 //! `plan`: checks, scores and improves plans in files; learns weights from ranked plans.
 //!
 //! In: plans in any accepted form, tools and references, judges. Out: tables or JSON. The figures come from
-//! [`verdict_eval::measure::plan`]; this folder reads files and prints results.
+//! [`verdict_eval::plan`]; this folder reads files and prints results.
 
 mod files;
 mod improve;

@@ -3,10 +3,7 @@
 //! In: an examined plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
-use verdict_eval::measure::plan::assessment::PlanAssessment;
-use verdict_eval::measure::plan::part::{PlanPart, Weights};
-use verdict_eval::measure::plan::reference::ReferenceMatch;
-use verdict_eval::measure::plan::shape;
+use verdict_eval::plan::{self, PlanAssessment, PlanPart, ReferenceMatch, Weights};
 
 use crate::cli::command::{Failure, Output};
 
@@ -29,9 +26,9 @@ fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
         .map(|i| json!({ "step": i.step, "metric": PlanPart::of(i.fault).map(PlanPart::name), "said": i.message }))
         .collect();
     json!({
-        "shape": shape::shape(&examined.plan),
+        "shape": plan::shape(&examined.plan),
         "structured": examined.plan.structured,
-        "rejected": shape::is_rejected(&examined.plan),
+        "rejected": plan::is_rejected(&examined.plan),
         "issues": issues,
         "metrics": metrics,
         "score": examined.score(weights),
@@ -43,9 +40,9 @@ fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
 }
 
 fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
-    let shape = shape::shape(&examined.plan);
+    let shape = plan::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
-    if shape::is_rejected(&examined.plan) {
+    if plan::is_rejected(&examined.plan) {
         out.push_str("rejected: it cannot be carried out\n");
     } else if !examined.plan.structured {
         out.push_str("in words: no format, and wiring only where steps speak of one another\n");

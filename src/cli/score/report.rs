@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use verdict_eval::measure::Category;
+use verdict_eval::Category;
 
 use crate::cli::command::{Failure, write_file};
 use crate::pipeline::offline::Evaluated;

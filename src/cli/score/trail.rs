@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::measure::Measurement;
+use verdict_eval::Measurement;
 
 use super::files::{self, Folder as Files};
 use super::report::{self, LabelledTraces};

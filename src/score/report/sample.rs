@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::measure::{Finding, Measurement};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::{AgentTrace, Finding, Measurement};
 
 use super::html::{Html, clip};
 

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::measure::{Measurement, Value};
-use verdict_eval::propagate::{Verdict, Verdicts};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::propagation::{Verdict, Verdicts};
+use verdict_eval::{AgentTrace, Measurement, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::html::{Html, clip};
@@ -188,7 +187,7 @@ fn metric_findings(m: &Measurement) -> Option<MetricFindings> {
     if measured.passed && measured.findings.iter().all(|f| f.category.is_none()) {
         return None;
     }
-    let finding = |f: &verdict_eval::measure::Finding| {
+    let finding = |f: &verdict_eval::Finding| {
         (f.rationale.clone(), f.quote.clone(), f.category.map_or("", |c| c.as_str()))
     };
     let score = match measured.value {
@@ -218,9 +217,10 @@ fn preorder(trace: &AgentTrace) -> Vec<(Idx, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::measure::testing::Script;
-    use verdict_eval::measure::{Settings, catalog};
-    use verdict_eval::propagate::{Policies, propagate};
+    use verdict_eval::Settings;
+    use verdict_eval::metrics;
+    use verdict_eval::propagation::{Policies, propagate};
+    use verdict_eval::testing::Script;
 
     #[test]
     fn texts_of_a_trace_are_escaped() {
@@ -231,7 +231,7 @@ mod tests {
             .raises(&format!("429 Too Many Requests {evil}"))
             .answers(evil)
             .build();
-        let measurements = catalog::run(&trace, &Settings::default());
+        let measurements = metrics::run(&trace, &Settings::default());
         let verdicts = propagate(&trace, &measurements, &Policies::default());
         let mark = Annotation {
             category: evil.to_owned(),

@@ -6,8 +6,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verdict_eval::measure::Severity;
-use verdict_eval::regex;
+use verdict_eval::{Severity, regex};
 
 use super::Label;
 
@@ -153,7 +152,7 @@ mod tests {
         let read = Annotations::read(file).unwrap();
         assert_eq!(read.errors.len(), 1);
         assert_eq!(read.errors[0].location, "ab");
-        assert_eq!(read.errors[0].label().category(), Some(verdict_eval::measure::Category::TimeoutIssues));
+        assert_eq!(read.errors[0].label().category(), Some(verdict_eval::Category::TimeoutIssues));
         assert_eq!(read.ratings.overall, Some(2.5));
         assert_eq!(read.ratings.reliability, None);
     }

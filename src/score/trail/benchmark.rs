@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
-use verdict_eval::measure::Category;
+use verdict_eval::Category;
 
 use super::{Annotation, Label};
 use crate::score::bootstrap::{self, Interval, ShareIntervals};

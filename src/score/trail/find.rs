@@ -24,8 +24,7 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::measure::{Category, Finding, Measurement};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::{AgentTrace, Category, Finding, Measurement};
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::annotation::{Annotation, impact};
@@ -181,9 +180,9 @@ impl<'s> Spans<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::measure::defects::{Defect, measured};
-    use verdict_eval::measure::testing::Script;
-    use verdict_eval::measure::{Measured, Value};
+    use verdict_eval::metrics::{Defect, measured};
+    use verdict_eval::testing::Script;
+    use verdict_eval::{Measured, Value};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
     fn trace() -> AgentTrace {

@@ -4,7 +4,7 @@
 //! (`norm`): case and blanks do not count, and a text that is a part of a label's name means
 //! the first such label. What is no category is kept as it is: it matches only itself.
 
-use verdict_eval::measure::Category;
+use verdict_eval::Category;
 
 /// A category of the taxonomy, or a text that names none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

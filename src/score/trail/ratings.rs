@@ -10,10 +10,8 @@
 //! low one: what annotators rate is what became of the run. Security is rated only where a metric
 //! looks at harmful calls. Overall is the mean of the scores that are there, as the benchmark's is.
 
-use verdict_eval::measure::{Category, Measurement, Severity};
-use verdict_eval::propagate::relevance::Relevance;
-use verdict_eval::propagate::{self, Policies, Policy};
-use verdict_eval::recognise::AgentTrace;
+use verdict_eval::propagation::{self, Policies, Policy, Relevance};
+use verdict_eval::{AgentTrace, Category, Measurement, Severity};
 
 use super::annotation::Ratings;
 use super::find::LocatedFinding;
@@ -157,7 +155,7 @@ impl RootVerdicts {
     pub fn of(trace: &AgentTrace, measurements: &[Measurement]) -> RootVerdicts {
         let under = |default: Policy| {
             let policies = Policies { default, ..Policies::default() };
-            propagate::propagate(trace, measurements, &policies).trace.passed
+            propagation::propagate(trace, measurements, &policies).trace.passed
         };
         RootVerdicts {
             existential: under(Policy::Existential),

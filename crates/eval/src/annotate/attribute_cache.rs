@@ -62,12 +62,12 @@ pub(super) struct AttributeCache {
 }
 
 impl AttributeCache {
-    pub fn new() -> AttributeCache {
+    pub(super) fn new() -> AttributeCache {
         AttributeCache { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
     }
 
     /// Appends the attribute; `key` makes its key when it is said for the first time.
-    pub fn put<'k>(
+    pub(super) fn put<'k>(
         &mut self,
         out: &mut Vec<u8>,
         metric: &'static str,

@@ -57,7 +57,7 @@ struct RecentSpan<'a> {
 const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
-    pub fn new(
+    pub(super) fn new(
         trace: &'a AgentTrace,
         verdicts: &'a Verdicts,
         summary: &'a TraceSummary,
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
 
     /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
     /// for every span, and only grows.
-    pub fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
+    pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
         let verdict = self.verdicts.of.get(i).copied().flatten();
         self.span_attributes(out, verdict, own);
         if self.summary.reason == CloseReason::Late {

@@ -19,16 +19,16 @@ use crate::propagate::Verdicts;
 use crate::recognise::AgentTrace;
 
 mod attributes;
-mod config;
+pub(crate) mod config;
 mod attribute_cache;
 mod events;
-mod summary;
+pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Emission, Emit, Existing, Explanations};
+pub(crate) use config::{Emission, Emit, Existing, Explanations};
 use summary::ExplainedMeasurement;
-pub use summary::{MAX_EXPLANATION, MAX_ITEMS, TraceSummary};
+pub(crate) use summary::TraceSummary;
 
 /// Instrumentation scope of evaluation events: the product, not this crate.
 const SCOPE_NAME: &str = "otel-verdict";
@@ -130,7 +130,7 @@ pub fn apply(
 }
 
 /// As [`encode`], the `gen_ai.evaluation.result` records of a trace alone, and one for the trace itself.
-pub fn encode_events(
+pub(crate) fn encode_events(
     trace: &AgentTrace,
     measurements: &[Measurement],
     verdicts: &Verdicts,

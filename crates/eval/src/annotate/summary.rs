@@ -6,9 +6,9 @@ use crate::measure::{Measurement, Unmeasured, Usage};
 
 /// Longest array written, of ids or names: a trace with thousands of failures does not make
 /// thousands of values of one attribute.
-pub const MAX_ITEMS: usize = 100;
+pub(crate) const MAX_ITEMS: usize = 100;
 /// Longest explanation, in bytes: enough for a rationale and its quote.
-pub const MAX_EXPLANATION: usize = 1024;
+pub(crate) const MAX_EXPLANATION: usize = 1024;
 
 /// The facts of a closed trace that are written with its verdicts.
 #[derive(Clone, Copy, Debug)]

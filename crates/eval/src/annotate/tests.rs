@@ -12,6 +12,7 @@ use verdict_otlp::trace::SpanId;
 use verdict_otlp::trace::CloseReason;
 
 use super::*;
+use crate::annotate::summary::{MAX_EXPLANATION, MAX_ITEMS};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};
 use crate::propagate::{Policies, propagate};

@@ -17,7 +17,7 @@ use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 
-pub const NAME: &str = "avoidance";
+pub(crate) const NAME: &str = "avoidance";
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
@@ -30,7 +30,7 @@ const ADMITTED_WITHIN: usize = 5;
 /// Nor do so many sentences.
 const MAX_SENTENCES: usize = 14;
 
-pub struct Avoidance;
+pub(crate) struct Avoidance;
 
 impl Metric for Avoidance {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -166,13 +166,13 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
 }
 
 /// Whether a final answer says only that there is none.
-pub fn avoids(answer: &str) -> bool {
+pub(crate) fn avoids(answer: &str) -> bool {
     avoided(answer, true).is_some()
 }
 
 /// The clause at the beginning of `text` that says that what was looked for was not found. What
 /// follows it may be a long account of the search; headings before it are passed over.
-pub fn admits(text: &str) -> Option<&str> {
+pub(crate) fn admits(text: &str) -> Option<&str> {
     let text = strip_lead(clip(text, MAX_BYTES).trim());
     if NOTHING.is_match(text) {
         return Some(text);
@@ -184,7 +184,7 @@ pub fn admits(text: &str) -> Option<&str> {
 }
 
 /// Whether `text` says anywhere that what was looked for was not found.
-pub fn mentions_lack(text: &str) -> bool {
+pub(crate) fn mentions_lack(text: &str) -> bool {
     let text = clip(text, MAX_BYTES);
     NEGATIVE.is_match(text) && clauses(text).any(is_lack)
 }

@@ -16,7 +16,7 @@ use crate::recognise::AgentTrace;
 pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
 /// Every metric that rules answer, with its row.
-pub fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric)> {
+pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric)> {
     TABLE.iter().filter_map(|row| Some((row, row.rules?)))
 }
 
@@ -41,7 +41,7 @@ pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
 
 /// As [`run`]; `after` hears of each metric when it is through with the trace, so that a caller
 /// with a clock can tell what each costs.
-pub fn run_each(
+pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
     after: &mut dyn FnMut(&'static str),

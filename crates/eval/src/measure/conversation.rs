@@ -14,14 +14,14 @@ use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
 
 /// Neighbours among the model calls of one agent.
 #[derive(Debug)]
-pub struct Turns {
+pub(crate) struct Turns {
     before: HashMap<Idx, Idx>,
     after: HashMap<Idx, Idx>,
 }
 
 impl Turns {
     /// Those of the trace, computed once.
-    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
         memo.trace(|| {
             let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
             for agent in &trace.agents {
@@ -37,19 +37,19 @@ impl Turns {
     }
 
     /// The same agent's model call before this one.
-    pub fn before(&self, at: Idx) -> Option<Idx> {
+    pub(crate) fn before(&self, at: Idx) -> Option<Idx> {
         self.before.get(&at).copied()
     }
 
     /// The same agent's model call after this one.
-    pub fn after(&self, at: Idx) -> Option<Idx> {
+    pub(crate) fn after(&self, at: Idx) -> Option<Idx> {
         self.after.get(&at).copied()
     }
 }
 
 /// What a prompt holds that is newer than the model's own last words: results and observations.
 /// Nothing where the model has not spoken in it.
-pub fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
+pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
     let newer = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
     newer.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
@@ -60,7 +60,7 @@ pub fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
 }
 
 /// Whether a model's output holds code that is to be run.
-pub fn writes_code(text: &str) -> bool {
+pub(crate) fn writes_code(text: &str) -> bool {
     const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
     let bytes = text.as_bytes();
     let is_mark =
@@ -72,12 +72,12 @@ pub fn writes_code(text: &str) -> bool {
 const PASTED: usize = 2000;
 
 /// Results that stand in the prompt: more than this trace's calls were brought in from before it.
-pub fn results_in_prompt(input: &[Message]) -> usize {
+pub(crate) fn results_in_prompt(input: &[Message]) -> usize {
     input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
 }
 
 /// A user gave the model something to read.
-pub fn has_pasted_text(input: &[Message]) -> bool {
+pub(crate) fn has_pasted_text(input: &[Message]) -> bool {
     let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
     let bytes: usize = users
         .map(|p| match p {

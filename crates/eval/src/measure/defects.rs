@@ -11,21 +11,21 @@ use verdict_otlp::trace::{Idx, SpanId};
 use super::Context;
 pub use super::defect::Defect;
 use super::excerpt::head;
-pub use super::excerpt::{clip, clip_end};
+pub(crate) use super::excerpt::{clip, clip_end};
 use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::recognise::AgentTrace;
 
 /// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
 pub const RULES: &str = "rules/1";
 /// The best score on 1-5: what a measurement without findings gets.
-pub const BEST: f64 = 5.0;
+pub(crate) const BEST: f64 = 5.0;
 /// Longest quote kept, in bytes: a line or two, so that a span with many findings stays small.
-pub const QUOTE_BYTES: usize = 240;
+pub(crate) const QUOTE_BYTES: usize = 240;
 /// Most findings kept on one measurement; the worst are kept.
-pub const MAX_FINDINGS: usize = 16;
+pub(crate) const MAX_FINDINGS: usize = 16;
 
 /// The score of what is worth recording and fails nothing by itself.
-pub const NOTED: f64 = 4.0;
+pub(crate) const NOTED: f64 = 4.0;
 
 impl Defect {
     /// The score on 1-5 that this defect alone leaves.
@@ -172,15 +172,15 @@ impl Finding {
 
 /// Findings on one span, on their way to one measurement.
 #[derive(Debug, Default)]
-pub struct Findings(Vec<Finding>);
+pub(crate) struct Findings(Vec<Finding>);
 
 impl Findings {
-    pub fn new() -> Findings {
+    pub(crate) fn new() -> Findings {
         Findings::default()
     }
 
     /// Adds one; the same rationale and quote twice counts once.
-    pub fn push(&mut self, finding: Finding) {
+    pub(crate) fn push(&mut self, finding: Finding) {
         // Past the cap only a worse finding than the mildest kept may enter.
         if self.0.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
             return;
@@ -198,23 +198,23 @@ impl Findings {
     }
 
     /// True while nothing was found.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The worst score, or [`BEST`] without findings.
-    pub fn score(&self) -> f64 {
+    pub(crate) fn score(&self) -> f64 {
         self.0.iter().map(|f| f.score).fold(BEST, f64::min)
     }
 
     /// Worst first; equals keep the order in which they were found.
-    pub fn into_sorted(mut self) -> Vec<Finding> {
+    pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
         self.0.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
         self.0
     }
 
     /// A measurement on 1-5: the worst score wins and is held against the metric's threshold.
-    pub fn scored(self, context: &Context<'_>, metric: &'static str) -> Measurement {
+    pub(crate) fn scored(self, context: &Context<'_>, metric: &'static str) -> Measurement {
         let score = self.score();
         let passed = score >= context.settings.threshold(metric, context.trace, context.at);
         measured(
@@ -225,7 +225,12 @@ impl Findings {
     }
 
     /// A measurement that is a label; which labels fail is the metric's setting.
-    pub fn labelled(self, context: &Context<'_>, metric: &'static str, label: &'static str) -> Measurement {
+    pub(crate) fn labelled(
+        self,
+        context: &Context<'_>,
+        metric: &'static str,
+        label: &'static str,
+    ) -> Measurement {
         let passed = !context.settings.fails(metric, label);
         measured(
             context.at,
@@ -241,7 +246,7 @@ pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measuremen
 }
 
 /// No measurement, and why.
-pub fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
+pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
     Measurement::new(at, metric, RULES, Err(reason))
 }
 

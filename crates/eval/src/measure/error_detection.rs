@@ -15,17 +15,17 @@ use super::tool_completeness::unexecuted;
 use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, SpanView};
 
-pub mod call_index;
+pub(crate) mod call_index;
 mod shown_error;
-pub mod signs;
+pub(crate) mod signs;
 
-pub const NAME: &str = "error_detection";
+pub(crate) const NAME: &str = "error_detection";
 const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
 const API: &str = "api_error";
 
-pub struct ErrorDetection;
+pub(crate) struct ErrorDetection;
 
 impl Metric for ErrorDetection {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -150,7 +150,7 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
 }
 
 /// Calls that have no span of their own and happened at this one.
-pub fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
+pub(crate) fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
     let at = context.at;
     let known = CallIndex::of(context.trace, context.memo);
     let calls = known.by_llm.get(&at).cloned().unwrap_or_default();

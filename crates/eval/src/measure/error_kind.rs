@@ -307,7 +307,7 @@ fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
 }
 
 /// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
-pub fn cause(text: &str) -> Defect {
+pub(crate) fn cause(text: &str) -> Defect {
     let (after_due_to, _) = after_due_to(text);
     match best_phrase(clip(after_due_to, READ_BYTES)) {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
@@ -320,7 +320,7 @@ pub fn cause(text: &str) -> Defect {
 
 /// The part of a long error that tells its cause: around the words that name it, else the last line
 /// of a traceback, else its beginning. A short error is told whole.
-pub fn cause_excerpt(text: &str, max: usize) -> &str {
+pub(crate) fn cause_excerpt(text: &str, max: usize) -> &str {
     let text = text.trim();
     if text.len() <= max {
         return text;

@@ -30,7 +30,7 @@ const MAX_BLOCKS: usize = 4;
 /// The passage of `result` that reports an error, if `result` is an error report.
 ///
 /// The passage is owned where it stood inside JSON (unescaped), and clipped to a quote's length.
-pub fn reported(result: &str) -> Option<String> {
+pub(crate) fn reported(result: &str) -> Option<String> {
     let text = result.trim();
     let first = *text.as_bytes().first()?;
     if matches!(first, b'{' | b'[' | b'"') && text.len() <= MAX_JSON {

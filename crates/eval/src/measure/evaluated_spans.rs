@@ -6,7 +6,7 @@ use verdict_otlp::trace::Kind;
 use crate::recognise::AgentTrace;
 
 /// For each span, whether metrics run on it.
-pub fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
+pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
     let mut evaluated = vec![false; trace.views.len()];
     for &at in trace.tree.order() {
         let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));

@@ -8,32 +8,32 @@
 const REACH: usize = 32;
 
 /// The beginning of `text`, at most `max` bytes.
-pub fn head(text: &str, max: usize) -> &str {
+pub(crate) fn head(text: &str, max: usize) -> &str {
     let cut = clip(text, max);
     cut.get(..border_before(text, cut.len())).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The end of `text`, at most `max` bytes.
-pub fn tail(text: &str, max: usize) -> &str {
+pub(crate) fn tail(text: &str, max: usize) -> &str {
     let cut = clip_end(text, max);
     text.get(border_after(text, text.len() - cut.len())..).filter(|whole| !whole.is_empty()).unwrap_or(cut)
 }
 
 /// The part of `text` around the bytes `start..end`, with some `margin` bytes on both sides; words
 /// at the ends are whole.
-pub fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
+pub(crate) fn around(text: &str, start: usize, end: usize, margin: usize) -> &str {
     let from = text.floor_char_boundary(start.saturating_sub(margin));
     let to = text.ceil_char_boundary(end.saturating_add(margin)).max(from);
     text.get(border_before(text, from)..border_after(text, to)).unwrap_or(text)
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.
-pub fn clip(text: &str, max: usize) -> &str {
+pub(crate) fn clip(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
 
 /// The last `max` bytes of `text` at most, cut between characters.
-pub fn clip_end(text: &str, max: usize) -> &str {
+pub(crate) fn clip_end(text: &str, max: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 

@@ -15,16 +15,16 @@ use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Part, Role, SpanView};
 
-pub mod check;
-pub mod prompt;
+pub(crate) mod check;
+pub(crate) mod prompt;
 mod reading_limit;
 
 use check::Violation;
 use prompt::{OutputInstruction, OutputScope, Rule};
 
-pub const NAME: &str = "instruction_following";
+pub(crate) const NAME: &str = "instruction_following";
 
-pub struct InstructionFollowing;
+pub(crate) struct InstructionFollowing;
 
 impl Metric for InstructionFollowing {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

@@ -5,9 +5,9 @@
 use super::defects::{Defect, measured, unmeasured};
 use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 
-pub struct Latency;
+pub(crate) struct Latency;
 
-pub const NAME: &str = "latency";
+pub(crate) const NAME: &str = "latency";
 
 impl Metric for Latency {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

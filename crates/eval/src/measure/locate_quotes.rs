@@ -25,7 +25,7 @@ const LEAST_LINE: usize = 8;
 struct SpanIndex(ById<SpanId, Idx>);
 
 /// Names the place of every quote.
-pub fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
+pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::{Measurement, Unmeasured};
 
 /// Joins both. Neither list has two measurements of one metric on one span.
-pub fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
+pub(crate) fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
     let mut by_key: HashMap<(usize, &'static str), Measurement> =
         judged.into_iter().map(|m| ((m.at, m.metric), m)).collect();
     let mut out: Vec<Measurement> = rules

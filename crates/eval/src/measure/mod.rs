@@ -64,48 +64,48 @@ impl<M: Metric + ?Sized> Metric for &M {
     }
 }
 
-pub mod agent;
-pub mod defect;
-pub mod defects;
-pub mod ask;
-pub mod avoidance;
-pub mod catalog;
-pub mod checklist;
-pub mod error_detection;
-pub mod error_kind;
-pub mod error_text;
-pub mod evaluated_spans;
-pub mod excerpt;
-pub mod instruction_following;
-pub mod inputs;
-pub mod latency;
-pub mod measurement;
-pub mod memo;
-pub mod path;
-pub mod plan;
-pub mod question;
-pub mod reasoning;
-pub mod question_rounds;
+pub(crate) mod agent;
+pub(crate) mod defect;
+pub(crate) mod defects;
+pub(crate) mod ask;
+pub(crate) mod avoidance;
+pub(crate) mod catalog;
+pub(crate) mod checklist;
+pub(crate) mod error_detection;
+pub(crate) mod error_kind;
+pub(crate) mod error_text;
+pub(crate) mod evaluated_spans;
+pub(crate) mod excerpt;
+pub(crate) mod instruction_following;
+pub(crate) mod inputs;
+pub(crate) mod latency;
+pub(crate) mod measurement;
+pub(crate) mod memo;
+pub(crate) mod path;
+pub(crate) mod plan;
+pub(crate) mod question;
+pub(crate) mod reasoning;
+pub(crate) mod question_rounds;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod schema;
-pub mod settings;
-pub mod merge_judgements;
-pub mod table;
-pub mod tokens;
-pub mod tool_completeness;
-pub mod conversation;
-pub mod locate_quotes;
-pub use measurement::{
+pub(crate) mod schema;
+pub(crate) mod settings;
+pub(crate) mod merge_judgements;
+pub(crate) mod table;
+pub(crate) mod tokens;
+pub(crate) mod tool_completeness;
+pub(crate) mod conversation;
+pub(crate) mod locate_quotes;
+pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
-pub use memo::Memo;
-pub use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
-pub use settings::Settings;
-pub use table::MetricSpec;
+pub(crate) use memo::Memo;
+pub(crate) use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
+pub(crate) use settings::Settings;
+pub(crate) use table::MetricSpec;
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-pub mod testing;
+pub(crate) mod testing;

@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::ask::filter::{Doubt, Gate};
 use super::catalog::{self, Asking};
 use super::evaluated_spans::evaluated_spans;
-pub use super::inputs::Inputs;
+pub(crate) use super::inputs::Inputs;
 use super::question::{Answer, Question, services};
 use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
 use crate::recognise::Text;

@@ -12,26 +12,26 @@ use crate::recognise::{
 
 /// Builds a [`AgentTrace`]; span `i` has id `i + 1` and starts at `i`.
 #[derive(Default)]
-pub struct Sample {
+pub(crate) struct Sample {
     spans: Vec<Span>,
     views: Vec<SpanView>,
     calls: Vec<Call>,
 }
 
-pub fn text(s: &str) -> Text {
+pub(crate) fn text(s: &str) -> Text {
     Text::from(s)
 }
 
-pub fn said(role: Role, words: &str) -> Message {
+pub(crate) fn said(role: Role, words: &str) -> Message {
     Message { role, parts: vec![Part::Text(text(words))] }
 }
 
-pub fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
+pub(crate) fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
     ErrorSign { source, kind: kind.map(text), message: message.map(text) }
 }
 
 /// An LLM reading with prompt messages and a plain answer.
-pub fn llm(input: Vec<Message>, answer: &str) -> SpanView {
+pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     let parts = if answer.is_empty() { Vec::new() } else { vec![Part::Text(text(answer))] };
     SpanView {
         kind: Kind::Llm,
@@ -44,7 +44,7 @@ pub fn llm(input: Vec<Message>, answer: &str) -> SpanView {
 }
 
 /// The same reading, asking for a tool as well.
-pub fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
+pub(crate) fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
     let call = ToolRequest { id: Some(text("c1")), name: text(name), arguments: Some(text(arguments)) };
     if let Some(message) = view.output.last_mut() {
         message.parts.push(Part::Call(call));
@@ -53,7 +53,7 @@ pub fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
 }
 
 /// A TOOL reading.
-pub fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
+pub(crate) fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
     SpanView {
         kind: Kind::Tool,
         name: Some(text(name)),
@@ -66,12 +66,12 @@ pub fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
 }
 
 impl Sample {
-    pub fn new() -> Sample {
+    pub(crate) fn new() -> Sample {
         Sample::default()
     }
 
     /// Adds a span under `parent`, an index given by an earlier call.
-    pub fn span(&mut self, parent: Option<Idx>, view: SpanView) -> Idx {
+    pub(crate) fn span(&mut self, parent: Option<Idx>, view: SpanView) -> Idx {
         let i = self.spans.len();
         let id = |i: usize| SpanId((i as u64 + 1).to_be_bytes());
         self.spans.push(Span {
@@ -90,7 +90,7 @@ impl Sample {
     }
 
     /// Adds a call.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         llm: Option<Idx>,
         tool: Option<Idx>,
@@ -116,7 +116,7 @@ impl Sample {
         &mut self.calls[last]
     }
 
-    pub fn trace(self) -> AgentTrace {
+    pub(crate) fn trace(self) -> AgentTrace {
         let owner = vec![None; self.views.len()];
         AgentTrace {
             tree: Tree::new(TraceId([1; 16]), self.spans),
@@ -130,7 +130,7 @@ impl Sample {
 }
 
 /// What one metric says of one span.
-pub fn measure(metric: &dyn Metric, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
+pub(crate) fn measure(metric: &dyn Metric, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
     match metric.step(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
         Step::Done(measurements) => measurements,

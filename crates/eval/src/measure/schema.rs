@@ -17,11 +17,11 @@ use serde_json::Value;
 use super::memo::Memo;
 
 mod check;
-mod compile;
-mod problem;
+pub(crate) mod compile;
+pub(crate) mod problem;
 
-pub use compile::Schema;
-pub use problem::{MAX_PROBLEMS, Problem};
+pub(crate) use compile::Schema;
+pub(crate) use problem::Problem;
 
 /// Steps of one check, some tens of milliseconds: a list of ten thousand objects of ten members
 /// takes half of them.
@@ -84,7 +84,7 @@ struct Compiled {
 }
 
 /// Where `arguments` do not fit `schema`, as far as that can be told.
-pub fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
+pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
     let compiled = memo.trace(Compiled::default);
     let schema = {
         let mut schemas = compiled.schemas.borrow_mut();
@@ -99,7 +99,7 @@ pub fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Prob
 
 /// Names in `arguments` that the schema does not list, where it lists any and does not forbid
 /// others outright.
-pub fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
+pub(crate) fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
     let listed = schema.get("properties").and_then(Value::as_object);
     let open = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
     match (listed, arguments.as_object()) {

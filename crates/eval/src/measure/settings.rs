@@ -16,7 +16,7 @@ use super::table::{MetricSpec, Scale, TABLE, spec};
 use crate::recognise::AgentTrace;
 
 mod gpa;
-pub use gpa::{Gpa, Judgement, Per, Special};
+pub(crate) use gpa::{Gpa, Judgement, Per};
 
 /// The judge that is built in.
 pub(crate) const RULES: &str = "rules";
@@ -181,7 +181,7 @@ impl Default for TokenLimits {
 
 /// What the configuration says of one metric.
 #[derive(Clone, Copy, Debug)]
-pub struct MetricSettings<'a> {
+pub(crate) struct MetricSettings<'a> {
     pub(super) enabled: bool,
     pub(super) threshold: Option<f64>,
     /// A bit for each failing label, by its place among the labels of the row.

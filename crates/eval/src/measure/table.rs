@@ -395,7 +395,7 @@ impl fmt::Debug for CustomMetric {
 }
 
 /// The rows that judges answer by a rubric.
-pub fn asked() -> impl Iterator<Item = &'static MetricSpec> {
+pub(crate) fn asked() -> impl Iterator<Item = &'static MetricSpec> {
     TABLE.iter().filter(|row| row.rubric.is_some())
 }
 

@@ -16,13 +16,13 @@ use crate::recognise::{
 };
 
 /// The folder of integration tests, their data and golden files.
-pub fn tests() -> PathBuf {
+pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
 /// Holds `text` against the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set it is
 /// written instead.
-pub fn golden(name: &str, text: &str) {
+pub(crate) fn golden(name: &str, text: &str) {
     let path = tests().join(format!("golden/{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
@@ -32,24 +32,24 @@ pub fn golden(name: &str, text: &str) {
 }
 
 /// The traces of a request's body, as `recognise` reads them.
-pub fn traces_of(body: &[u8]) -> Vec<AgentTrace> {
+pub(crate) fn traces_of(body: &[u8]) -> Vec<AgentTrace> {
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
     let groups = split(body, "verdict.", &Interner::default()).unwrap().groups;
     groups.into_iter().map(|g| recogniser.trace(Tree::new(g.trace, g.spans), &[], false)).collect()
 }
 
 /// A run of a real framework, as the demo embeds it.
-pub fn captured(name: &str) -> Vec<AgentTrace> {
+pub(crate) fn captured(name: &str) -> Vec<AgentTrace> {
     traces_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
 /// The tools that control a run, as `recognise` knows them under this configuration.
-pub fn control_tools(overrides: &Overrides) -> Arc<ControlTools> {
+pub(crate) fn control_tools(overrides: &Overrides) -> Arc<ControlTools> {
     Recogniser::new(overrides).unwrap().trace(Tree::default(), &[], false).control_tools
 }
 
 /// Those of the built-in conventions.
-pub fn default_control_tools() -> Arc<ControlTools> {
+pub(crate) fn default_control_tools() -> Arc<ControlTools> {
     static TOOLS: LazyLock<Arc<ControlTools>> = LazyLock::new(|| control_tools(&Overrides::default()));
     TOOLS.clone()
 }

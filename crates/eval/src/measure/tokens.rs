@@ -8,9 +8,9 @@ use verdict_otlp::trace::Kind;
 use super::defects::{Defect, measured, unmeasured};
 use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
 
-pub struct Tokens;
+pub(crate) struct Tokens;
 
-pub const NAME: &str = "tokens";
+pub(crate) const NAME: &str = "tokens";
 
 impl Metric for Tokens {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -43,7 +43,8 @@ impl Metric for Tokens {
 mod tests {
     use super::*;
     use crate::measure::{Memo, Settings};
-    use crate::recognise::{AgentTrace, SpanView, Tokens as Counts};
+    use crate::recognise::span_view::Tokens as Counts;
+    use crate::recognise::{AgentTrace, SpanView};
 
     fn outcome(kind: Kind, tokens: Counts, yaml: &str) -> Option<Result<(Value, bool), Unmeasured>> {
         let settings: Settings = serde_saphyr::from_str(yaml).unwrap();

@@ -15,14 +15,14 @@ use super::reasoning::no_progress;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 
-pub mod arguments;
-pub mod result;
+pub(crate) mod arguments;
+pub(crate) mod result;
 mod observed;
-pub mod unexecuted;
+pub(crate) mod unexecuted;
 
-pub const NAME: &str = "tool_completeness";
+pub(crate) const NAME: &str = "tool_completeness";
 
-pub struct ToolCompleteness;
+pub(crate) struct ToolCompleteness;
 
 impl Metric for ToolCompleteness {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

@@ -17,15 +17,15 @@ use crate::measure::{Measurement, MetricSpec, Severity, Value};
 use crate::recognise::AgentTrace;
 
 mod localize;
-mod policy;
-pub mod relevance;
-mod verdict;
+pub(crate) mod policy;
+pub(crate) mod relevance;
+pub(crate) mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use verdict::{Cause, TraceVerdict, Verdict, Verdicts};
+pub(crate) use verdict::{Cause, TraceVerdict, Verdict, Verdicts};
 
-pub use policy::{Policies, Policy, Weights};
+pub(crate) use policy::{Policies, Policy};
 
 /// Verdicts of every span and of the trace.
 pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Policies) -> Verdicts {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
+use super::policy::Weights;
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
 use crate::recognise::{Agent, AgentTrace, Call, Content, SpanView, Text, ToolDefinition, ToolRequest};

@@ -104,7 +104,7 @@ pub struct ToolDefinition {
 }
 
 /// The plain text parts of messages, joined by newlines.
-pub fn plain(messages: &[Message]) -> Cow<'_, str> {
+pub(crate) fn plain(messages: &[Message]) -> Cow<'_, str> {
     let parts = messages.iter().flat_map(|m| &m.parts);
     let mut texts = parts.filter_map(|part| match part {
         Part::Text(text) => Some(&**text),

@@ -21,16 +21,16 @@ mod event;
 mod tool_span;
 mod interpret;
 pub(crate) mod json_keys;
-mod message;
+pub(crate) mod message;
 mod node;
 mod outline;
 mod overrides;
 mod part;
 mod plans;
 mod scan;
-mod span_view;
+pub(crate) mod span_view;
 mod python_repr;
-mod agent_trace;
+pub(crate) mod agent_trace;
 mod message_cache;
 mod message_reader;
 mod table;
@@ -38,16 +38,14 @@ mod texts;
 mod tool;
 mod wrappers;
 
-pub use agent_trace::{Agent, AgentTrace, Call};
-pub use control_tools::ControlTools;
-pub use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
-pub use overrides::{
-    EventRule, Field, Flag, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank,
-};
-pub use plans::lines as plan_steps;
-pub use span_view::{Content, ErrorSign, ErrorSource, Evaluation, Plan, SpanView, Tokens};
-pub use table::TableError;
-pub use verdict_otlp::trace::Attached;
+pub(crate) use agent_trace::{Agent, AgentTrace, Call};
+pub(crate) use control_tools::ControlTools;
+pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
+pub(crate) use overrides::Overrides;
+pub(crate) use plans::lines as plan_steps;
+pub(crate) use span_view::{Content, ErrorSign, ErrorSource, Plan, SpanView};
+pub(crate) use table::TableError;
+pub(crate) use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 
 /// The conventions, ready to read spans. Cheap to share, costly to make: make one a process.

@@ -267,7 +267,7 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
 
 /// The items of the text's list: numbered ones where there are any, else bulleted ones; numbering
 /// and bullets stripped.
-pub fn lines(text: &str) -> Vec<String> {
+pub(crate) fn lines(text: &str) -> Vec<String> {
     let mut numbered = Vec::new();
     let mut bulleted = Vec::new();
     let mut least = usize::MAX;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 use verdict_config::Secret;
-use verdict_eval::measure::Usage;
+use verdict_eval::Usage;
 
 use super::*;
 use crate::config::BreakerConfig;

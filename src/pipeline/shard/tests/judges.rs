@@ -6,8 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use serde_json::{Value, json};
-use verdict_eval::measure::question_rounds::Ask;
-use verdict_eval::measure::{self, Answer, Opinion, Usage};
+use verdict_eval::{Answer, Ask, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::SpanId;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::Scalar;
@@ -51,7 +50,7 @@ impl Panel for Scripted {
                     Ok(vec![opinion])
                 }
                 Does::Hangs => std::future::pending().await,
-                Does::Errs => Err(measure::Unmeasured::JudgeError),
+                Does::Errs => Err(Unmeasured::JudgeError),
                 Does::Panics => panic!("a judge's bug"),
             };
             Answer { key, opinions, usage: Usage { tokens: 100, cost_usd: 0.5 } }

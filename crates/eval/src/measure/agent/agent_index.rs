@@ -14,7 +14,7 @@ use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
 struct AgentIndex(HashMap<Idx, usize>);
 
 /// The index of the agent whose span is `at`.
-pub fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
+pub(crate) fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
     let index: Rc<AgentIndex> = memo.trace(|| {
         let mut map = HashMap::with_capacity(trace.agents.len());
         for (i, agent) in trace.agents.iter().enumerate() {
@@ -26,13 +26,13 @@ pub fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
 }
 
 /// The agent whose span is looked at, with its index.
-pub fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
+pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let i = index_at(context.trace, context.memo, context.at)?;
     Some((i, context.trace.agents.get(i)?))
 }
 
 /// The agent whose span is looked at.
-pub fn agent_at<'a>(context: &Context<'a>) -> Option<&'a Agent> {
+pub(crate) fn agent_at<'a>(context: &Context<'a>) -> Option<&'a Agent> {
     indexed_at(context).map(|(_, agent)| agent)
 }
 
@@ -60,12 +60,12 @@ fn relations(trace: &AgentTrace, memo: &Memo) -> Rc<Relations> {
 }
 
 /// Whether agent `i` called other agents.
-pub fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
+pub(crate) fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
     relations(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
 }
 
 /// Whether an agent other than `agent` goes by `name`.
-pub fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
+pub(crate) fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
     relations(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
 }
@@ -75,7 +75,7 @@ struct CallsBeneath(Vec<Vec<usize>>);
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// Agents deeper than `MAX_DEPTH` are not counted for those far above them.
-pub fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
+pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
     let beneath: Rc<CallsBeneath> = memo.trace(|| {
         let mut all: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
         for agent in &trace.agents {
@@ -102,12 +102,12 @@ const MAX_DEPTH: usize = 16;
 
 /// What agent `i` was asked: as recognised, else the last thing a user said to its first model
 /// call.
-pub fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
+pub(crate) fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
     task_at(trace, i).map(|(task, _)| task)
 }
 
 /// The same, with the span whose input it is.
-pub fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
+pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     let agent = trace.agents.get(i)?;
     if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
         return Some((task, agent.task_at.unwrap_or(agent.at)));
@@ -118,7 +118,7 @@ pub fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
 }
 
 /// The system prompt of agent `i`, where it is recorded.
-pub fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
+pub(crate) fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
     let agent = trace.agents.get(i)?;
     let first = trace.views.get(*agent.llms.first()?)?;
     first.input.iter().find(|m| m.role == Role::System).and_then(first_text)

@@ -15,7 +15,6 @@ use crate::measure::Memo;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::signs::reported;
 use crate::measure::error_kind::{cause, cause_excerpt};
-use crate::measure::excerpt::head;
 use crate::recognise::{AgentTrace, Call};
 
 /// How often a call may be made in vain before the next is a fault, when the error says that
@@ -24,7 +23,7 @@ const TRANSIENT_TRIES: usize = 2;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
-pub enum CallOutcome {
+pub(crate) enum CallOutcome {
     /// In an error: its text, and whether waiting may help.
     Failed {
         /// What it said, clipped.
@@ -40,7 +39,7 @@ pub enum CallOutcome {
 
 /// A call made comparable.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
     pub key: Option<Rc<str>>,
     pub outcome: CallOutcome,
@@ -50,12 +49,12 @@ pub struct Attempt {
 
 impl Attempt {
     /// Ended in an error.
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         matches!(self.outcome, CallOutcome::Failed { .. })
     }
 
     /// Waiting may help.
-    pub fn transient(&self) -> bool {
+    pub(crate) fn transient(&self) -> bool {
         matches!(
             self.outcome,
             CallOutcome::Failed {
@@ -68,7 +67,7 @@ impl Attempt {
 
 /// A failing call that repeats a failed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Repeat {
+pub(crate) struct Repeat {
     /// The call (index into [`AgentTrace::calls`]).
     pub call: usize,
     /// The first of its kind.
@@ -79,7 +78,7 @@ pub struct Repeat {
 
 /// All attempts of a trace: `of[i]` belongs to `trace.calls[i]`.
 #[derive(Debug, Default)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     /// One a call.
     pub of: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
@@ -90,7 +89,7 @@ pub struct Attempts {
 
 impl Attempts {
     /// Those of the trace, computed once.
-    pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
+    pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
         memo.trace(|| Attempts::of_trace(trace, memo))
     }
 
@@ -108,12 +107,12 @@ impl Attempts {
     }
 
     /// The repetition that call `i` is, where it is the last of its kind.
-    pub fn ending(&self, i: usize) -> Option<&Repeat> {
+    pub(crate) fn ending(&self, i: usize) -> Option<&Repeat> {
         self.ends.get(&i)
     }
 
     /// The attempt of call `i`.
-    pub fn at(&self, i: usize) -> Option<&Attempt> {
+    pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
         self.of.get(i)
     }
 }
@@ -242,7 +241,7 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
 
 /// The model span that asked for call `i`: the one that recognition linked, else the agent's last
 /// model call before it.
-pub fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
+pub(crate) fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     let call = trace.calls.get(i)?;
     if call.llm.is_some() {
         return call.llm;
@@ -253,15 +252,9 @@ pub fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
 
-/// The call in one line: its tool and its arguments.
-pub fn shown(call: &Call) -> String {
-    let arguments = call.arguments.as_deref().map_or("", |a| head(a, QUOTE_BYTES));
-    format!("{}({arguments})", call.name.trim())
-}
-
 /// The arguments as they were written, or the tool's name where there are none: what can be quoted
 /// of a call.
-pub fn quoted(call: &Call) -> &str {
+pub(crate) fn quoted(call: &Call) -> &str {
     let arguments = call.arguments.as_deref().map(str::trim).filter(|a| !a.is_empty());
     arguments.unwrap_or_else(|| call.name.trim())
 }

@@ -16,7 +16,7 @@ use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
 
-pub const NAME: &str = "completeness";
+pub(crate) const NAME: &str = "completeness";
 
 /// A longer task holds more than one question; which of them the answer owes is not plain.
 const PLAIN_TASK: usize = 600;
@@ -34,7 +34,7 @@ regex!(
     r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#
 );
 
-pub struct Completeness;
+pub(crate) struct Completeness;
 
 impl Metric for Completeness {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

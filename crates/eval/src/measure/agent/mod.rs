@@ -4,10 +4,10 @@
 //! `tool_coverage`, `plan_efficiency` and `completeness`, each 1-5, on the agent's span. Findings
 //! cite the spans of the calls that they rest on.
 
-pub mod attempts;
-pub mod agent_index;
-pub mod completeness;
-pub mod plan_efficiency;
-pub mod request;
-pub mod tool_abuse;
-pub mod tool_coverage;
+pub(crate) mod attempts;
+pub(crate) mod agent_index;
+pub(crate) mod completeness;
+pub(crate) mod plan_efficiency;
+pub(crate) mod request;
+pub(crate) mod tool_abuse;
+pub(crate) mod tool_coverage;

@@ -16,7 +16,7 @@ use crate::measure::reasoning::skipped_lookups::looks_up;
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Severity, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
-pub const NAME: &str = "plan_efficiency";
+pub(crate) const NAME: &str = "plan_efficiency";
 
 /// Tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
@@ -25,7 +25,7 @@ const REPEATED: usize = 3;
 /// A planned tool that failed so often, and never succeeded, has broken the plan.
 const BROKEN: usize = 2;
 
-pub struct PlanEfficiency;
+pub(crate) struct PlanEfficiency;
 
 impl Metric for PlanEfficiency {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -81,7 +81,7 @@ fn execution_of_last_plan<'a>(
 /// What became of each step of the plan that agent `i` followed last, in words for a judge of plan
 /// adherence: which calls carried it out, what was left out, reordered or never planned. `None` where
 /// nothing can be told.
-pub fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
+pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
     let execution = execution_of_last_plan(context, i, agent, &Attempts::get(context.trace, context.memo))?;
     Some(execution.evidence(&context.trace.calls))

@@ -20,7 +20,7 @@ const MAX_NAMES: usize = 16;
 
 /// Something that a task may ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// A fact: who, when, how many, which, find, look up.
     Fact,
     /// To make something (text, code, a plan): its numbers are the maker's own.
@@ -58,7 +58,7 @@ impl Ask {
 
 /// What a task says that it wants, read as far as somebody wants to know.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     text: String,
     found: [OnceCell<Option<String>>; Ask::COUNT],
     names: OnceCell<Vec<String>>,
@@ -99,7 +99,7 @@ regex!(
     r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
 /// Words that open a sentence with a capital and are no part of a name.
-pub const OPENERS: [&str; 52] = [
+pub(crate) const OPENERS: [&str; 52] = [
     "The",
     "A",
     "An",
@@ -159,39 +159,39 @@ fn first_match(pattern: &Regex, text: &str) -> Option<String> {
 }
 
 impl Request {
-    pub fn new(task: &str) -> Request {
+    pub(crate) fn new(task: &str) -> Request {
         Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }
 
     /// Of a task, each of its words read once a trace.
-    pub fn of(task: &Text, memo: &Memo) -> Rc<Request> {
+    pub(crate) fn of(task: &Text, memo: &Memo) -> Rc<Request> {
         memo.of(task, Request::new)
     }
 
     /// The words that ask for it.
-    pub fn words(&self, ask: Ask) -> Option<&str> {
+    pub(crate) fn words(&self, ask: Ask) -> Option<&str> {
         let cell = self.found.get(ask as usize)?;
         cell.get_or_init(|| first_match(ask.pattern(), &self.text)).as_deref()
     }
 
     /// Whether it asks for it.
-    pub fn asks(&self, ask: Ask) -> bool {
+    pub(crate) fn asks(&self, ask: Ask) -> bool {
         self.words(ask).is_some()
     }
 
     /// Names of two or more capitalised words.
-    pub fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         self.names.get_or_init(|| names(&self.text))
     }
 
     /// A question whose answer must be found, not made.
-    pub fn wants_found_facts(&self) -> bool {
+    pub(crate) fn wants_found_facts(&self) -> bool {
         self.asks(Ask::Fact) && !self.asks(Ask::Making) && !self.asks(Ask::Rearranging)
     }
 }
 
 /// The instructions' words that demand a source of every answer.
-pub fn standing(instructions: &str) -> Option<String> {
+pub(crate) fn standing(instructions: &str) -> Option<String> {
     let instructed = read_part(instructions);
     first_match(&SOURCE, &instructed).or_else(|| first_match(&TOOLS, &instructed))
 }
@@ -204,7 +204,7 @@ fn read_part(text: &str) -> String {
 }
 
 /// Proper names of several words in `text`, each once, in order.
-pub fn names(text: &str) -> Vec<String> {
+pub(crate) fn names(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for found in NAME.find_iter(text).take(8 * MAX_NAMES) {
         let words: Vec<&str> = found.as_str().split(' ').skip_while(|w| OPENERS.contains(w)).collect();

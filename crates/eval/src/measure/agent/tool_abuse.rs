@@ -15,7 +15,7 @@ use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
-pub const NAME: &str = "tool_abuse";
+pub(crate) const NAME: &str = "tool_abuse";
 
 /// The same call with the same result so often is waste. A second look at a page is common and
 /// cheap; a third brings nothing either.
@@ -68,7 +68,7 @@ const CHANGING: [&str; 26] = [
     "save", "add", "replace",
 ];
 
-pub struct ToolAbuse;
+pub(crate) struct ToolAbuse;
 
 impl Metric for ToolAbuse {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

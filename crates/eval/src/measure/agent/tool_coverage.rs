@@ -19,7 +19,7 @@ use crate::measure::reasoning::Review;
 use crate::measure::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::{Agent, Content};
 
-pub const NAME: &str = "tool_coverage";
+pub(crate) const NAME: &str = "tool_coverage";
 
 /// Bytes of arguments and results that are searched for the task's names; past them the task
 /// counts as covered.
@@ -29,7 +29,7 @@ const LEAST_NAMES: usize = 2;
 /// Spans cited by one finding at most.
 const MAX_CITED: usize = 8;
 
-pub struct ToolCoverage;
+pub(crate) struct ToolCoverage;
 
 impl Metric for ToolCoverage {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

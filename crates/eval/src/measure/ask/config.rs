@@ -152,7 +152,7 @@ impl Ask {
 }
 
 /// What is wrong with `verdict.rubrics`, as (key, message).
-pub fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
+pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
         match (topic(metric), text.trim().len()) {
@@ -166,7 +166,7 @@ pub fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
 }
 
 /// What is wrong with `verdict.instructions`, as (key, message).
-pub fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem> {
+pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem> {
     let mut out = Vec::new();
     for (i, instruction) in instructions.iter().enumerate() {
         let key = |name: &str| format!("instructions[{i}].{name}");

@@ -14,7 +14,7 @@ use crate::measure::defects::{clip, clip_end};
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
 
 /// Shown instead of withheld content.
-pub const WITHHELD: &str = "(withheld)";
+pub(crate) const WITHHELD: &str = "(withheld)";
 /// Most tools listed of one offer; of the rest only the number.
 const MOST_TOOLS: usize = 200;
 /// Most bytes of one tool's description and of its schema.
@@ -88,7 +88,7 @@ impl PieceKind {
 }
 
 /// The input of a span.
-pub fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
+pub(crate) fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(message_pieces).collect();
     if let Some(arguments) = view.call.as_ref().and_then(|call| call.arguments.as_ref()) {
         out.push(Piece { kind: PieceKind::Arguments, text: Cow::Borrowed(arguments) });
@@ -97,7 +97,7 @@ pub fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
 }
 
 /// The output of a span.
-pub fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
+pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
     for part in view.output.iter().flat_map(|m| &m.parts) {
         out.push(match part {
@@ -139,12 +139,12 @@ fn message_pieces(message: &Message) -> Vec<Piece<'_>> {
 }
 
 /// A tool call as a line.
-pub fn render_call(request: &ToolRequest) -> String {
+pub(crate) fn render_call(request: &ToolRequest) -> String {
     format!("{}({})", request.name, request.arguments.as_deref().unwrap_or_default())
 }
 
 /// The kind and name of a span, for a heading.
-pub fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
+pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     let Some(view) = trace.views.get(at) else { return String::new() };
     let mut out = match view.kind {
         Kind::Unknown => "span".to_owned(),
@@ -163,7 +163,7 @@ pub fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
 }
 
 /// The offered tools, one a line.
-pub fn render_tools(definitions: &[ToolDefinition]) -> String {
+pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     let mut out = String::new();
     for tool in definitions.iter().take(MOST_TOOLS) {
         out.push_str(&tool.name);
@@ -184,7 +184,7 @@ pub fn render_tools(definitions: &[ToolDefinition]) -> String {
 }
 
 /// A text of at most about `max` bytes: its beginning and its end, and how much is left out.
-pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
+pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     /// Bytes of the note about the gap.
     const NOTE: usize = 40;
     if text.len() <= max {

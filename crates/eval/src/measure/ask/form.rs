@@ -12,20 +12,20 @@ use verdict_otlp::trace::SpanId;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Form, ScoreField};
 
-pub const RATIONALE: &str = "rationale";
-pub const SCORE: &str = "score";
-pub const LABEL: &str = "label";
-pub const FINDINGS: &str = "findings";
+pub(crate) const RATIONALE: &str = "rationale";
+pub(crate) const SCORE: &str = "score";
+pub(crate) const LABEL: &str = "label";
+pub(crate) const FINDINGS: &str = "findings";
 /// The category of a finding that fits none.
-pub const NO_CATEGORY: &str = "None";
+pub(crate) const NO_CATEGORY: &str = "None";
 
 /// Asks for a grade and for findings on `spans`.
-pub fn with_findings(topic: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
+pub(crate) fn with_findings(topic: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
     form(topic, Some(spans))
 }
 
 /// Asks for a grade alone.
-pub fn grade_only(topic: &MetricSpec) -> Arc<Form> {
+pub(crate) fn grade_only(topic: &MetricSpec) -> Arc<Form> {
     form(topic, None)
 }
 

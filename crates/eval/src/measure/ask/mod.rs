@@ -27,30 +27,30 @@ use super::defects::unmeasured;
 use super::table::{About, MetricSpec};
 use super::{Answer, Context, Metric, Step, Unmeasured};
 
-pub mod asker;
-pub mod config;
-pub mod content;
-pub mod stable_hash;
-pub mod filter;
-pub mod form;
-pub mod sanitize;
-pub mod opinion;
-pub mod parts;
-pub mod plans;
-pub mod quote;
-pub mod run;
-pub mod prompt_page;
-pub mod step;
-pub mod transcript;
-pub mod system;
-pub mod topology;
-pub mod verdict;
+pub(crate) mod asker;
+pub(crate) mod config;
+pub(crate) mod content;
+pub(crate) mod stable_hash;
+pub(crate) mod filter;
+pub(crate) mod form;
+pub(crate) mod sanitize;
+pub(crate) mod opinion;
+pub(crate) mod parts;
+pub(crate) mod plans;
+pub(crate) mod quote;
+pub(crate) mod run;
+pub(crate) mod prompt_page;
+pub(crate) mod step;
+pub(crate) mod transcript;
+pub(crate) mod system;
+pub(crate) mod topology;
+pub(crate) mod verdict;
 
-pub use asker::Asker;
-pub use config::{Ask, Instruction, When};
+pub(crate) use asker::Asker;
+pub(crate) use config::{Ask, Instruction};
 
 /// A metric that judges answer.
-pub struct JudgedMetric(pub &'static MetricSpec);
+pub(crate) struct JudgedMetric(pub &'static MetricSpec);
 
 impl Metric for JudgedMetric {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {

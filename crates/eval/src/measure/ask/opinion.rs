@@ -17,7 +17,7 @@ use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Grade {
+pub(crate) enum Grade {
     /// On the topic's scale; weighted if the server returns probabilities.
     Score(f64),
     /// Index into the topic's labels.
@@ -26,7 +26,7 @@ pub enum Grade {
 
 /// A finding whose quotation was verified.
 #[derive(Clone, PartialEq, Debug)]
-pub struct JudgeFinding {
+pub(crate) struct JudgeFinding {
     /// The span of the finding.
     pub at: Idx,
     pub id: SpanId,
@@ -41,7 +41,7 @@ pub struct JudgeFinding {
 
 /// The verified content of an opinion.
 #[derive(Clone, PartialEq, Debug)]
-pub struct JudgeOpinion {
+pub(crate) struct JudgeOpinion {
     pub grade: Grade,
     pub rationale: String,
     pub findings: Vec<JudgeFinding>,
@@ -58,7 +58,7 @@ const MOST_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
 const MOST_READ: usize = 200;
 
 /// The content shown to a judge, to verify findings.
-pub struct ShownContent {
+pub(crate) struct ShownContent {
     spans: HashMap<String, (Idx, SpanId)>,
     content: HashMap<Idx, QuotableText>,
     binding: QuotableText,
@@ -66,7 +66,7 @@ pub struct ShownContent {
 
 impl ShownContent {
     /// The content of `page`.
-    pub fn of(page: &PromptPage) -> ShownContent {
+    pub(crate) fn of(page: &PromptPage) -> ShownContent {
         let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
         for block in &page.blocks {
@@ -105,7 +105,11 @@ impl ShownContent {
 }
 
 /// Reads an opinion; `None` without a grade on the topic's scale.
-pub fn read_opinion(topic: &MetricSpec, shown: &ShownContent, opinion: &Opinion) -> Option<JudgeOpinion> {
+pub(crate) fn read_opinion(
+    topic: &MetricSpec,
+    shown: &ShownContent,
+    opinion: &Opinion,
+) -> Option<JudgeOpinion> {
     let value = &opinion.value;
     let grade = match topic.scale {
         Scale::Labels(labels) => {

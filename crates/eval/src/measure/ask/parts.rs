@@ -14,20 +14,20 @@ const OVERLAP: usize = 10;
 /// Bytes by which pieces of one text overlap: more than the longest quotation.
 const SEAM: usize = 400;
 /// Most spans of one part: servers limit the values of an enumeration.
-pub const MOST_SPANS: usize = 200;
+pub(crate) const MOST_SPANS: usize = 200;
 /// Most parts of one transcript. If it would need more (beyond a million tokens), its texts are
 /// shortened, the longest first: no span is left out.
-pub const MOST_PARTS: usize = 64;
+pub(crate) const MOST_PARTS: usize = 64;
 /// Bytes of a block in addition to its text: heading, and its id in the schema.
-pub const HEADING: usize = 110;
+pub(crate) const HEADING: usize = 110;
 
 /// Bytes of a block in a prompt.
-pub fn size(block: &Block) -> usize {
+pub(crate) fn size(block: &Block) -> usize {
     block.text.len() + block.label.len() + HEADING
 }
 
 /// Bytes to which texts must be cut so that a transcript fits into [`MOST_PARTS`].
-pub fn max_text_length(lengths: &[usize], room: usize) -> usize {
+pub(crate) fn max_text_length(lengths: &[usize], room: usize) -> usize {
     let space = room.saturating_mul(MOST_PARTS) / 10 * 8;
     let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
@@ -46,7 +46,7 @@ pub fn max_text_length(lengths: &[usize], room: usize) -> usize {
 }
 
 /// Splits a transcript; one part if everything fits.
-pub fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+pub(crate) fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let overlap = room / OVERLAP;
     let mut todo: VecDeque<Block> =
         blocks.into_iter().flat_map(|block| split_block(block, room * 6 / 10)).collect();

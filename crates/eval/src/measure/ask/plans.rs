@@ -20,7 +20,7 @@ const MOST_TRIGGERS: usize = 6;
 const FAR: usize = 300;
 
 /// Agents of a scope that have plans.
-pub fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
+pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
     let of = |i: usize| match scope {
         RunScope::Trace => true,
         RunScope::Own(own) | RunScope::Beneath(own) => i == own,
@@ -35,7 +35,7 @@ pub fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
 }
 
 /// Plans with their triggers.
-pub fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
+pub(crate) fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for agent in planners(trace, scope) {
         let who = agent.name.as_ref().map_or_else(|| "the agent".to_owned(), |n| asker.name(n));
@@ -111,7 +111,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
 }
 
 /// Splits a transcript at its plans; small segments share a part.
-pub fn segments(story: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+pub(crate) fn segments(story: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let mut segments: Vec<Vec<Block>> = vec![Vec::new()];
     for block in story {
         if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {

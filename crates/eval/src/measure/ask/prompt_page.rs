@@ -47,7 +47,7 @@ impl Block {
 
 /// Introduction, fenced blocks, question.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct PromptPage {
+pub(crate) struct PromptPage {
     /// What is to be judged.
     pub intro: String,
     pub blocks: Vec<Block>,
@@ -61,18 +61,18 @@ const MARK: usize = 8;
 
 impl PromptPage {
     /// The page as a prompt, which may show any span of the trace.
-    pub fn prompt(&self, system: impl Into<Arc<str>>) -> Prompt {
+    pub(crate) fn prompt(&self, system: impl Into<Arc<str>>) -> Prompt {
         Prompt::new(system, self.render())
     }
 
     /// The page as a prompt, which shows what its blocks show; only for a page whose intro and
     /// question contain nothing of the trace.
-    pub fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
+    pub(crate) fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
         let shows = self.blocks.iter().fold(Shows::nothing(), |shows, block| shows.and(&block.shows));
         self.prompt(system).showing(shows)
     }
 
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mark = self.mark();
         let length: usize = self.blocks.iter().map(|b| b.text.len() + b.label.len() + 48).sum();
         let mut page = String::with_capacity(length + self.intro.len() + self.question.len() + 400);
@@ -111,7 +111,7 @@ impl PromptPage {
     }
 
     /// The spans shown, each once, in order.
-    pub fn spans(&self) -> Vec<(Idx, SpanId)> {
+    pub(crate) fn spans(&self) -> Vec<(Idx, SpanId)> {
         let mut seen = std::collections::HashSet::new();
         self.blocks.iter().filter_map(|b| b.of).filter(|(at, _)| seen.insert(*at)).collect()
     }
@@ -125,11 +125,11 @@ fn holds(text: &str, mark: &str) -> bool {
 
 /// An upper estimate of the tokens of a text: a token of prose is about four bytes, of JSON, code
 /// and ids about three, and of scripts with three bytes a character about one character.
-pub fn tokens(text: &str) -> usize {
+pub(crate) fn tokens(text: &str) -> usize {
     text.len().div_ceil(BYTES_A_TOKEN)
 }
 
-pub const BYTES_A_TOKEN: usize = 3;
+pub(crate) const BYTES_A_TOKEN: usize = 3;
 
 #[cfg(test)]
 mod tests {

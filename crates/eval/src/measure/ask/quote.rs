@@ -4,14 +4,14 @@
 //! whitespace, which models change when they copy.
 
 /// Texts without whitespace, to search for quotations.
-pub struct QuotableText(String);
+pub(crate) struct QuotableText(String);
 
 /// Fewest characters of a quotation that is not a whole text: shorter ones occur anywhere.
 const LEAST: usize = 3;
 
 impl QuotableText {
     /// Concatenates the texts.
-    pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> QuotableText {
+    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> QuotableText {
         let mut out = String::new();
         for text in texts {
             out.extend(without_whitespace(text));
@@ -22,7 +22,7 @@ impl QuotableText {
     }
 
     /// Whether a text contains the quotation.
-    pub fn contains_quote(&self, quote: &str) -> bool {
+    pub(crate) fn contains_quote(&self, quote: &str) -> bool {
         let wanted: String = without_whitespace(without_ellipses(quote)).collect();
         if wanted.is_empty() {
             return false;

@@ -29,7 +29,7 @@ const MOST_GRADED: usize = 60;
 /// Most failing spans listed before the transcript.
 const MOST_FAILING: usize = 30;
 
-pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Ok(scope) = applicability(topic, context) else { return Step::Done(Vec::new()) };
     let missing = |reason| Step::Done(vec![unmeasured(context.at, topic.name, reason)]);
     let system = context.settings.asker.system(topic, context.trace, context.at);

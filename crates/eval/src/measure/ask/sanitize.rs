@@ -34,7 +34,7 @@ regex!(
     )
 );
 
-pub fn sanitize(text: &str) -> Cow<'_, str> {
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     let mut out = without_hidden_characters(text);
     if let Cow::Owned(shortened) = without_floods(&out) {
         out = Cow::Owned(shortened);
@@ -55,10 +55,10 @@ fn break_token(found: &Captures<'_>) -> String {
 }
 
 /// Most characters of a name.
-pub const MOST_NAME: usize = 80;
+pub(crate) const MOST_NAME: usize = 80;
 
 /// An untrusted name as part of one line of a label.
-pub fn sanitize_name(text: &str) -> String {
+pub(crate) fn sanitize_name(text: &str) -> String {
     let flat: String = sanitize(clip(text, 4 * MOST_NAME))
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })

@@ -5,7 +5,7 @@
 //! used.
 
 /// FNV-1a over 64 bits, then mixed, so that close inputs end far apart.
-pub fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+pub(crate) fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let mut hash = OFFSET;
@@ -20,14 +20,14 @@ pub fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
 }
 
 /// The finalizer of SplitMix64.
-pub fn mixed(mut x: u64) -> u64 {
+pub(crate) fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
 /// The hash as a number in [0, 1), evenly distributed.
-pub fn share(hash: u64) -> f64 {
+pub(crate) fn share(hash: u64) -> f64 {
     // 53 bits fit a double exactly.
     (hash >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -24,7 +24,7 @@ const MOST_PIECES: usize = 4;
 /// Most findings of the rules shown.
 const MOST_EVIDENCE: usize = 12;
 
-pub fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
     let system = context.settings.asker.system(topic, context.trace, context.at);
     let page = page(topic, context, view, context.settings.asker.room(&system));

@@ -10,7 +10,11 @@ use crate::measure::table::{About, MetricSpec, Scale};
 const FINDINGS: &str = include_str!("rubric/findings.md");
 
 /// The system prompt of a topic; `rubric` replaces the built-in one.
-pub fn system_prompt(topic: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+pub(crate) fn system_prompt(
+    topic: &MetricSpec,
+    rubric: Option<&str>,
+    instructions: &[&Instruction],
+) -> String {
     let what = match topic.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",

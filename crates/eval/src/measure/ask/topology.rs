@@ -26,7 +26,7 @@ struct Role<'a> {
 }
 
 /// The description. Empty for a trace without agents.
-pub fn describe(asker: &Asker, trace: &AgentTrace) -> String {
+pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     let mut roles: Vec<Role<'_>> = Vec::new();
     // Roles in order of first appearance, by caller and name.
     let mut order: Vec<(Option<usize>, String)> = Vec::new();

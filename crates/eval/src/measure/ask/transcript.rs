@@ -17,7 +17,7 @@ use crate::recognise::{AgentTrace, Plan, SpanView};
 
 /// The spans of a transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RunScope {
+pub(crate) enum RunScope {
     /// An agent's own spans, with task and answer of the agents that it called.
     Own(usize),
     /// An agent and all beneath it.
@@ -29,9 +29,9 @@ pub enum RunScope {
 const REMINDER: usize = 160;
 
 /// Plans by their span.
-pub type Plans<'a> = HashMap<Idx, Vec<&'a Plan>>;
+pub(crate) type Plans<'a> = HashMap<Idx, Vec<&'a Plan>>;
 
-pub fn plans(trace: &AgentTrace) -> Plans<'_> {
+pub(crate) fn plans(trace: &AgentTrace) -> Plans<'_> {
     let mut out: Plans<'_> = HashMap::new();
     for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
         out.entry(*at).or_default().push(plan);
@@ -48,7 +48,7 @@ enum Visit {
 
 /// The cleaned transcript. If it would need more than [`MOST_PARTS`](super::parts::MOST_PARTS)
 /// parts of `room` bytes, the longest texts are reduced to both their ends.
-pub fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
+pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
     let mut story = collect_blocks(asker, trace, scope);
     let lengths: Vec<usize> = story.iter().map(|block| block.text.len()).collect();
     let most = max_text_length(&lengths, room);

@@ -17,14 +17,14 @@ use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
 /// The reply of one judge.
-pub struct JudgeReply {
+pub(crate) struct JudgeReply {
     /// As in `verdict.<metric>.judge`.
     pub judge: Arc<str>,
     pub opinion: Option<JudgeOpinion>,
 }
 
 /// Combines the replies about the span of `context`.
-pub fn combine_replies(
+pub(crate) fn combine_replies(
     topic: &'static MetricSpec,
     context: &Context<'_>,
     reply: Vec<JudgeReply>,

@@ -255,7 +255,7 @@ impl Form {
 }
 
 /// The final answer and its span, if it was recorded.
-pub fn final_answer(agent: &Agent) -> Option<(&str, Idx)> {
+pub(crate) fn final_answer(agent: &Agent) -> Option<(&str, Idx)> {
     let text = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     Some((text, agent.answer_at.unwrap_or(agent.at)))
 }

@@ -33,7 +33,7 @@ const RERANKED: usize = 40;
 const MOST_TEXT: usize = 8 * 1024;
 
 /// Data that all questions of a checklist share.
-pub struct ChecklistRun<'a> {
+pub(crate) struct ChecklistRun<'a> {
     pub trace: &'a AgentTrace,
     /// The agent whose task is judged.
     pub agent: &'a Agent,
@@ -52,7 +52,7 @@ pub struct ChecklistRun<'a> {
 }
 
 /// The next step for a question.
-pub enum NextStep {
+pub(crate) enum NextStep {
     Ask(Question),
     Done(ItemResult),
 }
@@ -66,7 +66,7 @@ struct Perception {
 }
 
 impl<'a> ChecklistRun<'a> {
-    pub fn next_step(&self, i: usize, item: &Item) -> NextStep {
+    pub(crate) fn next_step(&self, i: usize, item: &Item) -> NextStep {
         if let Some(check) = &item.check {
             return NextStep::Done(self.run_check(item, check));
         }

@@ -20,12 +20,12 @@ const MOST_QUESTION: usize = 400;
 type Answers<'a> = HashMap<&'a str, &'a Answer>;
 
 /// The next step if there are no questions yet.
-pub enum CriteriaStep {
+pub(crate) enum CriteriaStep {
     Ask(Box<Question>),
     None(Unmeasured),
 }
 
-pub fn questions(task: &str, most: usize, answers: &Answers<'_>) -> Result<Vec<Item>, CriteriaStep> {
+pub(crate) fn questions(task: &str, most: usize, answers: &Answers<'_>) -> Result<Vec<Item>, CriteriaStep> {
     let made = match answers.get("criteria") {
         None => return Err(ask("criteria", CRITERIA, task, None, list_form("questions", "string"))),
         Some(answer) => match &answer.opinions {

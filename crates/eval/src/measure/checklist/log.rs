@@ -39,7 +39,7 @@ pub struct Chunk {
 }
 
 /// The log of an agent's run and of the agents it called, in order, with chunks of `tokens`.
-pub fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
+pub(crate) fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     let size = tokens.max(1) * TOKEN_BYTES;
     let mut out = Vec::new();
     let beneath: HashSet<Idx> = trace.tree.subtree(agent.at).collect();
@@ -79,7 +79,7 @@ pub fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
 
 /// Removes withheld content from a log. A result without a span of its own was read from the prompt
 /// of a later span of the agent, which may be any.
-pub fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
+pub(crate) fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
     let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
     for chunk in log {
         let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);

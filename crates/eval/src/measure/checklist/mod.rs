@@ -21,32 +21,32 @@ use super::{
 };
 use crate::recognise::{Agent, AgentTrace};
 
-pub mod check;
-pub mod compose;
-pub mod criteria;
-pub mod log;
-pub mod plan_content;
-pub mod result;
-pub mod retrieve;
-pub mod settings;
+pub(crate) mod check;
+pub(crate) mod compose;
+pub(crate) mod criteria;
+pub(crate) mod log;
+pub(crate) mod plan_content;
+pub(crate) mod result;
+pub(crate) mod retrieve;
+pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
-pub mod tools;
+pub(crate) mod tools;
 
-pub use settings::Settings;
+pub(crate) use settings::Settings;
 
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;
 use settings::{Item, Of};
 
-pub const NAME: &str = "checklist.verdict";
+pub(crate) const NAME: &str = "checklist.verdict";
 /// Most questions of one checklist.
 const MOST_QUESTIONS: usize = 50;
 /// Longest task shown, in bytes.
 const MOST_TASK: usize = 16 * 1024;
 
-pub struct Checklist {
+pub(crate) struct Checklist {
     /// Whether it asks judges; if not, it handles checklists that rules answer completely.
     pub asks: bool,
 }

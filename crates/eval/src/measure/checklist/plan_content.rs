@@ -15,7 +15,7 @@ use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
 /// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
 
-pub struct PlanContent<'a> {
+pub(crate) struct PlanContent<'a> {
     /// Their texts, the longest first, so that a plan is removed before its parts.
     texts: Vec<&'a Text>,
     /// Their steps, as [`bare_line`] returns them.
@@ -27,7 +27,7 @@ pub struct PlanContent<'a> {
 }
 
 impl<'a> PlanContent<'a> {
-    pub fn of(trace: &'a AgentTrace) -> PlanContent<'a> {
+    pub(crate) fn of(trace: &'a AgentTrace) -> PlanContent<'a> {
         let plans: Vec<&Plan> = trace
             .agents
             .iter()
@@ -46,22 +46,22 @@ impl<'a> PlanContent<'a> {
     }
 
     /// Whether the span is of a call that wrote a plan.
-    pub fn is_todo_span(&self, at: Idx) -> bool {
+    pub(crate) fn is_todo_span(&self, at: Idx) -> bool {
         self.spans.contains(&at)
     }
 
     /// Whether call `i` of the trace wrote a plan.
-    pub fn is_todo_call(&self, i: usize) -> bool {
+    pub(crate) fn is_todo_call(&self, i: usize) -> bool {
         self.calls.contains(&i)
     }
 
     /// A tool result without plans.
-    pub fn strip_result(&self, result: &str) -> String {
+    pub(crate) fn strip_result(&self, result: &str) -> String {
         remove_plans(result.to_owned(), self.texts.iter().copied())
     }
 
     /// A model output without plans and announced steps.
-    pub fn strip_output(&self, view: &SpanView) -> String {
+    pub(crate) fn strip_output(&self, view: &SpanView) -> String {
         let own = view.plans.iter().map(|plan| &plan.text);
         let text = remove_plans(view.output_text().into_owned(), own.chain(self.texts.iter().copied()));
         if self.steps.is_empty() {

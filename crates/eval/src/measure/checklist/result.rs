@@ -16,14 +16,14 @@ const MOST_ITEMS: usize = 16 * 1024;
 
 /// A passage of the record.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Proof {
+pub(crate) struct Proof {
     pub at: Idx,
     pub text: String,
 }
 
 /// The result of a question.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ItemResult {
+pub(crate) struct ItemResult {
     pub question: String,
     /// Passages about it.
     pub proofs: Vec<Proof>,
@@ -35,7 +35,7 @@ pub struct ItemResult {
 }
 
 /// No if any answer is no; else unmeasured if any is, for its reason; else yes.
-pub fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
+pub(crate) fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
     if items.iter().any(|item| item.answer == Ok(false)) {
         return Ok(false);
     }
@@ -47,7 +47,7 @@ pub fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
 }
 
 /// The JSON. If it is too long, proofs of the last questions are left out.
-pub fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
+pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
     let mut room = MOST_ITEMS;
     let eval: Vec<Value> = all
         .iter()

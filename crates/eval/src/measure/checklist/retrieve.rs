@@ -18,7 +18,7 @@ const COMMON: [&str; 40] = [
 ];
 
 /// The word statistics of a log.
-pub struct Bm25Index {
+pub(crate) struct Bm25Index {
     /// The word counts of each chunk.
     words: Vec<HashMap<String, usize>>,
     lengths: Vec<usize>,
@@ -29,7 +29,7 @@ pub struct Bm25Index {
 
 impl Bm25Index {
     /// An index of texts, in order.
-    pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Bm25Index {
+    pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Bm25Index {
         let mut index =
             Bm25Index { words: Vec::new(), lengths: Vec::new(), mean: 0.0, chunks_with: HashMap::new() };
         for text in texts {
@@ -51,7 +51,7 @@ impl Bm25Index {
     }
 
     /// The score of every chunk for a question; 0 without a common word.
-    pub fn scores(&self, question: &str) -> Vec<f64> {
+    pub(crate) fn scores(&self, question: &str) -> Vec<f64> {
         let wanted: BTreeSet<String> = words(question).collect();
         let n = self.words.len() as f64;
         let score = |chunk: usize| -> f64 {
@@ -72,7 +72,7 @@ impl Bm25Index {
 }
 
 /// The chunks to search for proofs: at most `most`, above `share` of the best score, in order.
-pub fn select(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
+pub(crate) fn select(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
     let top = scores.iter().copied().fold(0.0, f64::max);
     let mut kept: Vec<usize> = (0..scores.len())
         .filter(|&i| scores[i] > 0.0 && (scores[i] > top * share || scores[i] == top))
@@ -84,7 +84,7 @@ pub fn select(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
 }
 
 /// A wider selection: twice as many without a lower bound, with their neighbours.
-pub fn widen(scores: &[f64], most: usize) -> Vec<usize> {
+pub(crate) fn widen(scores: &[f64], most: usize) -> Vec<usize> {
     let near = |i: usize| [i.saturating_sub(1), i, (i + 1).min(scores.len().saturating_sub(1))];
     let all: BTreeSet<usize> = select(scores, most * 2, 0.0).into_iter().flat_map(near).collect();
     all.into_iter().collect()

@@ -16,7 +16,7 @@ const MOST_ARITHMETIC: usize = 512;
 /// Deepest nesting of parentheses and signs.
 const MAX_DEPTH: usize = 32;
 
-pub fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
+pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
     let out = match name {
         "calculator" => calculate(input).map(|n| n.to_string()),
         "read_span" => read_span(input.trim(), trace, log),

@@ -11,7 +11,7 @@ use crate::recognise::{AgentTrace, Text};
 
 /// Where the calls of a trace are, by the span that made or carried them out.
 #[derive(Default)]
-pub struct CallIndex {
+pub(crate) struct CallIndex {
     /// Calls that an LLM span wrote, in order.
     pub by_llm: HashMap<Idx, Vec<usize>>,
     /// The call that a TOOL span carried out.
@@ -22,7 +22,7 @@ pub struct CallIndex {
 
 impl CallIndex {
     /// For the trace of `memo`.
-    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
         memo.trace(|| {
             let mut at = CallIndex::default();
             for (i, call) in trace.calls.iter().enumerate() {

@@ -15,7 +15,7 @@ use crate::measure::tool_completeness::unexecuted;
 use crate::measure::{Category, Context, Finding};
 
 /// The error of the step before, as this model call met it.
-pub fn find(context: &Context<'_>) -> Option<Finding> {
+pub(super) fn find(context: &Context<'_>) -> Option<Finding> {
     let before = Turns::of(context.trace, context.memo).before(context.at)?;
     let (what, cause, quote, place) =
         failed_call(context, before).or_else(|| failed_code(context, before))?;

@@ -23,7 +23,7 @@ pub(super) fn blame(cause: Defect) -> &'static str {
 }
 
 /// Status, exceptions and flags of the span itself, with their cause.
-pub fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
+pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     if view.errors.is_empty() {
         return None;
     }
@@ -123,7 +123,7 @@ fn words_of(sorted: &[&ErrorSign]) -> String {
 
 /// What went wrong with a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CallError {
+pub(crate) struct CallError {
     /// Its cause.
     pub cause: Defect,
     /// Its words, verbatim.
@@ -133,7 +133,7 @@ pub struct CallError {
 impl CallError {
     /// The model's own words brought it about: arguments that the tool refuses, a query that finds
     /// nothing, code that does not run.
-    pub fn is_the_models(&self) -> bool {
+    pub(crate) fn is_the_models(&self) -> bool {
         matches!(
             self.cause,
             Defect::WrongArguments | Defect::MalformedArguments | Defect::CodeBroken | Defect::EmptyResult
@@ -142,7 +142,7 @@ impl CallError {
 }
 
 /// The error of a call, by a structural sign (status, exception, flag) or by what it returned.
-pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
+pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
     let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
     if !call.failed {
         let quote = from_text?;
@@ -161,6 +161,6 @@ pub fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError
 struct Reported(Option<String>);
 
 /// [`error_text::reported`], computed once for each text.
-pub fn reported(memo: &Memo, text: &Text) -> Option<String> {
+pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
     memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
 }

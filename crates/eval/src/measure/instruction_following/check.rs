@@ -8,7 +8,7 @@ use crate::measure::excerpt::{head, tail};
 const WORD_TOLERANCE: f64 = 1.1;
 
 /// How an output breaks a rule.
-pub struct Violation {
+pub(crate) struct Violation {
     /// The kind of defect, which fixes the score.
     pub defect: Defect,
     /// What the rule asks for, to follow the word "expected".
@@ -20,7 +20,7 @@ pub struct Violation {
 /// How `output` breaks `rule`; `None` where it follows the rule.
 ///
 /// Rules about tools are not checked here: they are about calls, not about text.
-pub fn violation(rule: &Rule, output: &str) -> Option<Violation> {
+pub(crate) fn violation(rule: &Rule, output: &str) -> Option<Violation> {
     let text = output.trim();
     match rule {
         Rule::EndsWith(mark) => {

@@ -33,7 +33,7 @@ const SPAN_BYTES: usize = 200;
 
 /// A rule for the output.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Ends with this marker.
     EndsWith(String),
     /// Starts with this.
@@ -68,7 +68,7 @@ pub enum Rule {
 
 /// The unit of a length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     Words,
     Sentences,
     Characters,
@@ -76,7 +76,7 @@ pub enum Unit {
 
 /// The outputs that an instruction applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputScope {
+pub(crate) enum OutputScope {
     /// Every output of the model.
     Every,
     /// The final answer, not intermediate steps.
@@ -86,7 +86,7 @@ pub enum OutputScope {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct OutputInstruction {
+pub(crate) struct OutputInstruction {
     pub rule: Rule,
     /// The outputs it applies to.
     pub scope: OutputScope,
@@ -107,7 +107,7 @@ thread_local! {
 const MAX_CACHED: usize = 16;
 
 /// The instructions of a system message.
-pub fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
+pub(crate) fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
     let text = clip(text, SYSTEM_BYTES);
     CACHE.with_borrow_mut(|known| {
         if let Some(at) = known.iter().position(|(before, _)| **before == *text) {
@@ -121,7 +121,7 @@ pub fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
 }
 
 /// The instructions of a user message.
-pub fn user_instructions(text: &str) -> Vec<OutputInstruction> {
+pub(crate) fn user_instructions(text: &str) -> Vec<OutputInstruction> {
     if text.len() <= 2 * USER_BYTES {
         return read_instructions(text);
     }

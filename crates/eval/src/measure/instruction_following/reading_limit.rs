@@ -23,7 +23,7 @@ const MAX_TEXTS: usize = 4;
 struct Limit(Option<(usize, String)>);
 
 /// `None` without a limit or a result; else the violation, if any.
-pub fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
+pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
     let (limit, sentence) = limit(context, view)?;
     let next = Turns::of(context.trace, context.memo).after(context.at)?;
     if view.requests().next().is_none() && !writes_code(&view.output_text()) {

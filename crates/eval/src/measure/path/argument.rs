@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Number, Value};
 
 /// Texts that the named groups of a task's prompt pattern captured.
-pub type PromptCaptures = foldhash::HashMap<String, String>;
+pub(crate) type PromptCaptures = foldhash::HashMap<String, String>;
 
 /// Every condition that is given must hold; without any, every value matches.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use super::nearest::{Edge, Label, NearestReference, References};
 use super::walk::{Token, Walk};
 
 /// Equation 4; `None` if the path is too long to be compared.
-pub fn path_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
+pub(crate) fn path_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
     let mut references = References::new();
     add_golden_suffixes(automaton, automaton.initial(), &mut references, 0);
     Some(similarity(references.nearest(&codes(walk))?, walk))

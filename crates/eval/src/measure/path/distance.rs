@@ -13,7 +13,7 @@ pub(super) const FOREIGN: Code = Code::MAX;
 
 /// `2 LD / (|x| + |y| + LD)`: a metric on words, from 0 (equal) to 1 (nothing in common and one
 /// of them empty). 0 for two empty words (decisions.md).
-pub fn normalised(distance: usize, one: usize, other: usize) -> f64 {
+pub(super) fn normalised(distance: usize, one: usize, other: usize) -> f64 {
     match one + other + distance {
         0 => 0.0,
         all => (2 * distance) as f64 / all as f64,
@@ -21,7 +21,7 @@ pub fn normalised(distance: usize, one: usize, other: usize) -> f64 {
 }
 
 /// Insertions, deletions and substitutions from one word to the other.
-pub fn levenshtein(one: &[Code], other: &[Code]) -> usize {
+pub(super) fn levenshtein(one: &[Code], other: &[Code]) -> usize {
     let (mut pattern, mut text) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     while let ([a, rest @ ..], [b, other @ ..]) = (pattern, text) {
         if a != b || *a == FOREIGN {

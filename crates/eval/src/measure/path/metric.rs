@@ -26,12 +26,11 @@ use crate::measure::{
 };
 use crate::recognise::{AgentTrace, Call, Content};
 
-pub const NAME: &str = "path";
 /// The metric of a harmful call.
-pub const HARMFUL_CALL: &str = "path.harmful_call";
+pub(crate) const HARMFUL_CALL: &str = "path.harmful_call";
 
 /// All metrics, in the order of the measurements.
-pub const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 9] = [
     "path.correctness",
     "path.pc_ktc",
     "path.prefix_criticality",
@@ -50,7 +49,7 @@ const SHOWN: usize = 160;
 /// Most spans cited by a score.
 const MOST_CITED: usize = 20;
 
-pub struct Paths;
+pub(crate) struct Paths;
 
 impl Metric for Paths {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -67,7 +66,7 @@ impl Metric for Paths {
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
 /// The harmful calls of a trace, which may still be open.
-pub fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
+pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
     each_agent(trace, settings, &mut |scorer, _, trail, _| scorer.add_harmful_calls(trail, &mut harmful));
     harmful.into_values().collect()

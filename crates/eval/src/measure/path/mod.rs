@@ -24,37 +24,27 @@
 
 mod alphabet;
 mod argument;
-mod automaton;
-mod check;
+pub(crate) mod automaton;
+pub(crate) mod check;
 mod correctness;
 mod distance;
-mod draft;
-pub mod learn;
-pub mod load;
-pub mod matching;
-pub mod metric;
+pub(crate) mod draft;
+pub(crate) mod learn;
+pub(crate) mod load;
+pub(crate) mod matching;
+pub(crate) mod metric;
 mod nearest;
 mod order;
 mod refinement;
-pub mod review;
-mod score;
-pub mod settings;
-mod task;
-pub mod trail;
-mod walk;
+pub(crate) mod review;
+pub(crate) mod score;
+pub(crate) mod settings;
+pub(crate) mod task;
+pub(crate) mod trail;
+pub(crate) mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use alphabet::{Alphabet, ArgumentKey, ArgumentPattern, ObservedCall, SymbolDefinition};
-pub use argument::{PromptCaptures, ValuePattern};
-pub use automaton::{Automaton, StateId, Symbol, Transition};
-pub use check::{CheckedAutomaton, check};
-pub use correctness::path_correctness;
-pub use draft::{Draft, DraftEdge, DraftState, TaskFault};
-pub use order::ordered_correctness;
-pub use refinement::refined_correctness;
-pub use score::{Parameters, PathScores, Weights, efficiency, harmful_call_rate, prefix_criticality};
-pub use settings::Settings;
-pub use task::{FailedCalls, Gate, Matching, PromptPattern, Scope, Task, Thresholds};
-pub use walk::{CondensedStep, Token, Walk};
+pub(crate) use automaton::Symbol;
+pub(crate) use settings::Settings;

@@ -51,7 +51,7 @@ pub(super) struct References {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NearestReference {
+pub(super) struct NearestReference {
     pub distance: usize,
     pub length: usize,
 }
@@ -110,12 +110,12 @@ struct EditWeights {
 
 impl References {
     /// A graph of one node, where every reference begins.
-    pub fn new() -> References {
+    pub(super) fn new() -> References {
         References { nodes: vec![Node::default()], leaving: vec![0] }
     }
 
     /// Adds a node with edges from earlier ones; returns its index.
-    pub fn node(&mut self, incoming: Vec<Edge>) -> usize {
+    pub(super) fn node(&mut self, incoming: Vec<Edge>) -> usize {
         let mut depth = (usize::MAX, 0);
         for edge in &incoming {
             let (fewest, most) = self.nodes.get(edge.from).map_or((0, 0), |n| n.depth);
@@ -131,14 +131,14 @@ impl References {
     }
 
     /// Marks `node` as an end node.
-    pub fn end(&mut self, node: usize) {
+    pub(super) fn end(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.is_end = true;
         }
     }
 
     /// The nearest reference; `None` if there is none, or if it would take more than [`MAX_CELLS`].
-    pub fn nearest(&self, path: &[Code]) -> Option<NearestReference> {
+    pub(super) fn nearest(&self, path: &[Code]) -> Option<NearestReference> {
         let is_end = || self.nodes.iter().filter(|n| n.is_end).map(|n| n.depth);
         let (shortest, longest) = (is_end().map(|d| d.0).min()?, is_end().map(|d| d.1).max()?);
         let everything = path.len() + longest;

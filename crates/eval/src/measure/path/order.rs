@@ -19,7 +19,7 @@ const MAX_WORDS: usize = 1 << 28;
 
 /// Equation 5 with `lambda`, given PC. `None` if the limits were reached before the best golden
 /// path was certain.
-pub fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: f64) -> Option<f64> {
+pub(crate) fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: f64) -> Option<f64> {
     let path = codes(walk);
     let mut best = f64::NEG_INFINITY;
     let most = lambda * pc + (1.0 - lambda);
@@ -43,7 +43,7 @@ pub fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: 
 
 /// Kendall's tau of the matched tokens' places in `golden`, scaled to 0..1. The nth occurrence of a
 /// token is matched with its nth occurrence there.
-pub fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
+pub(super) fn tau_plus(path: &[Code], golden: &[Code]) -> f64 {
     let mut places: HashMap<Code, (usize, Vec<usize>)> = HashMap::with_capacity(golden.len());
     for (place, code) in golden.iter().enumerate() {
         places.entry(*code).or_default().1.push(place);

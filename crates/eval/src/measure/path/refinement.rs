@@ -13,7 +13,7 @@ use super::nearest::{Edge, Label, References};
 use super::walk::Walk;
 
 /// Section 4; `None` if the path is too long to be compared.
-pub fn refined_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
+pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
     let mut references = References::new();
     let mut node = 0;
     let mut loops: Option<(StateId, Option<Rc<[bool]>>)> = None;

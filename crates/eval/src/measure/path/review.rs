@@ -9,7 +9,7 @@ use super::argument::same;
 
 /// The parts of a call that are compared.
 #[derive(Clone, Copy, Debug)]
-pub struct ReviewedCall<'a> {
+pub(crate) struct ReviewedCall<'a> {
     pub name: &'a str,
     pub arguments: Option<&'a Map<String, Value>>,
     pub failed: bool,
@@ -73,18 +73,18 @@ fn words(name: &str) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Whether the function only reads, by its name.
-pub fn is_read(name: &str) -> bool {
+pub(crate) fn is_read(name: &str) -> bool {
     words(name).next().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
 }
 
 /// Pairs (before, after) of which the second undoes the first: opposite words in otherwise equal
 /// names with a shared argument; or one function with two of its values exchanged.
-pub fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
+pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, undoes)
 }
 
 /// Pairs (before, after) of the same write with the same arguments.
-pub fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
+pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, |a, b| {
         let equal = |a: &Map<String, Value>, b: &Map<String, Value>| {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))

@@ -102,7 +102,7 @@ impl PathScores {
 
 /// Prefix criticality (equation 6): `1 - c(beta, N) * sum of m_k beta^k`, so that early harm weighs
 /// more; 1 for an empty path (decisions.md).
-pub fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
+pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
     if !condensed.iter().any(|step| step.harmful) {
         return 1.0;
     }
@@ -120,7 +120,7 @@ pub fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 {
 }
 
 /// Harmful-call rate (equation 7): `H / N` on the condensed path; 0 for an empty path.
-pub fn harmful_call_rate(walk: &Walk) -> f64 {
+pub(crate) fn harmful_call_rate(walk: &Walk) -> f64 {
     match walk.condensed().len() {
         0 => 0.0,
         steps => walk.harmful() as f64 / steps as f64,
@@ -129,7 +129,7 @@ pub fn harmful_call_rate(walk: &Walk) -> f64 {
 
 /// Efficiency (equation 8): the longest golden length that does not exceed the number of calls, over
 /// that number. `None` where every golden path is longer than the run, and for a run without calls.
-pub fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
+pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
     let golden = automaton.golden_path_lengths();
     let longest = golden.partition_point(|&length| length <= calls).checked_sub(1)?;
     let length = *golden.get(longest)?;

@@ -2,6 +2,14 @@
 
 use proptest::prelude::*;
 
+use super::automaton::{Automaton, Symbol, Transition};
+use super::check::check;
+use super::correctness::path_correctness;
+use super::draft::{Draft, DraftEdge, DraftState, TaskFault};
+use super::order::ordered_correctness;
+use super::refinement::refined_correctness;
+use super::score::{Parameters, PathScores, Weights, efficiency, prefix_criticality};
+use super::walk::{CondensedStep, Token, Walk};
 use super::*;
 
 /// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.

@@ -5,7 +5,7 @@
 
 /// For each row the column that it is matched with. Pairs of weight 0 or less are never matched.
 /// Rows of `weights` must be equally long.
-pub fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
+pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
     let rows = weights.len();
     let columns = weights.first().map_or(0, Vec::len);
     // One extra column of weight 0 for each row, so that a row may stay unmatched.

@@ -7,7 +7,7 @@ use super::placeholder;
 
 /// An instruction parsed as a call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct InstructionCall {
+pub(crate) struct InstructionCall {
     pub tool: String,
     /// The text before the prompt, as written: `[]`, `(1)`, `[(1), (2)]`.
     pub inputs: String,
@@ -18,7 +18,7 @@ pub struct InstructionCall {
 }
 
 /// Parses `text`; `None` if it is no call.
-pub fn parse_call(text: &str) -> Option<InstructionCall> {
+pub(crate) fn parse_call(text: &str) -> Option<InstructionCall> {
     let text = text.trim().trim_end_matches([';', '.']);
     let tool = call_name(text)?;
     let rest = text.get(tool.len()..)?.trim_start().strip_prefix('(')?;

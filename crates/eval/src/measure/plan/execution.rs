@@ -25,13 +25,13 @@ regex!(
 );
 
 /// Whether a step is to be done only under some condition, or is a choice.
-pub fn is_conditional(step: &str) -> bool {
+pub(crate) fn is_conditional(step: &str) -> bool {
     CONDITIONAL.is_match(step)
 }
 
 /// Whether a step was carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StepOutcome {
+pub(crate) enum StepOutcome {
     /// At least one call carried it out.
     Done,
     /// No call of its tools followed.
@@ -44,7 +44,7 @@ pub enum StepOutcome {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct PlannedStep<'a> {
+pub(crate) struct PlannedStep<'a> {
     pub text: &'a str,
     /// The tools that it names.
     pub tools: Vec<&'a str>,
@@ -65,7 +65,7 @@ impl PlannedStep<'_> {
 /// A plan with the calls that followed it. Calls are indexes into
 /// [`AgentTrace::calls`](crate::recognise::AgentTrace).
 #[derive(Clone, PartialEq, Debug)]
-pub struct Execution<'a> {
+pub(crate) struct Execution<'a> {
     pub steps: Vec<PlannedStep<'a>>,
     /// Calls of tools that no step names.
     pub unplanned: Vec<usize>,
@@ -74,7 +74,12 @@ pub struct Execution<'a> {
 impl<'a> Execution<'a> {
     /// Assigns the calls `following` the plan to its steps. `tools` are all tool names that a step
     /// may mention.
-    pub fn of(plan: &'a Plan, tools: &[&'a str], calls: &[Call], following: &[usize]) -> Execution<'a> {
+    pub(crate) fn of(
+        plan: &'a Plan,
+        tools: &[&'a str],
+        calls: &[Call],
+        following: &[usize],
+    ) -> Execution<'a> {
         let structured = tools_of_structured_plan(plan);
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
         let mut steps: Vec<PlannedStep<'a>> = plan
@@ -102,7 +107,7 @@ impl<'a> Execution<'a> {
     }
 
     /// The outcome of step `n`, from 0.
-    pub fn outcome(&self, n: usize) -> StepOutcome {
+    pub(crate) fn outcome(&self, n: usize) -> StepOutcome {
         match self.steps.get(n) {
             Some(step) if step.tools.is_empty() => StepOutcome::Silent,
             Some(step) if !step.calls.is_empty() => StepOutcome::Done,
@@ -114,13 +119,13 @@ impl<'a> Execution<'a> {
     }
 
     /// Steps that name a tool, from 0.
-    pub fn steps_naming_tools(&self) -> impl Iterator<Item = (usize, &PlannedStep<'a>)> {
+    pub(crate) fn steps_naming_tools(&self) -> impl Iterator<Item = (usize, &PlannedStep<'a>)> {
         self.steps.iter().enumerate().filter(|(_, s)| !s.tools.is_empty())
     }
 
     /// Pairs of steps (earlier, later in the plan) of which the later was begun first, with the
     /// first call of each. Only tools that exactly one step names are used.
-    pub fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
+    pub(crate) fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
         let only =
             |tool: &str| self.steps_naming_tools().filter(|(_, s)| s.tools.contains(&tool)).count() == 1;
         let mut out = Vec::new();
@@ -138,7 +143,7 @@ impl<'a> Execution<'a> {
     }
 
     /// The execution as text for a judge, one line for each step or call.
-    pub fn evidence(&self, calls: &[Call]) -> String {
+    pub(crate) fn evidence(&self, calls: &[Call]) -> String {
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
         let mut out = String::new();
         for (n, step) in self.steps.iter().enumerate() {

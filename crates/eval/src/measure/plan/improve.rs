@@ -26,7 +26,7 @@ use crate::measure::{Question, Unmeasured};
 
 mod questions;
 
-pub use questions::{StepFinding, Tag};
+pub(crate) use questions::{StepFinding, Tag};
 
 /// Default number of passes, as in the paper.
 pub const MAX_PASSES: usize = 4;

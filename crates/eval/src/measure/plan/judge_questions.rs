@@ -87,7 +87,7 @@ static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
 
 /// The question about `part` of a plan; `None` for metrics that rules answer. The key is the
 /// metric's name.
-pub fn part_question(
+pub(crate) fn part_question(
     part: PlanPart,
     query: &str,
     plan: &Plan,
@@ -124,7 +124,7 @@ pub fn part_question(
 
 /// Whether judges are asked about `part` of `plan`: metrics about tools apply to prose only if a
 /// step names a tool.
-pub fn is_judged(part: PlanPart, plan: &Plan) -> bool {
+pub(crate) fn is_judged(part: PlanPart, plan: &Plan) -> bool {
     JUDGED_PARTS.contains(&part) && rules::judged_steps(plan, part) > 0
 }
 
@@ -137,7 +137,7 @@ pub fn questions(query: &str, assessment: &PlanAssessment) -> Vec<Question> {
 
 /// Reads an answer that fits its form; `weighted` is the judge's score by the probabilities of its
 /// tokens, where known. Steps that do not exist or were not to be judged are left out.
-pub fn read_judgement(
+pub(crate) fn read_judgement(
     part: PlanPart,
     plan: &Plan,
     answer: &Value,

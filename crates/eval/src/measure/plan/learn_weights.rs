@@ -23,7 +23,7 @@ const PULL: f64 = 0.05;
 /// Steps of the descent; the fourth decimal of the weights converges long before.
 const STEPS: usize = 4000;
 /// Random weight vectors of the sensitivity analysis, as in the paper.
-pub const DRAWS: usize = 10;
+pub(crate) const DRAWS: usize = 10;
 /// Seed of the draws, fixed so that results are reproducible.
 const SEED: u64 = 4;
 

@@ -15,7 +15,7 @@ const MAX_VALUES: usize = 20_000;
 
 /// A value. Members keep their order; duplicate keys are kept.
 #[derive(Clone, PartialEq, Debug)]
-pub enum LenientValue {
+pub(crate) enum LenientValue {
     /// `{...}`
     Object(Vec<(String, LenientValue)>),
     /// `[...]`
@@ -29,7 +29,7 @@ pub enum LenientValue {
 }
 
 impl LenientValue {
-    pub fn get(&self, key: &str) -> Option<&LenientValue> {
+    pub(crate) fn get(&self, key: &str) -> Option<&LenientValue> {
         match self {
             LenientValue::Object(members) => {
                 members.iter().find(|(k, _)| k.trim().eq_ignore_ascii_case(key)).map(|(_, v)| v)
@@ -39,7 +39,7 @@ impl LenientValue {
     }
 
     /// The text of a string, number, word or call.
-    pub fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match self {
             LenientValue::Text(text) | LenientValue::Bare(text) => Some(text),
             _ => None,
@@ -48,7 +48,7 @@ impl LenientValue {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct LenientJson {
+pub(crate) struct LenientJson {
     pub value: LenientValue,
     /// The repairs, each kind once.
     pub repairs: Vec<&'static str>,
@@ -58,7 +58,7 @@ pub struct LenientJson {
 
 /// Parses the object or list at the beginning of `text`; `None` if there is none or it cannot be
 /// parsed.
-pub fn parse(text: &str) -> Option<LenientJson> {
+pub(crate) fn parse(text: &str) -> Option<LenientJson> {
     let mut strict = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     let is_json = matches!(strict.next(), Some(Ok(_)));
     let mut parser = Parser { text, at: 0, values: 0, lenient: !is_json, repairs: Vec::new() };
@@ -332,7 +332,7 @@ fn member_follows(after: &str) -> bool {
 }
 
 /// The name of the call that `text` begins with. A space before the bracket makes it prose.
-pub fn call_name(text: &str) -> Option<&str> {
+pub(crate) fn call_name(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')))?;
     let name = text.get(..end).filter(|n| n.starts_with(|c: char| c.is_alphabetic() || c == '_'))?;
@@ -365,7 +365,7 @@ fn call_length(text: &str) -> Option<usize> {
 }
 
 /// `text` with JSON's escapes resolved; a backslash before anything else is kept.
-pub fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

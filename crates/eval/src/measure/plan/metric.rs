@@ -27,9 +27,9 @@ use crate::measure::{
 };
 
 /// The name by which all plan metrics are switched, and under which they ask.
-pub const SCORE: &str = "plan.score";
+pub(crate) const SCORE: &str = "plan.score";
 /// The rating's attribute key.
-pub const RATING: &str = "plan.rating";
+pub(crate) const RATING: &str = "plan.rating";
 /// Quote for a plan without steps.
 const NO_STEPS: &str = "no steps";
 
@@ -65,7 +65,7 @@ fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> TracePlan {
 }
 
 /// Measures plans by rules.
-pub struct PlanRules;
+pub(crate) struct PlanRules;
 
 impl Metric for PlanRules {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
@@ -88,7 +88,7 @@ impl Metric for PlanRules {
 }
 
 /// Measures plans by judges, together with the rules.
-pub struct PlanJudged;
+pub(crate) struct PlanJudged;
 
 impl Metric for PlanJudged {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {

@@ -20,29 +20,29 @@
 //! | [`metric`], [`settings`] | the metrics in traces |
 //! | [`compare`] | comparison of responses to one query |
 
-pub mod assignment;
-pub mod call;
-pub mod compare;
-pub mod assessment;
-pub mod execution;
-pub mod improve;
-pub mod judge_questions;
-pub mod learn_weights;
-pub mod lineage;
-pub mod metric;
-pub mod part;
-pub mod placeholder;
-pub mod prompt;
-pub mod prose;
-pub mod rank;
-pub mod parse;
-pub mod reference;
-pub mod lenient_json;
-pub mod rules;
-pub mod schema;
-pub mod settings;
-pub mod shape;
-pub mod tools;
-pub mod words;
+pub(crate) mod assignment;
+pub(crate) mod call;
+pub(crate) mod compare;
+pub(crate) mod assessment;
+pub(crate) mod execution;
+pub(crate) mod improve;
+pub(crate) mod judge_questions;
+pub(crate) mod learn_weights;
+pub(crate) mod lineage;
+pub(crate) mod metric;
+pub(crate) mod part;
+pub(crate) mod placeholder;
+pub(crate) mod prompt;
+pub(crate) mod prose;
+pub(crate) mod rank;
+pub(crate) mod parse;
+pub(crate) mod reference;
+pub(crate) mod lenient_json;
+pub(crate) mod rules;
+pub(crate) mod schema;
+pub(crate) mod settings;
+pub(crate) mod shape;
+pub(crate) mod tools;
+pub(crate) mod words;
 
-pub use settings::Settings;
+pub(crate) use settings::Settings;

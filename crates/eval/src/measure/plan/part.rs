@@ -97,9 +97,9 @@ impl PlanPart {
 }
 
 /// What effectiveness and efficiency weigh together; fixed, however the weights within are chosen.
-pub const EFFECTIVENESS: f64 = 70.0;
+pub(crate) const EFFECTIVENESS: f64 = 70.0;
 /// See [`EFFECTIVENESS`].
-pub const EFFICIENCY: f64 = 30.0;
+pub(crate) const EFFICIENCY: f64 = 30.0;
 
 /// How much each metric weighs. Within each group only the proportions matter: the groups keep 70
 /// and 30 points.
@@ -175,12 +175,12 @@ impl Weights {
 }
 
 /// Values from 0 to 1 in the order of [`PlanPart::ALL`]; `None` for what was not measured.
-pub type PartValues = [Option<f64>; 7];
+pub(crate) type PartValues = [Option<f64>; 7];
 
 /// The score from 0 to 100: each group is the weighted mean of what was measured of it, so that a
 /// metric without a value neither helps nor hurts. `None` where all of a group is missing: then
 /// nothing can stand for its 70 or 30 points.
-pub fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
+pub(crate) fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
     let weights = weights.to_array();
     let group = |from: usize, to: usize| {
         let measured = (from..to).filter_map(|i| Some((values.get(i).copied().flatten()?, *weights.get(i)?)));

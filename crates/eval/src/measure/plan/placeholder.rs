@@ -8,7 +8,7 @@ const MAX_PLACEHOLDERS: usize = 200;
 
 /// What a bracket refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Placeholder {
+pub(crate) enum Placeholder {
     /// `(k)`
     Output(usize),
     /// `(query)`
@@ -28,7 +28,7 @@ regex!(
 );
 
 /// All placeholders in `text`, in order.
-pub fn all(text: &str) -> Vec<Placeholder> {
+pub(crate) fn all(text: &str) -> Vec<Placeholder> {
     let read = |found: regex::Captures<'_>| {
         if found.get(1).is_some() {
             return Some(Placeholder::Query);
@@ -51,13 +51,13 @@ pub fn all(text: &str) -> Vec<Placeholder> {
 }
 
 /// Whether `text` is nothing but placeholders.
-pub fn is_only(text: &str) -> bool {
+pub(crate) fn is_only(text: &str) -> bool {
     let rest = BRACKET.replace_all(text, "");
     rest.len() < text.len() && rest.chars().all(|c| c.is_whitespace() || c == ',')
 }
 
 /// `text` without its placeholders.
-pub fn without(text: &str) -> std::borrow::Cow<'_, str> {
+pub(crate) fn without(text: &str) -> std::borrow::Cow<'_, str> {
     BRACKET.replace_all(text, " ")
 }
 

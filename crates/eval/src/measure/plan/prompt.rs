@@ -16,7 +16,7 @@ const MAX_DESCRIPTION: usize = 2 << 10;
 const MAX_TOOLS: usize = 100;
 
 /// The format of a structured plan; the same in every prompt.
-pub const FORM: &str = "\
+pub(crate) const FORM: &str = "\
 A plan is an object of numbered steps. Each step has a call of one tool and the numbers of the \
 earlier steps that it depends on:
 \"2\": {\"step\": \"TOOL((1), \\\"what the tool is to do\\\")\", \"depends_on\": [1]}
@@ -25,7 +25,7 @@ user's query, (tool 1) and (sub-query 1) the tool and the prompt of step 1. Step
 on each other run side by side. The output of the last step is the answer.";
 
 /// The format of a plan in prose.
-pub const WORDS: &str = "\
+pub(crate) const WORDS: &str = "\
 A plan here is a list of steps in words, carried out in order; a step may use whatever steps before it \
 gave. Where a step names a tool, that stands behind it as [tool: NAME]. The last step gives the answer.";
 
@@ -43,7 +43,7 @@ pub fn fence(name: &str, text: &str) -> String {
 }
 
 /// A plan as text: structured as in [`FORM`], prose one step a line.
-pub fn render_plan(plan: &Plan) -> String {
+pub(crate) fn render_plan(plan: &Plan) -> String {
     if plan.structured {
         return plan.to_text();
     }
@@ -55,7 +55,7 @@ pub fn render_plan(plan: &Plan) -> String {
 }
 
 /// The tools, a line each, with where they take earlier outputs.
-pub fn render_tools(tools: &Toolbox) -> String {
+pub(crate) fn render_tools(tools: &Toolbox) -> String {
     if tools.is_empty() {
         return "Nothing is known of the tools beyond their names: judge by these.\n".to_owned();
     }

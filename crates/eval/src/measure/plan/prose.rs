@@ -51,7 +51,7 @@ regex!(
 );
 
 /// A plan of steps in prose, with the references between them.
-pub fn from_steps(steps: Vec<String>) -> Plan {
+pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
     let step = |(n, prompt)| PlanStep { number: n + 1, prompt, ..PlanStep::default() };
     let mut plan = Plan { steps: steps.into_iter().enumerate().map(step).collect(), ..Plan::default() };
     resolve_references(&mut plan);
@@ -59,7 +59,7 @@ pub fn from_steps(steps: Vec<String>) -> Plan {
 }
 
 /// The steps of prose without a list: the clauses after "first", "then" and the like; at least two.
-pub fn ordered_steps(text: &str) -> Vec<String> {
+pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
     let marks: Vec<regex::Match<'_>> = SEQUENCE_WORD.find_iter(text).collect();
     let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
     let between = marks.iter().zip(ends).filter_map(|(mark, end)| text.get(mark.end()..end));
@@ -71,7 +71,7 @@ pub fn ordered_steps(text: &str) -> Vec<String> {
 }
 
 /// Sets `depends_on` in a plan without it: the earlier steps that each step refers to.
-pub fn resolve_references(plan: &mut Plan) {
+pub(crate) fn resolve_references(plan: &mut Plan) {
     for step in &mut plan.steps {
         let mut numbers = referenced_steps(&step.prompt);
         numbers.extend(placeholder::all(&step.prompt).into_iter().filter_map(|p| match p {
@@ -109,12 +109,12 @@ fn referenced_steps(text: &str) -> Vec<usize> {
 }
 
 /// Whether any step refers to another one.
-pub fn has_references(plan: &Plan) -> bool {
+pub(crate) fn has_references(plan: &Plan) -> bool {
     plan.steps.iter().any(|step| !step.depends_on.is_empty()) || !reference_issues(plan).is_empty()
 }
 
 /// Sets the tool of each step that names exactly one; of names that contain each other the longest.
-pub fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
+pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
     for step in plan.steps.iter_mut().filter(|step| step.tool.is_none()) {
         let mut named: Vec<&str> =
             tools.iter().map(|(name, _)| name).filter(|name| mentions_tool(&step.prompt, name)).collect();
@@ -137,7 +137,7 @@ fn mentions_tool(step: &str, tool: &str) -> bool {
 }
 
 /// The issues of a plan in prose.
-pub fn issues(plan: &Plan) -> Vec<PlanIssue> {
+pub(crate) fn issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut out = reference_issues(plan);
     out.extend(repeated_steps(plan));
     out

@@ -27,7 +27,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 
 /// Pearson's correlation of the ranks; `None` for fewer than two things, or where one series has no
 /// variation: there is nothing to rank then.
-pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(crate) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
     }

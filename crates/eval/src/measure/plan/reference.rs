@@ -93,7 +93,7 @@ pub struct ReferenceMatch {
 }
 
 /// Compares `plan` with `reference`; `issues` are those of `plan`.
-pub fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue]) -> ReferenceMatch {
+pub(crate) fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue]) -> ReferenceMatch {
     let dependencies =
         StepDependencies { own: dependency_positions(plan), others: dependency_positions(reference) };
     let pairs = align_steps(plan, reference, &dependencies);

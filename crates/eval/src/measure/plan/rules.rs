@@ -28,7 +28,7 @@ regex!(
 );
 
 /// Everything that rules find wrong with `plan`.
-pub fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<PlanIssue> {
+pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<PlanIssue> {
     let mut out = plan.issues.clone();
     if plan.is_unreadable() {
         return out;
@@ -54,7 +54,12 @@ pub fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<Pla
 
 /// The metrics that rules can answer. For prose only those of [`prose`]; a rejected plan
 /// (unreadable or circular) has 0 everywhere.
-pub fn values(plan: &Plan, tools: &Toolbox, issues: &[PlanIssue], reference: Option<&Plan>) -> PartValues {
+pub(crate) fn values(
+    plan: &Plan,
+    tools: &Toolbox,
+    issues: &[PlanIssue],
+    reference: Option<&Plan>,
+) -> PartValues {
     if shape::is_rejected(plan) {
         return [Some(0.0); 7];
     }
@@ -81,13 +86,13 @@ pub fn values(plan: &Plan, tools: &Toolbox, issues: &[PlanIssue], reference: Opt
 }
 
 /// (steps - violations) / steps, at least 0; 0 where there are no steps.
-pub fn share(steps: usize, violations: usize) -> f64 {
+pub(crate) fn share(steps: usize, violations: usize) -> f64 {
     if steps == 0 { 0.0 } else { steps.saturating_sub(violations) as f64 / steps as f64 }
 }
 
 /// The steps that `part` is about: all, but for prose and metrics about tools only those that name
 /// a tool.
-pub fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
+pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
     let of_tools = matches!(
         part,
         PlanPart::ToolPromptAlignment | PlanPart::StepExecutability | PlanPart::ToolUsageCompleteness
@@ -96,7 +101,7 @@ pub fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
     plan.steps.iter().filter(judged).count()
 }
 
-pub fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
+pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
     let mut seen: Vec<(Option<usize>, u8)> = Vec::new();
     for issue in issues.iter().filter(|i| PlanPart::of(i.fault) == Some(part)) {
         // Faults of one group count once for a step.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::placeholder;
 
 /// Steps kept of one plan.
-pub const MAX_STEPS: usize = 200;
+pub(crate) const MAX_STEPS: usize = 200;
 
 /// How a step's tool and instruction were written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -39,7 +39,7 @@ pub fn shape(plan: &Plan) -> Shape {
 }
 
 /// Positions of the earlier steps that the step at `at` depends on.
-pub fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl Iterator<Item = usize> + 'a {
+pub(crate) fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl Iterator<Item = usize> + 'a {
     step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
 }
 
@@ -62,14 +62,14 @@ fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
 }
 
 /// Positions of the steps that step `at` depends on, directly or indirectly.
-pub fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
+pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
     let mine = ancestors(plan).into_iter().nth(at).unwrap_or_default();
     mine.into_iter().enumerate().filter(|(_, is)| *is).map(|(d, _)| d).collect()
 }
 
 /// The issues of the edges of `plan`. A dependency without a placeholder is an issue of the format,
 /// unless another dependency implies it: then it is superfluous ("minimal wiring", section 4.1).
-pub fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
+pub(crate) fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
     let before = ancestors(plan);
     for (at, step) in plan.steps.iter().enumerate() {
@@ -123,12 +123,12 @@ fn dependency_issues(
 
 /// Whether outputs are passed by placeholders. Plans written as fields may use `depends_on` alone:
 /// without any placeholder none is missing.
-pub fn has_placeholders(plan: &Plan) -> bool {
+pub(crate) fn has_placeholders(plan: &Plan) -> bool {
     plan.steps.iter().any(|s| s.notation == StepNotation::Call || !placeholder::all(&s.prompt).is_empty())
 }
 
 /// Steps whose output has a placeholder in `step`; malformed ones count too.
-pub fn outputs(step: &PlanStep) -> Vec<usize> {
+pub(crate) fn outputs(step: &PlanStep) -> Vec<usize> {
     let places = placeholder::all(&step.inputs).into_iter().chain(placeholder::all(&step.prompt));
     let mut out = Vec::new();
     for place in places {
@@ -190,7 +190,7 @@ fn cycle_issues(plan: &Plan) -> Vec<PlanIssue> {
 }
 
 /// Whether the plan has steps, and every dependency is an existing earlier step.
-pub fn is_sound(plan: &Plan) -> bool {
+pub(crate) fn is_sound(plan: &Plan) -> bool {
     let backwards = |(at, step): (usize, &PlanStep)| {
         step.depends_on.iter().all(|n| plan.position(*n).is_some_and(|d| d < at))
     };

@@ -114,7 +114,7 @@ impl Toolbox {
 }
 
 /// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
-pub fn names_tool(step: &str, name: &str) -> bool {
+pub(crate) fn names_tool(step: &str, name: &str) -> bool {
     let name = name.trim();
     if name.len() < 5 {
         return false;
@@ -133,7 +133,7 @@ pub fn names_tool(step: &str, name: &str) -> bool {
 }
 
 /// What is wrong with specs.
-pub fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
+pub(crate) fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (name, spec) in specs {
         if spec.max_phrases.is_some() == spec.phrases.is_empty() {

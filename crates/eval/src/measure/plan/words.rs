@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 2 << 10;
 /// Similarity from which two prompts count as the same. The rewordings of tables 35 and 36 ("ids of
 /// interactions" for "ids of calls", the rest kept) reach 0.87; two prompts of listing 1 that ask
 /// for different scores of the same calls reach 0.73.
-pub const SIMILAR: f64 = 0.75;
+pub(crate) const SIMILAR: f64 = 0.75;
 
 /// Words that carry no content of their own.
 const STOP_WORDS: [&str; 46] = [
@@ -25,14 +25,14 @@ const STOP_WORDS: [&str; 46] = [
 
 /// A prompt's words in lower case, placeholders left out.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Words {
+pub(crate) struct Words {
     all: Vec<String>,
     /// Those with content, cut to their stems, sorted, each once.
     content: Vec<String>,
 }
 
 impl Words {
-    pub fn of(prompt: &str) -> Words {
+    pub(crate) fn of(prompt: &str) -> Words {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
             .split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -48,7 +48,7 @@ impl Words {
 
     /// Dice's coefficient over the words with content: 2 |A and B| / (|A| + |B|). Two prompts
     /// without any are similar if their words are equal.
-    pub fn similarity(&self, other: &Words) -> f64 {
+    pub(crate) fn similarity(&self, other: &Words) -> f64 {
         if self.content.is_empty() && other.content.is_empty() {
             return if self.all == other.all { 1.0 } else { 0.0 };
         }
@@ -57,13 +57,13 @@ impl Words {
     }
 
     /// Share of this prompt's content words that `other` contains, from 0 to 1.
-    pub fn covered_by(&self, other: &Words) -> f64 {
+    pub(crate) fn covered_by(&self, other: &Words) -> f64 {
         let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
         if self.content.is_empty() { 0.0 } else { common as f64 / self.content.len() as f64 }
     }
 
     /// The longest run of words in both, with the number of words with content in it.
-    pub fn shared_run(&self, other: &Words) -> Option<(String, usize)> {
+    pub(crate) fn shared_run(&self, other: &Words) -> Option<(String, usize)> {
         let mut best: Option<(usize, usize)> = None;
         // Lengths of runs that end at each word of `other`, for the previous word of `self`.
         let mut before = vec![0usize; other.all.len() + 1];
@@ -95,11 +95,6 @@ fn stem(word: &str) -> &str {
     cut.filter(|stem| stem.len() >= 3).unwrap_or(word)
 }
 
-/// Whether two prompts are at least [`SIMILAR`].
-pub fn similar(a: &str, b: &str) -> bool {
-    Words::of(a).similarity(&Words::of(b)) >= SIMILAR
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +102,10 @@ mod tests {
 
     fn similarity(a: &str, b: &str) -> f64 {
         Words::of(a).similarity(&Words::of(b))
+    }
+
+    fn similar(a: &str, b: &str) -> bool {
+        similarity(a, b) >= SIMILAR
     }
 
     #[test]

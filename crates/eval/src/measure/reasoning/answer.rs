@@ -10,11 +10,11 @@ use crate::measure::defects::clip;
 use crate::recognise::{ControlTools, SpanView, ToolRequest};
 
 /// Of a longer answer the first bytes are judged.
-pub const MAX_ANSWER: usize = 32 * 1024;
+pub(crate) const MAX_ANSWER: usize = 32 * 1024;
 
 /// The final answer that `view` carries, if its output is one: text without a further call, or
 /// what it hands to a final-answer tool (as a call, or within code).
-pub fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<String> {
+pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<String> {
     let mut handed = String::new();
     for request in view.requests() {
         if !tools.is_final_answer(&request.name) {
@@ -94,7 +94,7 @@ regex!(
 );
 
 /// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
-pub fn masked(text: &str) -> Cow<'_, str> {
+pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     // Most texts hold nothing that could begin any of these, and no dot but at the end of a sentence.
     let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
     let bytes = text.as_bytes();
@@ -106,7 +106,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
 }
 
 /// The sentences of `text` as byte ranges: ended by . ! ? before space, or by a line break.
-pub fn sentences(text: &str) -> Vec<(usize, usize)> {
+pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
     let mut start = 0;

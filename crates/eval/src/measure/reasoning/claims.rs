@@ -8,7 +8,7 @@ use super::answer::sentences;
 
 /// A claim in a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim<'t> {
+pub(crate) struct Claim<'t> {
     /// The sentence that makes it.
     pub sentence: &'t str,
     /// The words that claim.
@@ -39,7 +39,7 @@ regex!(
 );
 
 /// The claims of `prose`, one a sentence at most.
-pub fn claims(prose: &str) -> Vec<Claim<'_>> {
+pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
     if !EITHER.is_match(prose) {
         return Vec::new();
     }
@@ -63,7 +63,7 @@ pub fn claims(prose: &str) -> Vec<Claim<'_>> {
 
 /// Whether the noun of a claim means the tool `name`: the same words, whatever joins them, or the
 /// one a shortened form of the other ("calculator" for `simple_calculator`).
-pub fn noun_means_tool(noun: &str, name: &str) -> bool {
+pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (words(noun), words(name));
     let plain = noun.concat();
     plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
@@ -88,7 +88,7 @@ fn words(name: &str) -> Vec<String> {
 }
 
 /// A noun that means a calculator, whether or not one is among the tools.
-pub fn is_calculator(noun: &str) -> bool {
+pub(crate) fn is_calculator(noun: &str) -> bool {
     noun.eq_ignore_ascii_case("calculator")
 }
 

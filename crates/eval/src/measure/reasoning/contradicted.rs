@@ -47,7 +47,7 @@ regex!(NO, r"(?i)^\W*no\b[\s,.!]");
 regex!(YES, r"(?i)^\W*yes\b[\s,.!]");
 
 /// Findings by the model span that gave each agent's answer.
-pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let Some(at) = answered_by(trace, memo, agent) else { continue };

@@ -23,7 +23,7 @@ regex!(WIDER, r"(?i)\b(including|include|even if|even those|regardless|whether o
 const MAX_TASK: usize = 4000;
 
 /// Findings by model span.
-pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
     agents.filter_map(|(i, agent)| first(trace, memo, i, agent)).collect()
 }

@@ -58,7 +58,7 @@ const CONVERTED_AMONG: usize = 60;
 
 /// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub(crate) enum Source {
     /// A leaf tool's result, a retrieved document: the world's word.
     Tool,
     /// The user's or caller's word, or a message whose origin is not known better.
@@ -69,7 +69,7 @@ pub enum Source {
 
 /// How an answer's number follows from the evidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Support {
+pub(crate) enum Support {
     /// It is there, as digits, rounded, converted or in words.
     Present,
     /// Simple arithmetic on what is there gives it.
@@ -82,7 +82,7 @@ pub enum Support {
 
 /// The evidence of a trace up to some moment.
 #[derive(Default)]
-pub struct Evidence<'a> {
+pub(crate) struct Evidence<'a> {
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
     /// The first of `texts`, in lower case.
@@ -103,7 +103,7 @@ pub struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     /// Adds a text once.
-    pub fn add(&mut self, text: &'a Text, source: Source) {
+    pub(crate) fn add(&mut self, text: &'a Text, source: Source) {
         if !self.known_texts.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
             return;
         }
@@ -132,7 +132,7 @@ impl<'a> Evidence<'a> {
 
     /// Notes the numbers of what the model itself said or asked for: no evidence, but where they
     /// stand in the evidence too, it was reckoning with them.
-    pub fn note_model_text(&mut self, text: &str) {
+    pub(crate) fn note_model_text(&mut self, text: &str) {
         let model_numbers = &mut self.model_numbers;
         numbers::scan(text, |n| model_numbers.push(n.value));
         if model_numbers.len() > 2 * MAX_MODEL_NUMBERS {
@@ -142,14 +142,14 @@ impl<'a> Evidence<'a> {
 
     /// Marks a number as brought in by an answer that nothing supported: passing it on as an
     /// agent's report does not make it evidence.
-    pub fn taint(&mut self, value: f64) {
+    pub(crate) fn taint(&mut self, value: f64) {
         if self.tainted.len() < MAX_VALUES {
             self.tainted.push(value);
         }
     }
 
     /// The latest results that are a number and nothing else, newest last.
-    pub fn lone_numbers(&self) -> &[(f64, &'a str)] {
+    pub(crate) fn lone_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
     }
 
@@ -173,7 +173,7 @@ impl<'a> Evidence<'a> {
     /// How `n` follows from the evidence, together with the numbers `in_play` beside it (operands
     /// that the answer itself shows and that were found supported). `hedged` allows a rounding to
     /// the number's leading digits ("about 800" for 836).
-    pub fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
+    pub(crate) fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
         self.merge_new_values();
         for value in n.possible_values() {
             let tolerance = tolerance_of(n, value, hedged);
@@ -259,7 +259,7 @@ impl<'a> Evidence<'a> {
 
     /// For each phrase (lower case) whether any text holds it, whatever its case; all true when
     /// the trace's search budget is spent.
-    pub fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
+    pub(crate) fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
         let bytes: usize = self.texts.iter().map(|t| t.len()).sum();
         self.searched = self.searched.saturating_add(bytes.saturating_mul(1 + phrases.len() / AT_ONCE));
         if self.searched > SEARCH_BYTES {
@@ -277,7 +277,7 @@ impl<'a> Evidence<'a> {
 
     /// The texts so far, newest last.
     #[cfg(test)]
-    pub fn texts(&self) -> &[&'a str] {
+    pub(crate) fn texts(&self) -> &[&'a str] {
         &self.texts
     }
 }

@@ -15,7 +15,7 @@ const MAX_ABOVE: usize = 16;
 
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CallCounts {
+pub(crate) struct CallCounts {
     /// Calls into the world (not the model talking to itself, not the final answer).
     pub calls: usize,
     /// Of those, the ones that gave a result.
@@ -25,7 +25,7 @@ pub struct CallCounts {
 }
 
 /// Walks a trace forward in time.
-pub struct History<'a> {
+pub(crate) struct History<'a> {
     trace: &'a AgentTrace,
     attempts: &'a Attempts,
     /// What the model could have read.
@@ -52,7 +52,7 @@ enum ResultAt {
 
 impl<'a> History<'a> {
     /// At the beginning of the trace.
-    pub fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
+    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
         let end = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
         let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, ResultAt)> =
@@ -83,7 +83,7 @@ impl<'a> History<'a> {
     }
 
     /// The calls made until `now`.
-    pub fn call_counts(&mut self, now: u64) -> CallCounts {
+    pub(crate) fn call_counts(&mut self, now: u64) -> CallCounts {
         while let Some(call) = self.trace.calls.get(self.next_call).filter(|c| c.start <= now) {
             if let Some(attempt) = self.attempts.at(self.next_call).filter(|a| !a.is_control) {
                 self.counts.calls += 1;
@@ -97,7 +97,7 @@ impl<'a> History<'a> {
 
     /// Reads everything that was there when the model call `until` began, its own prompt
     /// included; for an agent's own span, when it was about to end.
-    pub fn read_until(&mut self, until: Idx) {
+    pub(crate) fn read_until(&mut self, until: Idx) {
         let llm = self.trace.views.get(until).is_some_and(|r| r.kind == Kind::Llm);
         let at =
             |s: &verdict_otlp::trace::Span| if llm { s.start } else { s.end.max(s.start).saturating_sub(1) };

@@ -31,7 +31,7 @@ const MAX_TURNS: usize = 200;
 const MAX_SEARCHED: usize = 64 << 20;
 
 /// Findings by agent, with the model span that each is written on.
-pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
     agents.filter_map(|(i, agent)| invented_lines(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
 }

@@ -26,7 +26,7 @@ const MAX_AGENTS: usize = 512;
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
-pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let turns = Turns::of(trace, memo);
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {

@@ -7,32 +7,32 @@
 //! unchanged. Without recorded output: no content; where there was nothing to hold against
 //! anything: not applicable.
 
-pub mod no_progress;
-pub mod missing_announced_call;
-pub mod answer;
+pub(crate) mod no_progress;
+pub(crate) mod missing_announced_call;
+pub(crate) mod answer;
 mod answer_span;
-pub mod claims;
-pub mod contradicted;
-pub mod dropped_filter;
-pub mod evidence;
-pub mod unsupported_facts;
-pub mod history;
-pub mod numbers;
-pub mod invented_patch_context;
+pub(crate) mod claims;
+pub(crate) mod contradicted;
+pub(crate) mod dropped_filter;
+pub(crate) mod evidence;
+pub(crate) mod unsupported_facts;
+pub(crate) mod history;
+pub(crate) mod numbers;
+pub(crate) mod invented_patch_context;
 mod review;
 mod prefilter;
-pub mod skipped_lookups;
+pub(crate) mod skipped_lookups;
 
-pub use review::Review;
+pub(crate) use review::Review;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
 use crate::recognise::Content;
 
-pub const NAME: &str = "reasoning_integrity";
+pub(crate) const NAME: &str = "reasoning_integrity";
 
-pub struct ReasoningIntegrity;
+pub(crate) struct ReasoningIntegrity;
 
 impl Metric for ReasoningIntegrity {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {

@@ -34,7 +34,7 @@ const MAX_SEARCHED: usize = 32 << 20;
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
-pub fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     for agent in &trace.agents {
         let turns: Vec<(Idx, &SpanView)> = agent
@@ -131,13 +131,13 @@ fn is_in_prompt(view: &SpanView, path: &str) -> bool {
 }
 
 /// Whether a text is a patch, or holds one.
-pub fn is_patch(text: &str) -> bool {
+pub(crate) fn is_patch(text: &str) -> bool {
     PATCH.is_match(text)
 }
 
 /// A patch handed over as the answer that nothing in the run applied or tested; on the span that
 /// gave the answer, be it a model's or that of the tool which took it.
-pub fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
+pub(crate) fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref()?;
     let patch = PATCH.find(answer)?;
     let at = agent.answer_at.or_else(|| answered_by(trace, memo, agent))?;

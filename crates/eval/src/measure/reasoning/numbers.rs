@@ -5,11 +5,11 @@
 //! identifiers ("GPT-4", "a1b2c3", "v1.2") are marked as bound, not taken for quantities.
 
 /// Most numbers read from one text: a table of measurements, not a data file.
-pub const MAX_NUMBERS: usize = 20_000;
+pub(crate) const MAX_NUMBERS: usize = 20_000;
 
 /// A number in a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Number {
+pub(crate) struct Number {
     /// Its absolute value: signs are too often dashes.
     pub value: f64,
     /// Another reading of the same digits ("1.234" as 1234), where there is one.
@@ -29,13 +29,13 @@ pub struct Number {
 
 impl Number {
     /// Every value that the digits may mean.
-    pub fn possible_values(&self) -> impl Iterator<Item = f64> + use<> {
+    pub(crate) fn possible_values(&self) -> impl Iterator<Item = f64> + use<> {
         [Some(self.value), self.other, self.bare].into_iter().flatten()
     }
 }
 
 /// Calls `found` with every number of `text`, in order, [`MAX_NUMBERS`] at most.
-pub fn scan(text: &str, mut found: impl FnMut(Number)) {
+pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
     let bytes = text.as_bytes();
     let (mut at, mut count) = (0, 0);
     while let Some(digit) = next_digit(bytes, at) {
@@ -66,7 +66,7 @@ fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// All numbers of `text`.
-pub fn all(text: &str) -> Vec<Number> {
+pub(crate) fn all(text: &str) -> Vec<Number> {
     let mut out = Vec::new();
     scan(text, |n| out.push(n));
     out
@@ -204,7 +204,7 @@ fn scale(bytes: &[u8], number: &mut Number) {
 }
 
 /// A number from 0 to 999 in English words, to look for where digits are not found.
-pub fn spelled(value: f64) -> Option<String> {
+pub(crate) fn spelled(value: f64) -> Option<String> {
     const ONES: [&str; 20] = [
         "zero",
         "one",

@@ -21,16 +21,16 @@ regex!(
 );
 
 /// What is known of the outputs of a trace, by span.
-pub struct Prefilter(Vec<Cell<Option<bool>>>);
+pub(super) struct Prefilter(Vec<Cell<Option<bool>>>);
 
 impl Prefilter {
-    pub fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Prefilter> {
+    pub(super) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Prefilter> {
         memo.trace(|| Prefilter(vec![Cell::new(None); trace.views.len()]))
     }
 
     /// False where the output of the span at `at` claims no work and speaks of no other way to go about
     /// it.
-    pub fn may_match(&self, trace: &AgentTrace, at: Idx) -> bool {
+    pub(super) fn may_match(&self, trace: &AgentTrace, at: Idx) -> bool {
         let (Some(known), Some(view)) = (self.0.get(at), trace.views.get(at)) else { return true };
         if let Some(any) = known.get() {
             return any;

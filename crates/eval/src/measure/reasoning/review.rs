@@ -37,7 +37,7 @@ const MAX_CITED: usize = 4;
 
 /// What was found on one LLM span.
 #[derive(Debug, Default)]
-pub struct SpanReview {
+pub(crate) struct SpanReview {
     /// Defects, in the order found.
     pub findings: Vec<Finding>,
     /// Something was there to be held against something.
@@ -46,7 +46,7 @@ pub struct SpanReview {
 
 /// What was found in a trace.
 #[derive(Debug, Default)]
-pub struct Review {
+pub(crate) struct Review {
     /// By LLM span.
     pub of_llm: HashMap<Idx, SpanReview>,
     /// By agent: why its final answer rests on nothing. Only agents whose answer was examined.
@@ -55,7 +55,7 @@ pub struct Review {
 
 impl Review {
     /// That of the trace, computed once.
-    pub fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
+    pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
         memo.trace(|| {
             let attempts = Attempts::get(trace, memo);
             let mut reviewer = Reviewer {

@@ -44,12 +44,12 @@ const MAX_AGENTS: usize = 512;
 const MAX_NAMED: usize = 6;
 
 /// Whether a step of a plan must find something out.
-pub fn looks_up(step: &str) -> bool {
+pub(crate) fn looks_up(step: &str) -> bool {
     LOOKUP.is_match(step)
 }
 
 /// Findings by the model span that gave each agent's answer.
-pub fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     if trace.incomplete {
         return out;

@@ -51,7 +51,7 @@ regex!(
 
 /// What is known of the situation in which an answer was given.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CallsBefore {
+pub(crate) struct CallsBefore {
     /// A tool had been called before.
     pub attempted: bool,
     /// One of those calls had succeeded.
@@ -60,7 +60,7 @@ pub struct CallsBefore {
 
 /// What the check of an answer brought.
 #[derive(Debug, Default)]
-pub struct FactCheck {
+pub(crate) struct FactCheck {
     /// Key facts without support.
     pub findings: Vec<Finding>,
     /// Numbers that are not to count as evidence later.
@@ -71,7 +71,12 @@ pub struct FactCheck {
 
 /// Holds the facts of `answer` against `evidence`. The caller has made sure that the evidence is
 /// all there and that the request wants facts that must be found.
-pub fn check(answer: &str, request: &Request, evidence: &mut Evidence<'_>, at: CallsBefore) -> FactCheck {
+pub(crate) fn check(
+    answer: &str,
+    request: &Request,
+    evidence: &mut Evidence<'_>,
+    at: CallsBefore,
+) -> FactCheck {
     let prose = masked(answer);
     let mut out = FactCheck::default();
     let memory = MEMORY.find(&prose).map(|m| m.as_str().to_owned());

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::problem::MAX_PROBLEMS;
 use super::problem::{SHOWN_BYTES, shown};
 use super::*;
 use crate::measure::defects::Defect;

@@ -12,7 +12,7 @@ use crate::measure::{Context, Finding, schema};
 use crate::recognise::{AgentTrace, Call, Role, Text, ToolDefinition};
 
 /// Defects of the call as the model wrote it; none where no model call is known to have.
-pub fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
+pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     if call.llm.is_none() {
         return Vec::new();
     }

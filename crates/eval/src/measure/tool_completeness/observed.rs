@@ -18,7 +18,7 @@ const COLUMN: usize = 8;
 const MAX_LINES: usize = 400;
 
 /// The last of a call's vain repetitions, on the span that carried it out.
-pub fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
+pub(super) fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let attempts = Attempts::get(context.trace, context.memo);
     let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
     let rationale = format!(
@@ -31,7 +31,7 @@ pub fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
 }
 
 /// A column of single characters in what was handed back.
-pub fn characters(context: &Context<'_>) -> Option<Finding> {
+pub(super) fn characters(context: &Context<'_>) -> Option<Finding> {
     let before = Turns::of(context.trace, context.memo).before(context.at)?;
     let view = context.trace.views.get(context.at)?;
     if !writes_code(&context.trace.views.get(before)?.output_text()) {

@@ -11,7 +11,7 @@ use crate::recognise::{Call, Text};
 
 /// What a result amounts to.
 #[derive(Debug, PartialEq)]
-pub enum ResultCheck {
+pub(crate) enum ResultCheck {
     /// Something came back, and nothing speaks against it.
     Complete,
     /// Nothing came back from a tool that may well return nothing.
@@ -34,7 +34,7 @@ const STEM_BYTES: usize = 5;
 const SEARCH_BYTES: usize = 64 * 1024;
 
 /// Judges a result that is no error.
-pub fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
+pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
     let plain = text.trim();
     // On the tool's own span its name is plain.
     let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };

@@ -11,7 +11,7 @@ use crate::measure::{Category, Context, Finding};
 use crate::recognise::{Call, SpanView, ToolRequest};
 
 /// Defects of an output that is on its face an action, found without a call.
-pub fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
+pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if !view.errors.is_empty() || view.requests().next().is_some() {
         return None;
     }
@@ -61,7 +61,7 @@ fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
 }
 
 /// The step that failed on the code which the model call `at` wrote.
-pub fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
+pub(crate) fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
     let step = context.trace.tree.parent(at)?;
     let around = context.trace.views.get(step).filter(|r| matches!(r.kind, Kind::Chain | Kind::Unknown))?;
     if around.errors.is_empty() || last_llm(context, step) != Some(at) {
@@ -72,14 +72,14 @@ pub fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
 }
 
 /// The model call whose code the step `view.at` failed on.
-pub fn author_of_step(context: &Context<'_>) -> Option<Idx> {
+pub(crate) fn author_of_step(context: &Context<'_>) -> Option<Idx> {
     last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
 
 /// What it is when code that a model wrote fails for this cause: code that does not fit the world
 /// it runs in (a type, a name, a path that is not there) is malformed like code that does not
 /// parse; only what the environment did is distinguished.
-pub fn category_of_code(cause: Defect) -> Option<Category> {
+pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     match cause.category() {
         Some(category) if category.is_environment() => Some(category),
         _ => Some(Category::FormattingErrors),
@@ -87,7 +87,7 @@ pub fn category_of_code(cause: Defect) -> Option<Category> {
 }
 
 /// A query that the model wrote and that found nothing: the words of the query are the model's.
-pub fn query_without_result(context: &Context<'_>, call: &Call) -> Option<Finding> {
+pub(crate) fn query_without_result(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let error = of_call(context.trace, context.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;
     let rationale = format!(

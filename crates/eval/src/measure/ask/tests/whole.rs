@@ -1,6 +1,7 @@
 //! Questions about whole runs, in one part and in many.
 
 use super::*;
+use crate::measure::ask::config::When;
 
 const GOAL: &str = "gpa.goal_fulfillment";
 

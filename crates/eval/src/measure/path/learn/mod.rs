@@ -28,7 +28,7 @@ pub struct LearntTask {
 /// Most runs that are read.
 pub const MAX_RUNS: usize = 1_000;
 /// Most calls of one run that are read.
-pub const MAX_CALLS: usize = 1_000;
+pub(crate) const MAX_CALLS: usize = 1_000;
 
 /// `None` without any call.
 pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<LearntTask> {

@@ -5,8 +5,11 @@ use serde_json::{Value, json};
 use verdict_config::Source;
 
 use super::*;
+use crate::measure::path::alphabet::ObservedCall;
+use crate::measure::path::argument::PromptCaptures;
 use crate::measure::path::load::load;
-use crate::measure::path::{PromptCaptures, Task, Token, Walk};
+use crate::measure::path::task::Task;
+use crate::measure::path::walk::{Token, Walk};
 
 fn observed(name: &str, arguments: Value) -> RecordedCall {
     RecordedCall { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
@@ -23,7 +26,7 @@ fn run(task: &Task, calls: &[RecordedCall]) -> (usize, bool) {
         let arguments = call.arguments.clone().map(Value::Object);
         let seen = task.alphabet.classify(&call.name, arguments.as_ref(), &PromptCaptures::default());
         let token = match seen {
-            crate::measure::path::ObservedCall::Symbol(symbol) => Token::Symbol(symbol),
+            ObservedCall::Symbol(symbol) => Token::Symbol(symbol),
             _ => Token::Foreign(0),
         };
         walk.push(&task.automaton, token);

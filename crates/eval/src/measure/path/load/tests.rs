@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::measure::path::{ObservedCall, PromptCaptures, Walk};
+use crate::measure::path::alphabet::ObservedCall;
+use crate::measure::path::argument::PromptCaptures;
+use crate::measure::path::automaton::Transition;
+use crate::measure::path::walk::{Token, Walk};
 
 fn source(text: &str) -> Source {
     Source { name: "task.yaml".to_owned(), text: text.to_owned() }
@@ -181,8 +184,8 @@ fn rules_compile_to_an_automaton() {
         for call in calls {
             let seen = task.alphabet.classify(call, Some(&json!({})), &PromptCaptures::default());
             let ObservedCall::Symbol(symbol) = seen else { panic!("{call}: {seen:?}") };
-            let step = walk.push(&task.automaton, super::super::Token::Symbol(symbol));
-            harmful.push(step == super::super::Transition::Harmful);
+            let step = walk.push(&task.automaton, Token::Symbol(symbol));
+            harmful.push(step == Transition::Harmful);
         }
         (harmful, task.automaton.is_final(walk.state()))
     };
@@ -209,7 +212,7 @@ fn one_call_may_be_due_for_two_reasons() {
     for name in ["verify", "refund", "wipe", "notify"] {
         assert!(!task.automaton.is_final(walk.state()) || name == "verify" || name == "refund");
         let symbol = task.automaton.symbol(name).unwrap();
-        walk.push(&task.automaton, super::super::Token::Symbol(symbol));
+        walk.push(&task.automaton, Token::Symbol(symbol));
     }
     assert!(task.automaton.is_final(walk.state()) && walk.harmful() == 0);
 }

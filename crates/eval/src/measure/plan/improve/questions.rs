@@ -123,7 +123,7 @@ fn render_step(step: &PlanStep) -> String {
 }
 
 /// The question to the evaluator about `step`.
-pub fn evaluator_question(
+pub(super) fn evaluator_question(
     key: String,
     query: &str,
     plan: &Plan,
@@ -150,7 +150,7 @@ pub fn evaluator_question(
 }
 
 /// The question to the optimizer: how to rewrite the plan.
-pub fn optimizer_question(
+pub(super) fn optimizer_question(
     key: String,
     query: &str,
     plan: &Plan,
