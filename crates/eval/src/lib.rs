@@ -62,7 +62,7 @@ pub mod propagation {
     pub use crate::propagate::verdict::{TraceVerdict, Verdict, Verdicts};
 }
 
-/// Attributes and events from verdicts, without an [`Evaluator`](crate::Evaluator).
+/// Attributes and events from verdicts, without an [`Evaluator`].
 pub mod annotation {
     pub use crate::annotate::config::Emission;
     pub use crate::annotate::{Annotated, apply, encode};

@@ -264,7 +264,7 @@ pub struct Detail {
     pub value: DetailValue,
 }
 
-/// The value of a [`Detail`].
+/// The value of a `Detail`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DetailValue {
     /// A text; whoever makes it bounds it.

@@ -48,7 +48,7 @@ pub enum Validity {
 pub struct Validation {
     /// Whether the value fits.
     pub validity: Validity,
-    /// Where it does not; at most [`MAX_PROBLEMS`], and none unless it is invalid.
+    /// Where it does not; at most [`problem::MAX_PROBLEMS`], and none unless it is invalid.
     pub problems: Vec<Problem>,
     /// Steps taken, a measure of time that does not depend on the machine.
     pub steps: u64,

@@ -31,7 +31,7 @@ pub enum Policy {
     Conjunctive,
     /// Fails when the failures beneath weigh enough together.
     SeverityWeighted(Weights),
-    /// Fails by failures that touch the outcome; see [`super::relevance`].
+    /// Fails by failures that touch the outcome; see `propagate::relevance`.
     OutcomeRelevant,
 }
 
