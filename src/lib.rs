@@ -11,6 +11,7 @@
 //! | [`pipeline`] | requests | evaluated traces, handed to the exporters; connects all stages |
 //! | [`export`] | encoded requests | requests on the wire, and one outcome per span and exporter |
 //! | [`outcome`] | | the outcome of every span, counted |
+//! | [`extensions`] | a program that embeds the product | metrics and judge providers that it adds |
 //! | [`config`] | YAML | the configuration, or every fault in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
 //! | [`score`] | verdicts and labels | how right the verdicts are |
@@ -22,6 +23,7 @@ pub mod assemble;
 pub mod export;
 
 // What joins the stages, and what they share.
+pub mod extensions;
 pub mod pipeline;
 pub mod outcome;
 mod reservation;

@@ -11,9 +11,11 @@ use verdict_config::env::{Known, Outside, substitute};
 use verdict_config::{
     Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, read_bounded, undotted,
 };
+use verdict_judge::JudgeExtensions;
 
 use super::root::Config;
 use super::sections::{Sections, key};
+use crate::extensions::Extensions;
 
 /// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -26,7 +28,15 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// # Errors
 /// Every problem of every file.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
-    read_all(files, true)
+    load_with(files, &Extensions::default())
+}
+
+/// As [`load`], for a program that adds judges: the files may name dialects and judges of `extensions`.
+///
+/// # Errors
+/// Every problem of every file.
+pub fn load_with<P: AsRef<Path>>(files: &[P], extensions: &Extensions) -> Result<Config, Invalid> {
+    read_all(files, true, extensions)
 }
 
 /// As [`load`], only to find problems: files that `${file:PATH}` names are not opened and taken to exist. A
@@ -35,10 +45,10 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
 /// # Errors
 /// Every problem of every file.
 pub fn check<P: AsRef<Path>>(files: &[P]) -> Result<Config, Invalid> {
-    read_all(files, false)
+    read_all(files, false, &Extensions::default())
 }
 
-fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> {
+fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) -> Result<Config, Invalid> {
     let mut sources = Vec::new();
     let mut invalid: Vec<Invalid> = Vec::new();
     for file in files {
@@ -49,7 +59,7 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> 
         }
     }
     let outside = Outside { env: &|name| std::env::var(name).ok(), files: open };
-    let loaded = from_texts(&sources, &outside);
+    let loaded = from_texts(&sources, &outside, extensions);
     match invalid.into_iter().reduce(Invalid::and) {
         None => loaded,
         Some(unreadable) => Err(loaded.err().into_iter().fold(unreadable, Invalid::and)),
@@ -61,10 +71,10 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool) -> Result<Config, Invalid> 
 /// # Errors
 /// Every problem of every text.
 pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, Invalid> {
-    from_texts(sources, &Outside { env: lookup, files: false })
+    from_texts(sources, &Outside { env: lookup, files: false }, &Extensions::default())
 }
 
-fn from_texts(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Invalid> {
+fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions) -> Result<Config, Invalid> {
     let mut issues = Vec::new();
     let mut root = Node::empty(Mark::default());
     let mut unopened = Vec::new();
@@ -87,7 +97,7 @@ fn from_texts(sources: &[Source], outside: &Outside<'_>) -> Result<Config, Inval
     };
     let of_texts = issues.len();
     let mut sections = Sections::new(root, issues);
-    let config = read_sections(&mut sections);
+    let config = read_sections(&mut sections, extensions);
     let mut issues = sections.finish();
     let of_sections = issues.split_off(of_texts);
     issues.extend(of_sections.into_iter().filter(|issue| !silent(issue)));
@@ -111,7 +121,7 @@ fn substitute_all(
     });
 }
 
-fn read_sections(sections: &mut Sections) -> Config {
+fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     let default = Config::default();
     let mut config = Config {
         receivers: sections.section("receivers"),
@@ -132,12 +142,13 @@ fn read_sections(sections: &mut Sections) -> Config {
     sections.problems("storage", config.storage.problems());
     sections.problems("service", config.service.problems());
     sections.problems("exporters", config.exporters.problems());
-    let (of_judges, of_judging) = verdict_judge::problems(&config.judges, &config.judging);
+    let (of_judges, of_judging) =
+        verdict_judge::problems(&config.judges, &config.judging, &extensions.judges);
     sections.problems("judges", of_judges);
     sections.problems("judging", of_judging);
     secrets_come_from_outside(&config, sections);
     exporters_are_defined(&config, sections);
-    judges_are_defined(&config, sections);
+    judges_are_defined(&config, &extensions.judges, sections);
     config
 }
 
@@ -158,11 +169,11 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
     }
 }
 
-fn judges_are_defined(config: &Config, sections: &mut Sections) {
+fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
     for (below, name) in config.verdict.evaluation.metrics.named_judges() {
         let path = undotted(&format!("verdict.metrics.{below}"));
         let broken = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
-        if !config.judges.contains_key(name) && !broken {
+        if !config.judges.contains_key(name) && !added.provides(name) && !broken {
             let hint = nearest(name, config.judges.keys().map(String::as_str));
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
         }

@@ -23,7 +23,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Lookup, check, from_sources, load};
+pub use load::{Lookup, check, from_sources, load, load_with};
 pub use root::{Config, Receivers};
 pub use service::{Memory, Service};
 pub use verdict::{Mode, Select, Verdict};

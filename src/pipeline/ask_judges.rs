@@ -10,11 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use verdict_eval::{Answer, Ask, Measurement, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Assessment, Evaluator, Measurement, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
-
-use super::evaluator::{Assessment, Evaluator};
 
 /// Questions of one trace on their way at once. More than any judge's default concurrency, so that
 /// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.

@@ -7,13 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use verdict_eval::Unmeasured;
+use verdict_eval::{Assessment, EvaluatedTrace, Unmeasured};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 
 use super::ask_judges::Judgements;
 use super::budget::SPAN_OVERHEAD;
-use super::evaluator::{Assessment, EvaluatedTrace};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;

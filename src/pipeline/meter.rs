@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use verdict_eval::{Progress, metrics};
+use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, metrics};
 use verdict_otlp::trace::CloseReason;
 
-use super::evaluator::EvaluatedTrace;
 use crate::assemble::Tally;
 use crate::receive::Refused;
 use crate::telemetry::{self as telemetry, MetricCells, Telemetry};
@@ -19,9 +18,11 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub fn new(telemetry: Arc<Telemetry>) -> Meter {
-        // Rules are timed by names of their own, measurements counted by those of the table.
-        let names = metrics::names().chain(metrics::TABLE.iter().map(|row| row.name));
+    /// `custom` are the metrics that were added.
+    pub fn new(telemetry: Arc<Telemetry>, custom: &[CustomMetric]) -> Meter {
+        // Rules are timed by names of their own, measurements are counted by those of the table.
+        let rows = metrics::TABLE.iter().chain(custom.iter().map(|metric| metric.row));
+        let names = metrics::names().chain(rows.map(|row| row.name));
         let metrics = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
         Meter { telemetry, metrics }
     }
@@ -82,10 +83,8 @@ impl Meter {
     pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         for m in &evaluated.measurements {
             let result = result(m.outcome.as_ref().ok().map(|o| o.passed));
-            match self.metrics.get(m.metric) {
-                Some(cells) => cells.count(result),
-                // Added from outside: no name is left out.
-                None => self.telemetry.verdicts.metric(m.metric).count(result),
+            if let Some(cells) = self.metrics.get(m.metric) {
+                cells.count(result);
             }
         }
         if evaluated.summary.reason != CloseReason::Late {

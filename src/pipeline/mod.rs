@@ -12,8 +12,8 @@
 //! | `recover` | what the journal held at start |
 //! | `speculate`, `harmful_calls` | what is done with traces that are still open |
 //! | `shared`, `budget`, `meter` | what all stages share: memory, self-metrics |
-//! | `runtime_config`, `evaluator`, `select`, `path_tasks` | the configuration and what is made of it |
-//! | `service`, `offline` | the process; a batch of recordings |
+//! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
+//! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
 //!
 //! A trace is owned by the shard that the hash of its id selects. While the exporters' queues are full a
 //! shard waits, its inbox fills, and senders are told to come back later: nothing is dropped on the way.
@@ -30,13 +30,12 @@ use verdict_otlp::request::Interner;
 mod ask_judges;
 mod budget;
 mod deliver;
+pub mod error;
 mod evaluate;
-mod evaluator;
 mod harmful_calls;
 mod ingest;
 mod meter;
 pub mod offline;
-mod path_tasks;
 mod recover;
 mod runtime_config;
 mod schedule;

@@ -4,20 +4,22 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
-use verdict_eval::Annotated;
+use verdict_eval::{Annotated, EvaluatedTrace, Evaluator};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Interner, Rejected};
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Span};
+use verdict_telemetry::JudgeMetrics;
 
 use super::ask_judges::{Panel, ask_all};
-use super::evaluator::{EvaluatedTrace, Evaluator};
+use super::error::Error;
 use super::runtime_config::RuntimeConfig;
 use super::select;
-use super::service::{Error, judges};
+use super::service::judges;
 use crate::assemble::{Assembler, Close};
 use crate::config::{Config, Mode, Verdict};
+use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
 
 /// Gathers recorded requests; [`Evaluation::finish`] evaluates the traces in them.
@@ -55,13 +57,13 @@ impl Evaluation {
         };
         let verdict = Verdict { mode: Mode::Annotate, ..config.verdict.clone() };
         Ok(Evaluation {
-            evaluator: RuntimeConfig::new(&verdict, None).map_err(Error::Verdict)?.evaluator,
+            evaluator: RuntimeConfig::new(&verdict, &Extensions::default(), None)?.evaluator,
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
             prefix: verdict.evaluation.prefix,
             now: Instant::now(),
             unix_nanos,
-            judges: judges(config, None, &verdict_telemetry::JudgeMetrics::default())?,
+            judges: judges(config, &Extensions::default(), None, &JudgeMetrics::default())?,
         })
     }
 

@@ -1,19 +1,26 @@
-//! What of the configuration may change while the process runs: how traces are evaluated, when they
-//! close, which spans are evaluated at all.
+//! The part of the configuration that may change while the process runs: how traces are evaluated, when
+//! they close, and which spans are evaluated at all.
 //!
 //! One value is shared by all shards and replaced as a whole. It is loaded once per request and once per
 //! closing trace, so that a trace is evaluated and annotated by one configuration.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use verdict_config::{Source, read_bounded};
+use verdict_eval::Evaluator;
+use verdict_eval::path::{Settings, TaskSet, load};
 use verdict_otlp::trace::CloseReason;
 
 use super::ask_judges::Panel;
-use super::evaluator::Evaluator;
-use super::path_tasks;
+use super::error::Error;
 use crate::assemble::Close;
 use crate::config::{Mode, Select, Verdict};
+use crate::extensions::Extensions;
+
+/// Largest task file: thousands of tasks.
+const MAX_TASK_FILE: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct RuntimeConfig {
@@ -21,26 +28,30 @@ pub(super) struct RuntimeConfig {
     pub close: Close,
     /// `None`: every span is evaluated.
     pub select: Option<Select>,
-    /// Spans are forwarded as they come, and only log events are written about them.
+    /// Spans are forwarded unchanged on arrival; verdicts are written as log events only.
     pub shadow: bool,
-    /// The judges, where any are configured.
+    /// The judges, if any are configured.
     pub panel: Option<Arc<dyn Panel>>,
-    /// How long a closed trace waits for them.
+    /// How long a closed trace waits for judges.
     pub max_wait: Duration,
 }
 
 impl RuntimeConfig {
     /// # Errors
-    /// The conventions in `recognise` do not fit together, or a task file cannot be used.
-    pub fn new(verdict: &Verdict, panel: Option<Arc<dyn Panel>>) -> Result<RuntimeConfig, String> {
+    /// The conventions in `recognise` contradict each other, or a task file or an added metric cannot be
+    /// used.
+    pub fn new(
+        verdict: &Verdict,
+        extensions: &Extensions,
+        panel: Option<Arc<dyn Panel>>,
+    ) -> Result<RuntimeConfig, Error> {
         let shadow = verdict.mode == Mode::Shadow;
-        let tasks = path_tasks::read(&verdict.evaluation.metrics.path)?;
         Ok(RuntimeConfig {
             evaluator: Evaluator::builder(&verdict.evaluation)
-                .path_tasks(tasks)
+                .path_tasks(read_tasks(&verdict.evaluation.metrics.path)?)
+                .metrics(extensions.metrics.iter().cloned())
                 .events_only(shadow)
-                .build()
-                .map_err(|error| error.to_string())?,
+                .build()?,
             close: verdict.close.clone(),
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
             shadow,
@@ -53,4 +64,24 @@ impl RuntimeConfig {
     pub fn panel_for(&self, reason: CloseReason) -> Option<&Arc<dyn Panel>> {
         self.panel.as_ref().filter(|_| self.evaluator.asks(reason))
     }
+}
+
+/// The tasks of the files in `settings`; none if the metric is disabled.
+fn read_tasks(settings: &Settings) -> Result<TaskSet, Error> {
+    if !settings.is_on() {
+        return Ok(TaskSet::default());
+    }
+    let read = |path: &Path| {
+        let name = path.display().to_string();
+        match read_bounded(path, MAX_TASK_FILE) {
+            Ok(text) => Ok(Source { name, text }),
+            Err(source) => Err(Error::TaskFile { file: name, source }),
+        }
+    };
+    let sources: Vec<Source> = settings.tasks.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let loaded = load(&sources)?;
+    for warning in &loaded.warnings {
+        tracing::warn!(%warning, "a task file contains a probable mistake; it is used as it is");
+    }
+    Ok(TaskSet::new(loaded.tasks))
 }

@@ -13,14 +13,13 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
-use verdict_eval::{Ask, Usage};
+use verdict_eval::{Ask, Assessment, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
 use super::ask_judges::{Judgements, Panel, ask_all, guarded};
 use super::budget::Held;
 use super::deliver::deliver;
 use super::evaluate::{StoredTrace, evaluate};
-use super::evaluator::Assessment;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;

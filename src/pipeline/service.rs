@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
-use verdict_judge::{JudgeError, Judges};
+use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
@@ -19,13 +19,16 @@ use verdict_telemetry::JudgeMetrics;
 use super::Pipeline;
 use super::ask_judges::Panel;
 use super::budget::Budget;
+use super::error::Error;
+use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::admin::{self, Readiness};
-use crate::config::{Config, Verdict};
-use crate::export::{Exporter, Exporters, RenderContext, StartError};
+use crate::config::Config;
+use crate::export::{Exporter, Exporters, RenderContext};
+use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
-use crate::receive::{self, BindError, Intake};
+use crate::receive::{self, Intake};
 use crate::telemetry::{ExporterState, Telemetry};
 
 /// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
@@ -35,34 +38,6 @@ const RECEIVING_SHARE: f64 = 0.2;
 const CLOSING_SHARE: f64 = 0.5;
 /// For steps that take no time unless something hangs.
 const LAST_STEPS: Duration = Duration::from_secs(2);
-
-/// The process cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A listener's address.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// An exporter.
-    #[error("exporters.{id}.{source}")]
-    Exporter {
-        /// Its id.
-        id: String,
-        /// What is wrong.
-        source: StartError,
-    },
-    /// `verdict.recognise`, or a task file that `verdict.metrics.path.tasks` names.
-    #[error("verdict.{0}")]
-    Verdict(String),
-    /// `storage.directory`.
-    #[error(transparent)]
-    Journal(#[from] journal::OpenError),
-    /// `judges` or `judging`.
-    #[error(transparent)]
-    Judges(#[from] JudgeError),
-    /// Spans would be received and not exported.
-    #[error("service.exporters: none of the exporters takes traces")]
-    NoTraces,
-}
 
 /// A running process.
 #[derive(Debug)]
@@ -75,6 +50,7 @@ pub struct Service {
     pub admin: Option<SocketAddr>,
     /// The configuration in force, and its judges.
     current: Mutex<(Config, Option<Judges>)>,
+    extensions: Extensions,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
     journal: Option<Arc<Journal>>,
@@ -121,24 +97,34 @@ impl Tasks {
 }
 
 impl Service {
-    /// Binds, opens and starts everything, in the order in which a fault is cheapest.
+    /// As [`Service::start_with`], with the built-in metrics, judges and exporters alone.
     ///
     /// # Errors
-    /// An address that cannot be bound, an exporter that cannot be opened, a map of conventions
-    /// that does not fit together. Nothing runs then.
+    /// As [`Service::start_with`].
     pub async fn start(config: &Config) -> Result<Service, Error> {
+        Service::start_with(config, Extensions::default()).await
+    }
+
+    /// Binds the listeners, opens the journal and starts every stage. `extensions` apply until the service
+    /// stops, also after [`Service::reload`].
+    ///
+    /// # Errors
+    /// An address cannot be bound, an exporter or the journal cannot be opened, or the configuration or an
+    /// extension cannot be used. Nothing runs then.
+    pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
         let budget = Budget::new(config.memory.budget);
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = admin::bind(&config.admin).await?;
         let telemetry = Telemetry::new();
-        let judges = judges(config, None, &telemetry.judge)?;
-        let runtime_config = runtime_config(&config.verdict, judges.clone())?;
+        let judges = judges(config, &extensions, None, &telemetry.judge)?;
+        let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
         let exporters = Arc::new(exporters(config, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
         let opened = open_journal(config, &telemetry).await?;
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
-        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), Arc::clone(&telemetry), budget);
+        let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
+        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), meter, budget);
         if let Some((journal, attempts, _)) = &opened {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
@@ -169,6 +155,7 @@ impl Service {
             http,
             admin: admin_addr,
             current: Mutex::new((config.clone(), judges)),
+            extensions,
             pipeline,
             exporters,
             journal,
@@ -195,13 +182,12 @@ impl Service {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, before) = &mut *current;
         let taken = config.taking(new);
-        let apply = |judges: Option<Judges>| {
-            let new = runtime_config(&taken.verdict, judges.clone())?;
-            self.pipeline.shared.config.store(Arc::new(new));
-            Ok(judges)
-        };
-        let judges = judges(&taken, before.as_ref(), &self.telemetry.judge);
-        let applied = judges.map_err(Error::from).and_then(apply);
+        let applied =
+            judges(&taken, &self.extensions, before.as_ref(), &self.telemetry.judge).and_then(|judges| {
+                let new = RuntimeConfig::new(&taken.verdict, &self.extensions, panel(&judges))?;
+                self.pipeline.shared.config.store(Arc::new(new));
+                Ok(judges)
+            });
         self.telemetry.reloaded(applied.is_ok());
         *before = applied?;
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
@@ -268,20 +254,33 @@ fn unsent(exporters: &Exporters) -> u64 {
     exporters.iter().map(of).sum()
 }
 
-/// The judges, where any metric names one. At a reload they keep what `before` spent and its answers.
+/// The judges, if any metric names one. A reload keeps the budgets spent and the caches of `before`.
 pub(super) fn judges(
     config: &Config,
+    extensions: &Extensions,
     before: Option<&Judges>,
     metrics: &JudgeMetrics,
-) -> Result<Option<Judges>, JudgeError> {
-    if config.verdict.evaluation.metrics.named_judges().next().is_none() {
+) -> Result<Option<Judges>, Error> {
+    let mut asked = config.verdict.evaluation.metrics.named_judges().next().is_some();
+    for metric in &extensions.metrics {
+        for judge in metric.named_judges() {
+            asked = true;
+            if !config.judges.contains_key(judge) && !extensions.judges.provides(judge) {
+                return Err(Error::UnknownJudge { metric: metric.row.name, judge: judge.to_owned() });
+            }
+        }
+    }
+    if !asked {
         return Ok(None);
     }
-    match before {
+    let judges = match before {
         Some(before) => before.renewed(&config.judges, &config.judging),
-        None => Judges::new(&config.judges, &config.judging, metrics),
-    }
-    .map(Some)
+        None => {
+            let builder = Judges::builder(&config.judges, &config.judging);
+            builder.metrics(metrics).extensions(extensions.judges.clone()).build()
+        }
+    };
+    Ok(Some(judges?))
 }
 
 /// The journal, which traces were being evaluated when the process before ended, and what the journal
@@ -318,9 +317,8 @@ fn open_dead_letters(
     Ok(Some(dead_letters))
 }
 
-fn runtime_config(verdict: &Verdict, judges: Option<Judges>) -> Result<RuntimeConfig, Error> {
-    let panel = judges.map(|judges| Arc::new(judges) as Arc<dyn Panel>);
-    RuntimeConfig::new(verdict, panel).map_err(Error::Verdict)
+fn panel(judges: &Option<Judges>) -> Option<Arc<dyn Panel>> {
+    judges.clone().map(|judges| Arc::new(judges) as Arc<dyn Panel>)
 }
 
 fn exporters(
@@ -358,7 +356,7 @@ mod tests {
         let of = |recognise: &str| {
             let text = format!("verdict: {{ recognise: {{ {recognise} }} }}");
             let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-            runtime_config(&config.verdict, None).unwrap()
+            RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap()
         };
         let config = Arc::new(ArcSwap::from_pointee(of("")));
         let context = render_context(&config, "verdict.");

@@ -13,7 +13,6 @@ use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
-use crate::telemetry::Telemetry;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -37,13 +36,13 @@ impl Shared {
     pub fn new(
         config: Arc<ArcSwap<RuntimeConfig>>,
         exporters: Arc<Exporters>,
-        telemetry: Arc<Telemetry>,
+        meter: Meter,
         budget: Arc<Budget>,
     ) -> Shared {
         Shared {
             config,
             exporters,
-            meter: Meter::new(telemetry),
+            meter,
             budget,
             store: Box::new(NoStore),
             attempts: Arc::default(),

@@ -14,6 +14,7 @@ mod docs;
 mod examples;
 mod durable;
 mod end_to_end;
+mod extensions;
 mod explanations;
 mod frameworks;
 mod layers;

@@ -19,7 +19,7 @@ fn attribute(key: &str, value: &str) -> KeyValue {
 }
 
 /// A model call of one second that is a trace by itself; `n` is in its ids.
-fn call(n: u64) -> ExportTraceServiceRequest {
+pub fn call(n: u64) -> ExportTraceServiceRequest {
     let span = Span {
         trace_id: [[7; 8], n.to_be_bytes()].concat(),
         span_id: (n + 1).to_be_bytes().to_vec(),

@@ -21,6 +21,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{Config, from_sources};
+use otel_verdict::extensions::Extensions;
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
@@ -149,9 +150,13 @@ pub fn config(port: u16, text: &str) -> Config {
 
 impl Process {
     pub async fn start(text: &str) -> Process {
+        Process::start_with(text, Extensions::default()).await
+    }
+
+    pub async fn start_with(text: &str, extensions: Extensions) -> Process {
         let destination = Destination::default();
         let config = config(destination.serve().await, text);
-        let service = Box::pin(Service::start(&config)).await.unwrap();
+        let service = Box::pin(Service::start_with(&config, extensions)).await.unwrap();
         let url = format!("http://{}", service.grpc.unwrap());
         let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         let client = Client {

@@ -9,8 +9,6 @@
 //!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans, annotated
 //! ```
 
-use std::sync::Arc;
-
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::logs::LogView;
 use verdict_otlp::request::{Interner, split};
@@ -126,19 +124,16 @@ impl Builder<'_> {
         self
     }
 
-    /// Adds a metric. Where `settings` name judges, its first step may ask; without, it runs with the
-    /// rules and a question of it is lost.
+    /// Adds a metric, as [`CustomMetric::new`] makes it.
     #[must_use]
-    pub fn metric(
-        mut self,
-        row: &'static MetricSpec,
-        mut settings: Scored,
-        metric: impl Metric + 'static,
-    ) -> Self {
-        if settings.judges.is_empty() {
-            settings.judges.push(measure::settings::RULES.to_owned());
-        }
-        self.custom.push(CustomMetric { row, settings, metric: Arc::new(metric) });
+    pub fn metric(self, row: &'static MetricSpec, settings: Scored, metric: impl Metric + 'static) -> Self {
+        self.metrics([CustomMetric::new(row, settings, metric)])
+    }
+
+    /// Adds metrics.
+    #[must_use]
+    pub fn metrics(mut self, custom: impl IntoIterator<Item = CustomMetric>) -> Self {
+        self.custom.extend(custom);
         self
     }
 
@@ -167,7 +162,7 @@ impl Builder<'_> {
             annotates,
             measures: settings.any(),
             asks: config.metrics.named_judges().next().is_some()
-                || settings.custom.iter().any(|own| !settings.judges(own.row).is_empty()),
+                || settings.custom.iter().any(|own| own.named_judges().next().is_some()),
             settings,
             #[cfg(any(test, feature = "testing"))]
             before: None,

@@ -39,7 +39,7 @@ pub use measure::measurement::{
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use measure::question_rounds::{Ask, Questions};
 pub use measure::settings::{Scored, Settings};
-pub use measure::table::{About, MetricSpec, Scale};
+pub use measure::table::{About, CustomMetric, MetricSpec, Scale};
 pub use measure::{Context, Metric, Need, Step};
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};

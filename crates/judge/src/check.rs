@@ -6,7 +6,8 @@ use std::path::Path;
 use verdict_config::{Problem, Secret, nearest};
 
 use crate::config::{BudgetConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
-use crate::{dialects, http_provider};
+use crate::extensions::JudgeExtensions;
+use crate::http_provider;
 
 /// Each request in flight is a connection where the server speaks HTTP/1.1.
 const MAX_CONCURRENCY: usize = 1024;
@@ -18,7 +19,11 @@ const MAX_RETRIES: u32 = 20;
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 
 /// What is wrong with `judges`, and with `judging`; keys are relative to each.
-pub fn problems(judges: &JudgeConfigs, judging: &JudgingConfig) -> (Vec<Problem>, Vec<Problem>) {
+pub fn problems(
+    judges: &JudgeConfigs,
+    judging: &JudgingConfig,
+    extensions: &JudgeExtensions,
+) -> (Vec<Problem>, Vec<Problem>) {
     let mut found = Vec::new();
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
@@ -29,7 +34,9 @@ pub fn problems(judges: &JudgeConfigs, judging: &JudgingConfig) -> (Vec<Problem>
                 "a judge's name consists of letters, digits, - and _; 'rules' are the built-in ones";
             own.push(Problem::new("", message));
         }
-        endpoint(config, &mut own);
+        if !extensions.provides(name) {
+            endpoint(config, extensions, &mut own);
+        }
         values(config, &mut own);
         for (key, file) in [("replay", &config.replay), ("record", &config.record)] {
             let Some(file) = file else { continue };
@@ -49,15 +56,14 @@ pub fn problems(judges: &JudgeConfigs, judging: &JudgingConfig) -> (Vec<Problem>
 }
 
 /// Where the judge is, and how it is spoken to.
-fn endpoint(config: &JudgeConfig, found: &mut Vec<Problem>) {
+fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<Problem>) {
     // One that only replays is not asked.
     let is_asked = !config.endpoint.is_empty() || config.replay.is_none();
     if is_asked && let Err(why) = http_provider::url(config, "") {
         found.push(Problem::new("endpoint", why));
     }
-    let dialects = dialects::built_in();
-    if dialects.iter().all(|dialect| dialect.name() != config.dialect) {
-        let names: Vec<&str> = dialects.iter().map(|dialect| dialect.name()).collect();
+    let names = extensions.dialect_names();
+    if !names.contains(&config.dialect.as_str()) {
         let message = format!("'{}' is not one of {}", config.dialect, names.join(", "));
         found.push(Problem::new("dialect", message).with_hint(nearest(&config.dialect, names)));
     }

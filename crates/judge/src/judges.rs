@@ -16,15 +16,15 @@ use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
 use crate::answer_cache::{AnswerCache, Resolved};
 use crate::answer_validator::AnswerValidator;
 use crate::budget::{self, BudgetTracker};
+use crate::cache_key;
 use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
-use crate::dialect::Dialect;
 use crate::disk_cache::DiskCacheError;
+use crate::extensions::JudgeExtensions;
 use crate::http_provider::HttpProvider;
 use crate::judge_client::{JudgeClient, PreparedQuestion};
 use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
-use crate::{cache_key, dialects};
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +48,6 @@ struct Judge {
     record: Option<Recorder>,
 }
 
-/// Dialects by name, and providers by the name of their judge.
-#[derive(Clone, Debug)]
-struct Extensions {
-    dialects: Vec<Arc<dyn Dialect>>,
-    providers: BTreeMap<String, Arc<dyn Provider>>,
-}
-
 /// Configures [`Judges`]; made by [`Judges::builder`].
 #[derive(Debug)]
 #[must_use]
@@ -62,20 +55,13 @@ pub struct JudgesBuilder {
     configs: JudgeConfigs,
     judging: JudgingConfig,
     metrics: JudgeMetrics,
-    extensions: Extensions,
+    extensions: JudgeExtensions,
 }
 
 impl JudgesBuilder {
-    /// Adds a dialect, which judges select by `dialect: name`. It replaces one of the same name.
-    pub fn dialect(mut self, dialect: Arc<dyn Dialect>) -> JudgesBuilder {
-        self.extensions.dialects.insert(0, dialect);
-        self
-    }
-
-    /// Lets `provider` answer as the judge `name`. Without a configuration of that name the judge has the
-    /// default limits; `endpoint`, `dialect` and what else concerns HTTP do not apply.
-    pub fn provider(mut self, name: impl Into<String>, provider: Arc<dyn Provider>) -> JudgesBuilder {
-        self.extensions.providers.insert(name.into(), provider);
+    /// Replaces the built-in dialects, which [`JudgeExtensions::default`] contains, and adds providers.
+    pub fn extensions(mut self, extensions: JudgeExtensions) -> JudgesBuilder {
+        self.extensions = extensions;
         self
     }
 
@@ -101,7 +87,7 @@ struct Inner {
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
     metrics: JudgeMetrics,
-    extensions: Extensions,
+    extensions: JudgeExtensions,
 }
 
 /// All judges. Cheap to clone; clones share everything.
@@ -113,9 +99,9 @@ pub struct Judges {
 
 impl Judges {
     pub fn builder(configs: &JudgeConfigs, judging: &JudgingConfig) -> JudgesBuilder {
-        let extensions = Extensions { dialects: dialects::built_in().into(), providers: BTreeMap::new() };
         let (configs, judging) = (configs.clone(), judging.clone());
-        JudgesBuilder { configs, judging, metrics: JudgeMetrics::default(), extensions }
+        let (metrics, extensions) = Default::default();
+        JudgesBuilder { configs, judging, metrics, extensions }
     }
 
     /// Judges with the built-in dialects.
@@ -236,7 +222,7 @@ const NOWHERE: &str = "http://127.0.0.1:9/v1";
 fn judge(
     name: &str,
     config: &JudgeConfig,
-    extensions: &Extensions,
+    extensions: &JudgeExtensions,
     metrics: &JudgeMetrics,
 ) -> Result<Judge, JudgeError> {
     // One that only replays needs no endpoint, and sends nothing to this one.
@@ -245,7 +231,7 @@ fn judge(
     let placed = JudgeConfig { endpoint, ..config.clone() };
     let provider = match extensions.providers.get(name) {
         Some(provider) => Arc::clone(provider),
-        None => http_provider(name, &placed, &extensions.dialects)?,
+        None => http_provider(name, &placed, extensions)?,
     };
     let wrong = |key, path: &Path, why| {
         let why = format!("{}: {why}", path.display());
@@ -266,12 +252,11 @@ fn judge(
 fn http_provider(
     name: &str,
     config: &JudgeConfig,
-    dialects: &[Arc<dyn Dialect>],
+    extensions: &JudgeExtensions,
 ) -> Result<Arc<dyn Provider>, JudgeError> {
     let judge = name.to_owned();
-    let Some(dialect) = dialects.iter().find(|dialect| dialect.name() == config.dialect) else {
-        let names: Vec<&str> = dialects.iter().map(|dialect| dialect.name()).collect();
-        let (dialect, known) = (config.dialect.clone(), names.join(", "));
+    let Some(dialect) = extensions.dialects.iter().find(|dialect| dialect.name() == config.dialect) else {
+        let (dialect, known) = (config.dialect.clone(), extensions.dialect_names().join(", "));
         return Err(JudgeError::UnknownDialect { judge, dialect, known });
     };
     match HttpProvider::new(config, Arc::clone(dialect)) {

@@ -10,6 +10,7 @@
 //! | `judges` | all judges: who is asked, caches, recordings, reload |
 //! | `judge_client` | one judge: reserve, wait, send, retry, validate, ask again |
 //! | `provider`, `failure` | the interface to what answers, and its failures |
+//! | `extensions` | dialects and providers that are added from outside |
 //! | `http_provider`, `dialect`, `dialects` | the provider behind HTTP, and the JSON of its APIs |
 //! | `request_limiter`, `breaker` | concurrency, rate, pauses; the circuit breaker |
 //! | `budget` | tokens and money, by trace, hour and day |
@@ -20,7 +21,7 @@
 //! # Providers of your own
 //!
 //! Implement [`Dialect`] for another HTTP API, or [`Provider`] for anything else, and register it with
-//! [`Judges::builder`]. `tests/custom_provider.rs` does both.
+//! [`JudgeExtensions`]. `tests/custom_provider.rs` does both.
 //!
 //! Requests to judges carry no trace context and make no spans, so that they are never judged.
 
@@ -36,6 +37,7 @@ pub mod config;
 mod dialect;
 mod dialects;
 mod disk_cache;
+mod extensions;
 mod failure;
 mod http_provider;
 mod judge_client;
@@ -55,6 +57,7 @@ pub use check::problems;
 pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig};
 pub use dialect::Dialect;
 pub use disk_cache::DiskCacheError;
+pub use extensions::JudgeExtensions;
 pub use failure::{Failure, FailureKind};
 pub use judges::{JudgeError, Judges, JudgesBuilder};
 pub use provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, ReplyFuture, Token, TokenCount};

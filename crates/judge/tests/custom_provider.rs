@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use verdict_config::Secret;
 use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Unmeasured};
 use verdict_judge::{
-    Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeRequest, Judges,
-    JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,
+    Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeExtensions, JudgeRequest,
+    Judges, JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,
 };
 use verdict_otlp::trace::TraceId;
 use wiremock::matchers::{body_json, header, method, path};
@@ -122,7 +122,10 @@ async fn a_registered_dialect_is_selected_by_its_name() {
         .mount(&server)
         .await;
     let (configs, judging) = (configs(&format!("{}/v1", server.uri())), JudgingConfig::default());
-    let judges = Judges::builder(&configs, &judging).dialect(Arc::new(Generate)).build().unwrap();
+    let judges = {
+        let extensions = JudgeExtensions::default().dialect(Arc::new(Generate));
+        Judges::builder(&configs, &judging).extensions(extensions).build().unwrap()
+    };
     let answer = judges.ask(TraceId([1; 16]), &ask("It is good.")).await;
     assert_eq!((score(&answer), answer.usage.tokens), (Ok(4), 15));
     let renewed = judges.renewed(&configs, &judging).unwrap();
@@ -138,8 +141,8 @@ async fn a_registered_dialect_is_selected_by_its_name() {
 async fn a_registered_provider_answers_with_retries_limits_and_cache() {
     let (configs, judging) = (JudgeConfigs::new(), JudgingConfig::default());
     let provider = Arc::new(InProcess::default());
-    let judges =
-        Judges::builder(&configs, &judging).provider("own", Arc::clone(&provider) as _).build().unwrap();
+    let extensions = JudgeExtensions::default().provider("own", Arc::clone(&provider) as _);
+    let judges = Judges::builder(&configs, &judging).extensions(extensions).build().unwrap();
     let trace = TraceId([1; 16]);
     assert_eq!(score(&judges.ask(trace, &ask("It is good.")).await), Ok(5), "after a retry");
     assert_eq!(score(&judges.ask(trace, &ask("It is bad.")).await), Ok(1));

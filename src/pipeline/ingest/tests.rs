@@ -7,6 +7,8 @@ use verdict_otlp::trace::Kind;
 use super::*;
 use crate::config::{Config, from_sources};
 use crate::export::{Exporters, RenderContext};
+use crate::extensions::Extensions;
+use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
 use crate::pipeline::shared::Shared;
 use crate::telemetry::Telemetry;
@@ -21,9 +23,12 @@ fn config(path: &std::path::Path, verdict: &str) -> Config {
 fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
     let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
     let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
-    let config_in_use = Arc::new(ArcSwap::from_pointee(RuntimeConfig::new(&config.verdict, None).unwrap()));
+    let config_in_use = Arc::new(ArcSwap::from_pointee(
+        RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
+    ));
     let budget = Budget::new(config.memory.budget);
-    let shared = Shared::new(config_in_use, Arc::clone(&exporters), Telemetry::new(), budget);
+    let shared =
+        Shared::new(config_in_use, Arc::clone(&exporters), Meter::new(Telemetry::new(), &[]), budget);
     (Pipeline::start(shared, "verdict."), exporters)
 }
 

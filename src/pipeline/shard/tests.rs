@@ -16,6 +16,7 @@ use verdict_otlp::write;
 use super::*;
 use crate::config::{Config, from_sources};
 use crate::export::{Exporters, RenderContext};
+use crate::extensions::Extensions;
 use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::budget::Budget;
 use crate::pipeline::meter::Meter;
@@ -65,8 +66,15 @@ fn exporters(config: &Config) -> Arc<Exporters> {
 
 /// What a shard shares with others, without a store.
 fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Panel>>) -> Shared {
-    let runtime_config = Arc::new(ArcSwap::from_pointee(RuntimeConfig::new(&config.verdict, panel).unwrap()));
-    Shared::new(runtime_config, Arc::clone(exporters), Telemetry::new(), Budget::new(config.memory.budget))
+    let runtime_config = Arc::new(ArcSwap::from_pointee(
+        RuntimeConfig::new(&config.verdict, &Extensions::default(), panel).unwrap(),
+    ));
+    Shared::new(
+        runtime_config,
+        Arc::clone(exporters),
+        Meter::new(Telemetry::new(), &[]),
+        Budget::new(config.memory.budget),
+    )
 }
 
 /// Runs one shard over three traces; what it exports, as lines of JSON.
@@ -89,7 +97,7 @@ async fn run(
     let exporters = exporters(&config);
     let telemetry = Telemetry::new();
     let mut shared =
-        Shared { meter: Meter::new(Arc::clone(&telemetry)), ..shared(&config, &exporters, None) };
+        Shared { meter: Meter::new(Arc::clone(&telemetry), &[]), ..shared(&config, &exporters, None) };
     change(&mut shared, &config.verdict);
     let budget = Arc::clone(&shared.budget);
     let (inbox, work) = mpsc::channel(8);
@@ -108,7 +116,7 @@ async fn run(
 #[tokio::test]
 async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
     let (out, telemetry) = export(|shared, verdict| {
-        let mut config = RuntimeConfig::new(verdict, None).unwrap();
+        let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
         config.evaluator.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "as the test wants"));
         shared.config.store(Arc::new(config));
     })
@@ -132,7 +140,7 @@ async fn what_comes_while_a_large_trace_is_judged_waits_for_its_verdict() {
     let large = 300;
     let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
     let (out, _) = run(requests, |shared, verdict| {
-        let mut config = RuntimeConfig::new(verdict, None).unwrap();
+        let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
         // Longer than it takes until the late span is there.
         config.evaluator.before = Some(|trace| {
             if trace == TraceId([1; 16]) {

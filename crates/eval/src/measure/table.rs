@@ -374,12 +374,34 @@ pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&
     spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
 }
 
-/// A metric that was added from outside.
+/// A metric that is added from outside.
 #[derive(Clone)]
-pub(crate) struct CustomMetric {
+pub struct CustomMetric {
+    /// Its name and scale.
     pub row: &'static MetricSpec,
+    /// Its threshold, and the judges that it asks.
     pub settings: Scored,
-    pub metric: Arc<dyn Metric>,
+    pub(crate) metric: Arc<dyn Metric>,
+}
+
+impl CustomMetric {
+    /// Where `settings` name judges, its first step may ask; without, it runs with the rules and its
+    /// questions are not asked.
+    pub fn new(
+        row: &'static MetricSpec,
+        mut settings: Scored,
+        metric: impl Metric + 'static,
+    ) -> CustomMetric {
+        if settings.judges.is_empty() {
+            settings.judges.push(RULES.to_owned());
+        }
+        CustomMetric { row, settings, metric: Arc::new(metric) }
+    }
+
+    /// The judges that it asks.
+    pub fn named_judges(&self) -> impl Iterator<Item = &str> {
+        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
+    }
 }
 
 impl PartialEq for CustomMetric {

@@ -1,0 +1,20 @@
+//! What a program adds that embeds the product: metrics, judge dialects and judge providers.
+//!
+//! In: implementations of the traits of the crates. Out: one value for [`config::load_with`] and
+//! [`Service::start_with`]; the service applies it again at every reload. `docs/embedding.md` has an
+//! example.
+//!
+//! [`config::load_with`]: crate::config::load_with
+//! [`Service::start_with`]: crate::pipeline::service::Service::start_with
+
+use verdict_eval::CustomMetric;
+use verdict_judge::JudgeExtensions;
+
+/// Additions to what is built in. The default adds nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Extensions {
+    /// Metrics, with their settings. Judges that these name must be configured or provided.
+    pub metrics: Vec<CustomMetric>,
+    /// Dialects of judges' HTTP APIs, and providers that answer in place of an HTTP API.
+    pub judges: JudgeExtensions,
+}

@@ -1,0 +1,44 @@
+//! Why a service cannot start, or cannot apply a new configuration.
+
+use std::io;
+
+use verdict_config::Invalid;
+use verdict_eval::BuildError;
+use verdict_journal::OpenError;
+use verdict_judge::JudgeError;
+
+use crate::export::StartError;
+use crate::receive::BindError;
+
+/// The process cannot start, or cannot apply a new configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A listener's address.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// An exporter.
+    #[error("exporters.{id}.{source}")]
+    Exporter { id: String, source: StartError },
+    /// `verdict.recognise` or `verdict.redact`, or a metric that was added.
+    #[error("verdict.{0}")]
+    Evaluator(#[from] BuildError),
+    /// A task file cannot be read.
+    #[error("verdict.metrics.path.tasks: {file}: {source}")]
+    TaskFile { file: String, source: io::Error },
+    /// Faults in task files, one per line.
+    #[error("verdict.metrics.path.tasks:\n{0}")]
+    Tasks(#[from] Invalid),
+    /// `storage.directory`.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// `judges` or `judging`.
+    #[error(transparent)]
+    Judges(#[from] JudgeError),
+    /// A metric that was added names a judge that is neither configured nor provided.
+    #[error("metric '{metric}': '{judge}' is not defined under judges")]
+    UnknownJudge { metric: &'static str, judge: String },
+    /// Spans would be received and not exported.
+    #[error("service.exporters: none of the exporters takes traces")]
+    NoTraces,
+}

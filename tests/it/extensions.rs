@@ -1,0 +1,166 @@
+//! Metrics, dialects and providers of a program that embeds the service: also after a reload, and named in
+//! a configuration file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_verdict::config::{load, load_with};
+use otel_verdict::extensions::Extensions;
+use otel_verdict::pipeline::service::Service;
+use serde_json::json;
+use verdict_eval::{
+    Answer, Context, CustomMetric, Form, Kind, Measured, Measurement, Metric, MetricSpec, Prompt, Question,
+    Scale, Scored, Step, Value,
+};
+use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
+
+use crate::reload::call;
+use crate::support::{Process, config};
+
+static NAME_LENGTH: MetricSpec = MetricSpec::custom("style.name_length", Scale::UNIT, Some(0.5));
+static POLITENESS: MetricSpec = MetricSpec::custom("style.politeness", Scale::UNIT, Some(0.5));
+
+fn score(context: &Context<'_>, row: &MetricSpec, score: f64) -> Step {
+    let passed = score >= context.threshold(row.name);
+    let measured = Measured { value: Value::Score(score), passed, findings: Vec::new() };
+    Step::Done(vec![Measurement::new(context.at, row.name, "test/1", Ok(measured))])
+}
+
+/// Answered by a rule.
+struct NameLength;
+
+impl Metric for NameLength {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        score(context, &NAME_LENGTH, 1.0)
+    }
+}
+
+/// Asks one question per model call, then a second one with the first answer.
+struct Politeness;
+
+impl Metric for Politeness {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        if context.trace.views[context.at].kind != Kind::Llm {
+            return Step::Done(Vec::new());
+        }
+        let ask = |key: &str, text: String| {
+            let properties = json!({ "polite": { "type": "boolean" } });
+            let schema = json!({ "type": "object", "properties": properties, "required": ["polite"], "additionalProperties": false });
+            let form = Form { name: "politeness", schema, score: None };
+            let prompt = Prompt::new("Is the answer polite?", text);
+            Step::Ask(vec![Question {
+                key: key.to_owned(),
+                prompt,
+                form: Arc::new(form),
+                judges: Vec::new(),
+            }])
+        };
+        let polite = |answer: &Answer| answer.opinions.clone().map(|all| all[0].value["polite"] == true);
+        match answers {
+            [] => ask("first", "round 1".to_owned()),
+            [first] => ask("second", format!("round 2, after {:?}", polite(first))),
+            [.., last] => match polite(last) {
+                Ok(polite) => score(context, &POLITENESS, f64::from(u8::from(polite))),
+                Err(why) => {
+                    Step::Done(vec![Measurement::new(context.at, POLITENESS.name, "test/1", Err(why))])
+                }
+            },
+        }
+    }
+}
+
+/// A judge in this process: everything is polite until the second round.
+#[derive(Debug, Default)]
+struct InProcess(AtomicUsize);
+
+impl Provider for InProcess {
+    fn location(&self) -> &str {
+        "in-process"
+    }
+
+    fn is_external(&self) -> bool {
+        false
+    }
+
+    fn send<'a>(&'a self, request: JudgeRequest<'a>, _: Bytes) -> ReplyFuture<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let polite = request.prompt.user.contains("round 1");
+        Box::pin(async move { Ok(Reply::complete(json!({ "polite": polite }).to_string())) })
+    }
+}
+
+fn extensions(provider: &Arc<InProcess>) -> Extensions {
+    let asked = Scored { judges: vec!["own".to_owned()], ..POLITENESS.defaults() };
+    Extensions {
+        metrics: vec![
+            CustomMetric::new(&NAME_LENGTH, NAME_LENGTH.defaults(), NameLength),
+            CustomMetric::new(&POLITENESS, asked, Politeness),
+        ],
+        judges: JudgeExtensions::default().provider("own", Arc::clone(provider) as _),
+        ..Extensions::default()
+    }
+}
+
+fn result<'a>(span: &'a Span, metric: &str) -> Option<&'a str> {
+    let key = format!("verdict.{metric}.result");
+    let value = span.attributes.iter().find(|attribute| attribute.key == key)?.value.as_ref()?;
+    match value.value.as_ref()? {
+        opentelemetry_proto::tonic::common::v1::any_value::Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
+    let provider = Arc::new(InProcess::default());
+    let process = Process::start_with("verdict: { close: { quiet: 50ms } }", extensions(&provider)).await;
+    process.client().spans(call(1)).await;
+    process.until("the span before the reload", |d| d.spans().len() == 1).await;
+    let mut new = process.service.config();
+    new.verdict.evaluation.log_unmeasured = true;
+    process.service.reload(&new).unwrap();
+    process.client().spans(call(2)).await;
+    process.until("the span after the reload", |d| d.spans().len() == 2).await;
+    let page = process.service.telemetry().render();
+    for metric in [NAME_LENGTH.name, POLITENESS.name] {
+        assert!(
+            page.contains(&format!("metric=\"{metric}\"")),
+            "{metric} is not in the self-metrics:\n{page}"
+        );
+    }
+    let destination = process.stop().await;
+    for span in destination.spans() {
+        assert_eq!(result(&span, NAME_LENGTH.name), Some("pass"), "{span:?}");
+        assert_eq!(result(&span, POLITENESS.name), Some("fail"), "{span:?}");
+        assert_eq!(result(&span, "trace"), Some("fail"), "{span:?}");
+    }
+    assert_eq!(
+        provider.0.load(Ordering::Relaxed),
+        2,
+        "the second trace asks the same questions, which are cached"
+    );
+}
+
+#[tokio::test]
+async fn custom_metric_with_an_undefined_judge_prevents_the_start() {
+    let settings = Scored { judges: vec!["absent".to_owned()], ..POLITENESS.defaults() };
+    let metrics = vec![CustomMetric::new(&POLITENESS, settings, Politeness)];
+    let started = Service::start_with(&config(1, ""), Extensions { metrics, ..Extensions::default() }).await;
+    let error = started.unwrap_err().to_string();
+    assert_eq!(error, "metric 'style.politeness': 'absent' is not defined under judges");
+}
+
+#[test]
+fn provided_judge_may_be_named_in_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let text =
+        "verdict: { metrics: { completeness: { judges: [rules, own] } } }\njudges: { own: { samples: 3 } }";
+    std::fs::write(&file, text).unwrap();
+    let config = load_with(&[&file], &extensions(&Arc::default())).unwrap();
+    assert_eq!(config.judges["own"].samples, 3);
+    let error = load(&[&file]).unwrap_err().to_string();
+    assert!(error.contains("judges.own.endpoint"), "{error}");
+}
