@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::agent::attempts::Attempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::call_index::CallIndex;
-use super::{Answer, Context, Measurement, Metric, Severity, Step, Unmeasured};
+use super::{Context, Measurement, Severity, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 
 pub(crate) const NAME: &str = "avoidance";
@@ -30,15 +30,7 @@ const ADMITTED_WITHIN: usize = 5;
 /// Nor do so many sentences.
 const MAX_SENTENCES: usize = 14;
 
-pub(crate) struct Avoidance;
-
-impl Metric for Avoidance {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(context).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>) -> Option<Measurement> {
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     if let Some(reason) = view.finish.iter().find(|f| is_filter(f)) {
         let mut findings = Findings::new();

@@ -55,10 +55,9 @@ pub(crate) fn run_each(
         let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false);
-        let wrappers = row.name == super::error_detection::NAME;
         for (at, view) in trace.views.iter().enumerate().filter(|_| on) {
             let applies = judged.get(at).copied().unwrap_or(false)
-                && (!view.wrapper || wrappers)
+                && (!view.wrapper || row.on_wrappers)
                 && everywhere.unwrap_or_else(|| own.enabled(trace, at));
             if !applies {
                 continue;

@@ -240,6 +240,25 @@ impl Findings {
     }
 }
 
+/// A quantity in a whole number of `unit`s, compared with the operator's limit.
+pub(crate) fn quantity(
+    context: &Context<'_>,
+    metric: &'static str,
+    quantity: Option<f64>,
+    limit: f64,
+    unit: &str,
+) -> Measurement {
+    let Some(taken) = quantity else { return unmeasured(context.at, metric, Unmeasured::NoContent) };
+    let finding = || {
+        let quote = format!("{taken:.0} {unit}");
+        let rationale = format!("at most {limit:.0} {unit} were expected, by the limit set; it took {quote}");
+        Defect::OverLimit.finding(rationale, &quote)
+    };
+    let findings: Vec<Finding> = (taken > limit).then(finding).into_iter().collect();
+    let value = Value::Number(taken);
+    measured(context.at, metric, Measured { value, passed: findings.is_empty(), findings })
+}
+
 /// A measurement by the built-in rules.
 pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
     Measurement::new(at, metric, RULES, Ok(measured))

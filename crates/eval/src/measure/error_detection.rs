@@ -12,7 +12,7 @@ use verdict_otlp::trace::Kind;
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_kind::cause;
 use super::tool_completeness::unexecuted;
-use super::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
+use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, SpanView};
 
 pub(crate) mod call_index;
@@ -25,15 +25,7 @@ const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
 const API: &str = "api_error";
 
-pub(crate) struct ErrorDetection;
-
-impl Metric for ErrorDetection {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(context).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>) -> Option<Measurement> {
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
     if view.kind == Kind::Unknown {
         return None;

@@ -86,6 +86,7 @@ pub(crate) mod plan;
 pub(crate) mod question;
 pub(crate) mod reasoning;
 pub(crate) mod question_rounds;
+pub(crate) mod rule;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
 use super::ask::Asker;
 use super::path::metric::NAMES as PATH;
 use super::plan::part::PlanPart;
+use super::rule::{AgentRule, SpanRule};
 use super::settings::*;
 use super::{
     Category, Metric, Need, avoidance, checklist, error_detection, instruction_following, latency, path,
@@ -85,6 +86,21 @@ pub enum About {
     Any,
 }
 
+/// The recorded content without which judges are not asked, as the metric is unmeasured then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Requires {
+    /// None.
+    Nothing,
+    /// The span's input and output.
+    InputAndOutput,
+    /// The span's output.
+    Output,
+    /// The span's output, or an error of the span.
+    OutputOrError,
+    /// The agent's final answer.
+    Answer,
+}
+
 /// How judges are asked for a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Rubric {
@@ -105,6 +121,10 @@ pub struct MetricSpec {
     /// What of the trace must be there before judges can be asked. Rules run when the trace has
     /// closed: what a span's output is for, and how it went on, shows later.
     pub need: Need,
+    /// The recorded content without which judges are not asked.
+    pub(crate) requires: Requires,
+    /// Its rule also applies to wrappers, the second spans of a model call.
+    pub(crate) on_wrappers: bool,
     /// The default threshold, on its scale; a score below it fails.
     pub threshold: Option<f64>,
     /// The labels that fail by default.
@@ -178,6 +198,8 @@ const BLANK: MetricSpec = MetricSpec {
     about: About::Any,
     scale: Scale::UNIT,
     need: Need::Span,
+    requires: Requires::Nothing,
+    on_wrappers: false,
     threshold: None,
     fail_labels: &[],
     process: false,
@@ -190,7 +212,7 @@ const BLANK: MetricSpec = MetricSpec {
 };
 
 const FIVE: MetricSpec = MetricSpec { scale: Scale::FIVE, threshold: Some(4.0), ..BLANK };
-const MODEL: MetricSpec = MetricSpec { about: About::Model, ..FIVE };
+const MODEL: MetricSpec = MetricSpec { about: About::Model, requires: Requires::InputAndOutput, ..FIVE };
 const AGENT: MetricSpec = MetricSpec { about: About::Agent, need: Need::Subtree, ..FIVE };
 const GPA: MetricSpec =
     MetricSpec { about: About::Run, scale: Scale::THREE, need: Need::Trace, threshold: Some(2.0), ..BLANK };
@@ -257,13 +279,14 @@ metrics! {
     error_detection: Labelled<FailingErrors> = error_detection::NAME => BLANK {
         about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
         fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
-        rules: Some(&error_detection::ErrorDetection), rubric: rubric!("error_detection") };
+        requires: Requires::OutputOrError, on_wrappers: true,
+        rules: Some(&SpanRule(error_detection::measure)), rubric: rubric!("error_detection") };
     /// Refusals and give-ups. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
     avoidance: Labelled<FailingAvoidances> = avoidance::NAME => BLANK {
         about: About::Model, need: Need::Parent, categories: &[GoalDeviation],
         scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
-        fail_labels: &["missing_knowledge", "other"],
-        rules: Some(&avoidance::Avoidance), rubric: rubric!("avoidance") };
+        fail_labels: &["missing_knowledge", "other"], requires: Requires::Output,
+        rules: Some(&SpanRule(avoidance::measure)), rubric: rubric!("avoidance") };
     /// Verifiable instructions of the prompt, held against the output (1-5).
     instruction_following: Scored = instruction_following::NAME => MODEL {
         categories: &[InstructionNonCompliance, FormattingErrors],
@@ -274,28 +297,31 @@ metrics! {
         rules: Some(&reasoning::ReasoningIntegrity), rubric: rubric!("reasoning_integrity") };
     /// Whether a tool call did what it was for (1-5).
     tool_completeness: Scored = tool_completeness::NAME => FIVE {
-        about: About::Tool, need: Need::Parent, categories: TOOL_CALLS,
-        rules: Some(&tool_completeness::ToolCompleteness), rubric: rubric!("tool_completeness") };
+        about: About::Tool, need: Need::Parent, categories: TOOL_CALLS, requires: Requires::OutputOrError,
+        rules: Some(&SpanRule(tool_completeness::measure)), rubric: rubric!("tool_completeness") };
     /// Time from start to end, in milliseconds.
     latency: Latency = latency::NAME => BLANK {
-        scale: Scale::Quantity("ms"), process: true, rules: Some(&latency::Latency) };
+        scale: Scale::Quantity("ms"), process: true, rules: Some(&SpanRule(latency::measure)) };
     /// Tokens of a model call.
     tokens: TokenLimits = tokens::NAME => BLANK {
-        about: About::Model, scale: Scale::Quantity("{token}"), process: true, rules: Some(&tokens::Tokens) };
+        about: About::Model, scale: Scale::Quantity("{token}"), process: true,
+        rules: Some(&SpanRule(tokens::measure)) };
     /// An agent's run held against its plan (1-5).
     plan_efficiency: Scored = plan_efficiency::NAME => AGENT {
         process: true, categories: PLANNING,
-        rules: Some(&plan_efficiency::PlanEfficiency), rubric: rubric!("plan_efficiency") };
+        rules: Some(&AgentRule(plan_efficiency::measure)), rubric: rubric!("plan_efficiency") };
     /// Whether an agent's calls cover its task (1-5).
     tool_coverage: Scored = tool_coverage::NAME => AGENT {
-        categories: TOOL_CHOICE, rules: Some(&tool_coverage::ToolCoverage), rubric: rubric!("tool_coverage") };
+        categories: TOOL_CHOICE,
+        rules: Some(&AgentRule(tool_coverage::measure)), rubric: rubric!("tool_coverage") };
     /// Repeated, looping or unadapted calls of an agent (1-5).
     tool_abuse: Scored = tool_abuse::NAME => AGENT {
         process: true, categories: &[ResourceAbuse],
-        rules: Some(&tool_abuse::ToolAbuse), rubric: rubric!("tool_abuse") };
+        rules: Some(&AgentRule(tool_abuse::measure)), rubric: rubric!("tool_abuse") };
     /// Whether an agent's final answer covers what was asked (1-5).
     completeness: Scored = completeness::NAME => AGENT {
-        categories: ANSWER, rules: Some(&completeness::Completeness), rubric: rubric!("completeness") };
+        categories: ANSWER, requires: Requires::Answer,
+        rules: Some(&AgentRule(completeness::measure)), rubric: rubric!("completeness") };
     /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
     plan: plan::Settings =
         PlanPart::ToolPromptAlignment.metric() => PLAN {},
@@ -323,7 +349,8 @@ metrics! {
         rules: Some(&checklist::Checklist { asks: false }), asks: Some(&checklist::Checklist { asks: true }) };
     /// Goal, plan and action (0-3), by judges alone.
     gpa: Gpa =
-        Judgement::GoalFulfillment.metric() => GPA { categories: ANSWER, rubric: rubric!("gpa_goal_fulfillment") },
+        Judgement::GoalFulfillment.metric() => GPA {
+            categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment") },
         Judgement::LogicalConsistency.metric() => GPA {
             categories: REASONING, rubric: rubric!("gpa_logical_consistency") },
         Judgement::ExecutionEfficiency.metric() => GPA {

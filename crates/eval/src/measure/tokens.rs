@@ -1,48 +1,29 @@
-//! `tokens` (001, table 1): how many tokens a model call took, held against its limit.
+//! `tokens` (001, table 1): the tokens of a model call, compared with their limit.
 //!
 //! In: reported token counts and the operator's limits. Out: a count, input and output together;
 //! a span without a limit has none, one that reports no tokens is unmeasured.
 
 use verdict_otlp::trace::Kind;
 
-use super::defects::{Defect, measured, unmeasured};
-use super::{Answer, Context, Measured, Metric, Step, Unmeasured, Value};
-
-pub(crate) struct Tokens;
+use super::defects::quantity;
+use super::{Context, Measurement};
 
 pub(crate) const NAME: &str = "tokens";
 
-impl Metric for Tokens {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm);
-        let limit = context.settings.max_tokens(context.trace, context.at);
-        let (Some(view), Some(limit)) = (view, limit) else { return Step::Done(Vec::new()) };
-        let parts = [view.tokens.input, view.tokens.output];
-        let sum = parts.iter().flatten().copied().reduce(u64::saturating_add);
-        let measurement = match view.tokens.total.or(sum) {
-            None => unmeasured(context.at, NAME, Unmeasured::NoContent),
-            Some(count) => {
-                let over = count > limit;
-                let finding = || {
-                    let rationale = format!(
-                        "at most {limit} tokens were expected, by the limit set; it took {count} tokens"
-                    );
-                    Defect::OverLimit.finding(rationale, &format!("{count} tokens"))
-                };
-                let findings = if over { vec![finding()] } else { Vec::new() };
-                // Counts are far below 2^53: exact as a double.
-                let value = Value::Number(count as f64);
-                measured(context.at, NAME, Measured { value, passed: !over, findings })
-            }
-        };
-        Step::Done(vec![measurement])
-    }
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
+    let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
+    let limit = context.settings.max_tokens(context.trace, context.at)?;
+    let parts = [view.tokens.input, view.tokens.output];
+    let sum = parts.iter().flatten().copied().reduce(u64::saturating_add);
+    // Counts are far below 2^53: exact as a double.
+    let count = view.tokens.total.or(sum).map(|count| count as f64);
+    Some(quantity(context, NAME, count, limit as f64, "tokens"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Memo, Settings};
+    use crate::measure::{Memo, Settings, Unmeasured, Value};
     use crate::recognise::span_view::Tokens as Counts;
     use crate::recognise::{AgentTrace, SpanView};
 
@@ -52,8 +33,7 @@ mod tests {
         let trace = AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() };
         let memo = Memo::new();
         let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
-        let Step::Done(out) = Tokens.step(&context, &[]) else { panic!("rules never ask") };
-        out.into_iter().next().map(|m| m.outcome.map(|m| (m.value, m.passed)))
+        measure(&context).map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::defects::{Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::of_call;
 use super::reasoning::no_progress;
-use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
+use super::{Context, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 
 pub(crate) mod arguments;
@@ -22,16 +22,11 @@ pub(crate) mod unexecuted;
 
 pub(crate) const NAME: &str = "tool_completeness";
 
-pub(crate) struct ToolCompleteness;
-
-impl Metric for ToolCompleteness {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let kind = context.trace.views.get(context.at).map_or(Kind::Unknown, |r| r.kind);
-        Step::Done(match kind {
-            Kind::Tool => on_tool(context).into_iter().collect(),
-            Kind::Llm => on_llm(context).into_iter().collect(),
-            _ => Vec::new(),
-        })
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
+    match context.trace.views.get(context.at)?.kind {
+        Kind::Tool => on_tool(context),
+        Kind::Llm => on_llm(context),
+        _ => None,
     }
 }
 

@@ -31,11 +31,6 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
     Some((i, context.trace.agents.get(i)?))
 }
 
-/// The agent whose span is looked at.
-pub(crate) fn agent_at<'a>(context: &Context<'a>) -> Option<&'a Agent> {
-    indexed_at(context).map(|(_, agent)| agent)
-}
-
 struct Relations {
     /// Whether an agent has agents beneath it.
     calls_agents: Vec<bool>,

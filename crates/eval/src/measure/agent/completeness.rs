@@ -13,7 +13,7 @@ use crate::measure::agent::request::{self, Ask, Request};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Context, Finding, Measurement, Memo, Metric, Step, Unmeasured};
+use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
 
 pub(crate) const NAME: &str = "completeness";
@@ -34,16 +34,7 @@ regex!(
     r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#
 );
 
-pub(crate) struct Completeness;
-
-impl Metric for Completeness {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let agent = agent_index::indexed_at(context);
-        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
+pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
         return match absent(context, agent) {

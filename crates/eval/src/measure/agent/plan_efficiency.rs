@@ -13,7 +13,7 @@ use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
-use crate::measure::{Answer, Context, Finding, Measurement, Metric, Severity, Step, Unmeasured};
+use crate::measure::{Context, Finding, Measurement, Severity, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "plan_efficiency";
@@ -25,16 +25,7 @@ const REPEATED: usize = 3;
 /// A planned tool that failed so often, and never succeeded, has broken the plan.
 const BROKEN: usize = 2;
 
-pub(crate) struct PlanEfficiency;
-
-impl Metric for PlanEfficiency {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let agent = agent_index::indexed_at(context);
-        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
+pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
         let hidden =
             |at: &usize| context.trace.views.get(*at).is_some_and(|r| r.output_content != Content::Present);

@@ -9,10 +9,9 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
-use crate::measure::{Answer, Context, Finding, Measurement, Metric, Step, Unmeasured};
+use crate::measure::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) const NAME: &str = "tool_abuse";
@@ -68,15 +67,7 @@ const CHANGING: [&str; 26] = [
     "save", "add", "replace",
 ];
 
-pub(crate) struct ToolAbuse;
-
-impl Metric for ToolAbuse {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(agent_index::agent_at(context).map(|agent| measure(context, agent)).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>, agent: &Agent) -> Measurement {
+pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measurement {
     let attempts = Attempts::get(context.trace, context.memo);
     let steps: Vec<usize> = agent
         .calls

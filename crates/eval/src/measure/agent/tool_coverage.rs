@@ -16,7 +16,7 @@ use crate::measure::excerpt::around;
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::names_tool;
 use crate::measure::reasoning::Review;
-use crate::measure::{Answer, Context, Measurement, Metric, Step, Unmeasured};
+use crate::measure::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "tool_coverage";
@@ -29,16 +29,7 @@ const LEAST_NAMES: usize = 2;
 /// Spans cited by one finding at most.
 const MAX_CITED: usize = 8;
 
-pub(crate) struct ToolCoverage;
-
-impl Metric for ToolCoverage {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let agent = agent_index::indexed_at(context);
-        Step::Done(agent.map(|(i, agent)| measure(context, i, agent)).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
+pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let attempts = Attempts::get(context.trace, context.memo);
     let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));

@@ -18,7 +18,7 @@ use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::defects::unmeasured;
 use crate::measure::settings::Per;
-use crate::measure::table::{About, MetricSpec};
+use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 
@@ -86,9 +86,8 @@ pub(super) fn applicability(
     context: &Context<'_>,
 ) -> Result<RunScope, Option<Unmeasured>> {
     let scope = scope(topic.about, context.trace, context.settings, context.at).ok_or(None)?;
-    let about_answer = matches!(topic.name, "completeness" | "gpa.goal_fulfillment");
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if about_answer && agent_of(context.trace, scope).is_some_and(unseen) {
+    if topic.requires == Requires::Answer && agent_of(context.trace, scope).is_some_and(unseen) {
         return Err(Some(Unmeasured::NoContent));
     }
     let needs_plan = matches!(topic.about, About::Plans | About::Segments);

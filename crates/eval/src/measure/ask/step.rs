@@ -13,7 +13,7 @@ use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
 use super::verdict::{JudgeReply, combine_replies};
 use crate::measure::defects::unmeasured;
-use crate::measure::table::{About, MetricSpec};
+use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
 use crate::recognise::{Content, Part, Role, SpanView};
 
@@ -80,11 +80,11 @@ fn fits(about: About, kind: Kind) -> bool {
 fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
-    let enough = match topic.name {
-        "error_detection" => output || !view.errors.is_empty(),
-        "avoidance" => output,
-        "tool_completeness" => output || !view.errors.is_empty(),
-        _ => input && output,
+    let enough = match topic.requires {
+        Requires::OutputOrError => output || !view.errors.is_empty(),
+        Requires::Output => output,
+        Requires::InputAndOutput => input && output,
+        Requires::Nothing | Requires::Answer => true,
     };
     enough && !context.settings.asker.withholds(context.trace, context.at)
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::measure::Value;
+use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
@@ -64,7 +65,7 @@ fn an_answer_with_a_reservation_is_an_answer() {
 fn a_step_that_calls_a_tool_has_not_avoided_anything() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
-    let out = run(&Avoidance, &sample.trace(), at);
+    let out = run(&SpanRule(measure), &sample.trace(), at);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
@@ -74,7 +75,7 @@ fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
     view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    let out = run(&Avoidance, &sample.trace(), at);
+    let out = run(&SpanRule(measure), &sample.trace(), at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
 }
@@ -83,7 +84,7 @@ fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
 fn a_give_up_as_final_answer_fails_and_quotes_itself() {
     let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
     let at = trace.agents[0].answer_at.unwrap();
-    let out = run(&Avoidance, &trace, at);
+    let out = run(&SpanRule(measure), &trace, at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
     assert_eq!(measured.findings[0].quote, "I was unable to find the height");
@@ -92,7 +93,7 @@ fn a_give_up_as_final_answer_fails_and_quotes_itself() {
 #[test]
 fn without_content_it_is_unmeasured() {
     let trace = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
-    assert_eq!(run(&Avoidance, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run(&SpanRule(measure), &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {

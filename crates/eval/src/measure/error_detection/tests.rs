@@ -1,6 +1,7 @@
 //! Tests of `error_detection`: what it must find, and what it must leave alone.
 
 use super::*;
+use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
 use crate::measure::{Category, Severity, Value};
 use crate::recognise::{ErrorSource, Role};
@@ -18,7 +19,7 @@ fn finding(measurements: &[Measurement]) -> &Finding {
 fn alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    run(&ErrorDetection, &sample.trace(), at)
+    run(&SpanRule(measure), &sample.trace(), at)
 }
 
 #[test]
@@ -74,8 +75,8 @@ fn a_sign_that_only_repeats_a_childs_is_no_evidence() {
     let leaf =
         sample.span(Some(root), SpanView { kind: Kind::Llm, errors: vec![repeated], ..SpanView::default() });
     let trace = sample.trace();
-    assert!(run(&ErrorDetection, &trace, root).is_empty());
-    assert!(label(&run(&ErrorDetection, &trace, leaf)).is_some());
+    assert!(run(&SpanRule(measure), &trace, root).is_empty());
+    assert!(label(&run(&SpanRule(measure), &trace, leaf)).is_some());
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run(&ErrorDetection, &sample.trace(), at)), Some((TOOL, false)));
+    assert_eq!(label(&run(&SpanRule(measure), &sample.trace(), at)), Some((TOOL, false)));
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
     let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
     let trace = script().raises(told).answers("836").build();
     let last = trace.agents[0].llms[1];
-    let out = run(&ErrorDetection, &trace, last);
+    let out = run(&SpanRule(measure), &trace, last);
     assert_eq!(label(&out), Some((VALID, true)));
     assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
     assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
@@ -124,7 +125,7 @@ fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
     // An outage is nothing that the model wrote.
     let trace = script().raises("HTTP 503 Service Unavailable").answers("836").build();
     assert!(
-        run(&ErrorDetection, &trace, trace.agents[0].llms[1])[0]
+        run(&SpanRule(measure), &trace, trace.agents[0].llms[1])[0]
             .outcome
             .as_ref()
             .unwrap()

@@ -7,6 +7,7 @@ use verdict_otlp::trace::Idx;
 
 use super::*;
 use crate::measure::defects::Defect;
+use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
@@ -42,7 +43,7 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
 }
 
 fn of_result(name: &str, result: &str) -> Option<f64> {
-    score(&run(&ToolCompleteness, &ran(name, r#"{"url":"https://x"}"#, result), 1))
+    score(&run(&SpanRule(measure), &ran(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
@@ -93,12 +94,12 @@ fn a_result_that_says_it_is_cut_off_is_incomplete() {
 fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
     let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
     let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
-    let off = run(&ToolCompleteness, &ran("web_search", query, &recipes), 1);
+    let off = run(&SpanRule(measure), &ran("web_search", query, &recipes), 1);
     // The call also lacks the url that this tool wants; both stand on the tool span.
     let measured = off[0].outcome.as_ref().unwrap();
     assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
     let on = recipes.replace("eggs", "eggs of elbrus");
-    let findings = &run(&ToolCompleteness, &ran("web_search", query, &on), 1)[0]
+    let findings = &run(&SpanRule(measure), &ran("web_search", query, &on), 1)[0]
         .outcome
         .as_ref()
         .unwrap()
@@ -110,11 +111,11 @@ fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
 #[test]
 fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
     let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
-    let wrote = run(&ToolCompleteness, &trace, 0);
+    let wrote = run(&SpanRule(measure), &trace, 0);
     let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
     assert_eq!(finding.cited, [trace.tree.spans[1].id]);
-    let did = run(&ToolCompleteness, &trace, 1);
+    let did = run(&SpanRule(measure), &trace, 1);
     let findings = &did[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [trace.tree.spans[0].id]));
     assert_eq!(score(&did), Some(1.0));
@@ -123,9 +124,9 @@ fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
 #[test]
 fn a_number_written_as_a_string_passes_where_the_tool_took_it() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
-    assert!(run(&ToolCompleteness, &ran("visit_page", arguments, "a page"), 0).is_empty());
+    assert!(run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty());
     assert_eq!(
-        score(&run(&ToolCompleteness, &ran("visit_page", arguments, "Error: bad depth"), 0)),
+        score(&run(&SpanRule(measure), &ran("visit_page", arguments, "Error: bad depth"), 0)),
         Some(3.0)
     );
 }
@@ -136,7 +137,7 @@ fn truncated_arguments_are_malformed() {
     let arguments = r#"{"url": "https://almanac.exam"#;
     let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
-    let out = run(&ToolCompleteness, &sample.trace(), at);
+    let out = run(&SpanRule(measure), &sample.trace(), at);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.category, Some(Category::FormattingErrors));
     assert_eq!(finding.quote, arguments);
@@ -145,7 +146,10 @@ fn truncated_arguments_are_malformed() {
 #[test]
 fn arguments_that_the_tool_took_are_not_malformed_however_they_were_recorded() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
-        assert!(run(&ToolCompleteness, &ran("visit_page", arguments, "a page"), 0).is_empty(), "{arguments}");
+        assert!(
+            run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty(),
+            "{arguments}"
+        );
     }
 }
 
@@ -162,14 +166,14 @@ fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
         "{}",
         Some("Error: teleport is not a valid tool, try one of [visit_page]."),
     );
-    let out = run(&ToolCompleteness, &sample.trace(), at);
+    let out = run(&SpanRule(measure), &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // The same name under a prefix, or a call that was answered, is no unknown tool.
     let mut sample = Sample::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(score(&run(&ToolCompleteness, &sample.trace(), at)), Some(5.0));
+    assert_eq!(score(&run(&SpanRule(measure), &sample.trace(), at)), Some(5.0));
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn an_announced_retry_counts_less_than_a_failure() {
     view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
-    assert_eq!(score(&run(&ToolCompleteness, &sample.trace(), at)), Some(3.0));
+    assert_eq!(score(&run(&SpanRule(measure), &sample.trace(), at)), Some(3.0));
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn without_content_it_is_unmeasured() {
     view.output_content = Content::Absent;
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None);
-    assert_eq!(run(&ToolCompleteness, &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run(&SpanRule(measure), &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
@@ -201,7 +205,7 @@ fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
     );
-    let out = run(&ToolCompleteness, &trace, 0);
+    let out = run(&SpanRule(measure), &trace, 0);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.category), (3.0, Some(Category::FormattingErrors)));
 }
@@ -212,12 +216,12 @@ fn a_run_that_ends_on_a_call_nobody_could_parse() {
     let mut trace = script().says("").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert_eq!(score(&run(&ToolCompleteness, &trace, 1)), Some(2.0));
+    assert_eq!(score(&run(&SpanRule(measure), &trace, 1)), Some(2.0));
     // An instrumentation that does not record calls shows the tool running next.
     let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert!(run(&ToolCompleteness, &trace, 1).is_empty());
+    assert!(run(&SpanRule(measure), &trace, 1).is_empty());
 }
 
 #[test]
@@ -237,12 +241,12 @@ fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
     };
     let (trace, wrote) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
-    let out = run(&ToolCompleteness, &trace, wrote);
+    let out = run(&SpanRule(measure), &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
     // An outage in the same place is not the model's.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
-    assert!(run(&ToolCompleteness, &trace, wrote).is_empty());
+    assert!(run(&SpanRule(measure), &trace, wrote).is_empty());
 }
 
 #[test]

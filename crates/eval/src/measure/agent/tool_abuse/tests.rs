@@ -9,7 +9,7 @@ const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is requir
 fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-    measure(&context, &trace.agents[0]).outcome
+    measure(&context, 0, &trace.agents[0]).outcome
 }
 
 fn script(calls: &[(&str, &str, &str)]) -> AgentTrace {

@@ -1,0 +1,24 @@
+//! Adapters from functions to metrics that ask no judge.
+
+use super::agent::agent_index;
+use super::{Answer, Context, Measurement, Metric, Step};
+use crate::recognise::Agent;
+
+/// A rule about one span; `None` if the metric does not apply to the span.
+pub(crate) struct SpanRule(pub fn(&Context<'_>) -> Option<Measurement>);
+
+impl Metric for SpanRule {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        Step::Done((self.0)(context).into_iter().collect())
+    }
+}
+
+/// A rule about one agent and its index in the trace; it applies to the agent's span.
+pub(crate) struct AgentRule(pub fn(&Context<'_>, usize, &Agent) -> Measurement);
+
+impl Metric for AgentRule {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        let agent = agent_index::indexed_at(context);
+        Step::Done(agent.map(|(i, agent)| (self.0)(context, i, agent)).into_iter().collect())
+    }
+}
