@@ -1,4 +1,4 @@
-//! What a program adds that embeds the product: metrics, judge dialects and judge providers.
+//! What a program adds that embeds the product: metrics, judge dialects, judge providers and exporters.
 //!
 //! In: implementations of the traits of the crates. Out: one value for [`config::load_with`] and
 //! [`Service::start_with`]; the service applies it again at every reload. `docs/embedding.md` has an
@@ -10,6 +10,8 @@
 use verdict_eval::CustomMetric;
 use verdict_judge::JudgeExtensions;
 
+use crate::export::ExportClients;
+
 /// Additions to what is built in. The default adds nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Extensions {
@@ -17,4 +19,6 @@ pub struct Extensions {
     pub metrics: Vec<CustomMetric>,
     /// Dialects of judges' HTTP APIs, and providers that answer in place of an HTTP API.
     pub judges: JudgeExtensions,
+    /// Clients of exporters of type `custom`, by the exporters' ids.
+    pub exporters: ExportClients,
 }

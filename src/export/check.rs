@@ -7,10 +7,7 @@ use std::path::Path;
 use verdict_client::Tls;
 use verdict_config::{Period, Problem, Secret, Size};
 
-use super::config::{
-    Compression, CompressionParams, ExporterConfig, ExporterConfigs, OtlpGrpc, OtlpHttp, RetryOnFailure,
-    SendingQueue,
-};
+use super::config::{Compression, ExporterConfig, ExporterConfigs, Packing, RetryOnFailure, SendingQueue};
 use super::{grpc, http};
 
 /// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
@@ -29,16 +26,35 @@ impl ExporterConfigs {
                 problems.add("", "a name must follow the '/'");
             }
             match config {
-                ExporterConfig::Grpc(c) => grpc_problems(c, &mut problems),
-                ExporterConfig::Http(c) => http_problems(c, &mut problems),
-                ExporterConfig::File(c) => {
-                    if c.path.as_os_str().is_empty() {
-                        problems.add("path", "required");
+                ExporterConfig::Grpc(c) => {
+                    if let Err(error) = grpc::Target::parse(&c.endpoint, c.tls.insecure) {
+                        problems.add("endpoint", error.to_string());
                     }
-                    queue(&c.sending_queue, &mut problems);
-                    retry(&c.retry_on_failure, &mut problems);
                 }
-                ExporterConfig::Console(c) => queue(&c.sending_queue, &mut problems),
+                ExporterConfig::Http(c) => {
+                    for http::UrlError { key, message } in
+                        c.signals.iter().filter_map(|&signal| http::url(c, signal).err())
+                    {
+                        problems.add(key, message);
+                    }
+                    problems.all.dedup();
+                }
+                ExporterConfig::File(c) if c.path.as_os_str().is_empty() => problems.add("path", "required"),
+                _ => {}
+            }
+            let connection = config.connection();
+            if let Some((tls, headers, _)) = connection {
+                secured(tls, headers, &mut problems);
+            }
+            if let Some((timeout, max_request)) = config.limits() {
+                limits(timeout, max_request, &mut problems);
+            }
+            if let Some((.., packing)) = connection {
+                compression(packing, &mut problems);
+            }
+            queue(config.queue().1, &mut problems);
+            if let Some((_, policy)) = config.sending() {
+                retry(policy, &mut problems);
             }
         }
         problems.all
@@ -56,36 +72,7 @@ impl Problems {
     }
 }
 
-fn grpc_problems(c: &OtlpGrpc, problems: &mut Problems) {
-    if let Err(error) = grpc::Target::parse(&c.endpoint, c.tls.insecure) {
-        problems.add("endpoint", error.to_string());
-    }
-    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, problems);
-    compression(c.compression, &c.compression_params, problems);
-    queue(&c.sending_queue, problems);
-    retry(&c.retry_on_failure, problems);
-}
-
-fn http_problems(c: &OtlpHttp, problems: &mut Problems) {
-    for &signal in &c.signals {
-        if let Err(http::UrlError { key, message }) = http::url(c, signal) {
-            problems.add(key, message);
-        }
-    }
-    problems.all.dedup();
-    shared(&c.tls, &c.headers, c.timeout, c.max_request_size, problems);
-    compression(c.compression, &c.compression_params, problems);
-    queue(&c.sending_queue, problems);
-    retry(&c.retry_on_failure, problems);
-}
-
-fn shared(
-    tls: &Tls,
-    headers: &BTreeMap<String, Secret>,
-    timeout: Period,
-    max_request: Size,
-    problems: &mut Problems,
-) {
+fn secured(tls: &Tls, headers: &BTreeMap<String, Secret>, problems: &mut Problems) {
     let named = |file: &Option<_>| file.as_deref().is_some_and(|f: &Path| !f.as_os_str().is_empty());
     if named(&tls.cert_file) != named(&tls.key_file) {
         problems.add("tls", "set both cert_file and key_file, or neither");
@@ -95,6 +82,9 @@ fn shared(
             problems.add(&format!("headers.{name}"), "not a valid HTTP header");
         }
     }
+}
+
+fn limits(timeout: Period, max_request: Size, problems: &mut Problems) {
     if timeout.is_zero() {
         problems.add("timeout", "must be above 0");
     }
@@ -103,13 +93,13 @@ fn shared(
     }
 }
 
-fn compression(kind: Compression, params: &CompressionParams, problems: &mut Problems) {
-    let levels = match kind {
+fn compression(packing: Packing, problems: &mut Problems) {
+    let levels = match packing.compression {
         Compression::None => return,
         Compression::Gzip => 0..=9,
         Compression::Zstd => 1..=22,
     };
-    if !levels.contains(&params.level) {
+    if !levels.contains(&packing.level) {
         let (low, high) = (levels.start(), levels.end());
         problems.add("compression_params.level", format!("must be between {low} and {high}"));
     }
@@ -139,6 +129,7 @@ fn retry(retry: &RetryOnFailure, problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::config::OtlpGrpc;
 
     fn read(yaml: &str) -> Result<ExporterConfigs, String> {
         serde_saphyr::from_str(yaml).map_err(|e| e.to_string())

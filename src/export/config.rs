@@ -1,6 +1,5 @@
-//! The `exporters` section: the Collector's shape and key names. An exporter's id is its type,
-//! or `type/name` where there are several; `otlp` and `otlphttp` are accepted for `otlp_grpc`
-//! and `otlp_http`.
+//! The `exporters` section: the Collector's shape and key names. An exporter's id is its type, or
+//! `type/name` if there are several; `otlp` and `otlphttp` are accepted for `otlp_grpc` and `otlp_http`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,12 +8,12 @@ use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use verdict_client::Tls;
-use verdict_config::{Period, Secret, Size};
+use verdict_config::{Period, Secret, Size, settings};
 use verdict_otlp::Signal;
 
-/// One exporter's settings, by the type that its id names.
+/// Settings of one exporter, by the type that its id names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ExporterConfig {
@@ -26,199 +25,248 @@ pub enum ExporterConfig {
     File(FileConfig),
     /// `console`
     Console(ConsoleConfig),
+    /// `custom`
+    Custom(CustomConfig),
 }
+
+/// The `exporters` section, in the order of ids.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ExporterConfigs(pub BTreeMap<String, ExporterConfig>);
 
 impl ExporterConfig {
     /// Names of the configured headers.
     pub fn headers(&self) -> impl Iterator<Item = &String> {
-        let all = match self {
-            ExporterConfig::Grpc(config) => Some(&config.headers),
-            ExporterConfig::Http(config) => Some(&config.headers),
-            ExporterConfig::File(_) | ExporterConfig::Console(_) => None,
+        self.connection().into_iter().flat_map(|(_, headers, _)| headers.keys())
+    }
+
+    /// TLS, headers and compression of OTLP exporters.
+    pub(super) fn connection(&self) -> Option<(&Tls, &BTreeMap<String, Secret>, Packing)> {
+        let (ExporterConfig::Grpc(OtlpGrpc { tls, headers, compression, compression_params, .. })
+        | ExporterConfig::Http(OtlpHttp { tls, headers, compression, compression_params, .. })) = self
+        else {
+            return None;
         };
-        all.into_iter().flat_map(BTreeMap::keys)
+        Some((tls, headers, Packing { compression: *compression, level: compression_params.level }))
+    }
+
+    /// Timeout and largest size of a request, of exporters that send to a server.
+    pub(super) fn limits(&self) -> Option<(Period, Size)> {
+        let (ExporterConfig::Grpc(OtlpGrpc { timeout, max_request_size, .. })
+        | ExporterConfig::Http(OtlpHttp { timeout, max_request_size, .. })
+        | ExporterConfig::Custom(CustomConfig { timeout, max_request_size, .. })) = self
+        else {
+            return None;
+        };
+        Some((*timeout, *max_request_size))
+    }
+
+    /// Signals and retries; `None` for `console`, which prints traces, once.
+    pub(super) fn sending(&self) -> Option<(&[Signal], &RetryOnFailure)> {
+        let (ExporterConfig::Grpc(OtlpGrpc { signals, retry_on_failure, .. })
+        | ExporterConfig::Http(OtlpHttp { signals, retry_on_failure, .. })
+        | ExporterConfig::File(FileConfig { signals, retry_on_failure, .. })
+        | ExporterConfig::Custom(CustomConfig { signals, retry_on_failure, .. })) = self
+        else {
+            return None;
+        };
+        Some((signals, retry_on_failure))
+    }
+
+    /// Whether the exporter is required, and its queue.
+    pub(super) fn queue(&self) -> (bool, &SendingQueue) {
+        let (ExporterConfig::Grpc(OtlpGrpc { required, sending_queue, .. })
+        | ExporterConfig::Http(OtlpHttp { required, sending_queue, .. })
+        | ExporterConfig::File(FileConfig { required, sending_queue, .. })
+        | ExporterConfig::Console(ConsoleConfig { required, sending_queue, .. })
+        | ExporterConfig::Custom(CustomConfig { required, sending_queue, .. })) = self;
+        (*required, sending_queue)
     }
 }
 
-/// The `exporters` section, by id, in the order of ids.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExporterConfigs(pub BTreeMap<String, ExporterConfig>);
-
-impl ExporterConfigs {
-    /// These settings with the queues of exporters that are not required limited to `most` bytes.
-    pub fn with_best_effort_within(&self, most: u64) -> ExporterConfigs {
-        let mut all = self.clone();
-        for (exporter, config) in &mut all.0 {
-            let (required, queue) = match config {
-                ExporterConfig::Grpc(c) => (c.required, &mut c.sending_queue),
-                ExporterConfig::Http(c) => (c.required, &mut c.sending_queue),
-                ExporterConfig::File(c) => (c.required, &mut c.sending_queue),
-                ExporterConfig::Console(c) => (c.required, &mut c.sending_queue),
-            };
-            if !required && queue.queue_size.0 > most {
-                tracing::info!(
-                    exporter,
-                    bytes = most,
-                    "sending_queue is limited to an eighth of memory.budget, since the exporter is not required"
-                );
-                queue.queue_size.0 = most;
+/// Declares the settings of an OTLP exporter: its own keys, and those that both protocols have.
+macro_rules! otlp_settings {
+    (
+        $(#[$meta:meta])* pub struct $name:ident { $($own:tt)* }
+        $(#[$timeout_doc:meta])* timeout = $timeout:expr
+    ) => {
+        settings! {
+            $(#[$meta])*
+            pub struct $name {
+                $($own)*
+                /// TLS. On by default, as in the Collector: a gRPC destination without it needs
+                /// `insecure: true`; for HTTP the URL decides.
+                tls: Tls = Tls::default(),
+                /// Sent with every request; values are secrets. Default: none.
+                headers: BTreeMap<String, Secret> = BTreeMap::new(),
+                /// `none` (default), `gzip` or `zstd`. Compression costs more CPU than all other work
+                /// together.
+                compression: Compression = Compression::None,
+                compression_params: CompressionParams = CompressionParams::default(),
+                /// The signals that are sent. Default: traces, logs and metrics.
+                signals: Vec<Signal> = Signal::ALL.to_vec(),
+                /// The bounded queue of this exporter.
+                sending_queue: SendingQueue = SendingQueue::default(),
+                /// Retries while the destination is unavailable or overloaded.
+                retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+                $(#[$timeout_doc])*
+                timeout: Period = $timeout,
+                /// Requests are joined up to this size, and larger ones split, before compression.
+                /// Default 4MiB: gRPC servers refuse more unless configured otherwise, many HTTP servers
+                /// more than 20 MiB.
+                max_request_size: Size = MAX_REQUEST,
+                /// With `true` (default) a full queue makes the whole pipeline refuse requests until there
+                /// is space; with `false` this exporter drops what does not fit, counted and logged.
+                required: bool = true,
             }
         }
-        all
+    };
+}
+
+otlp_settings! {
+    /// OTLP over gRPC.
+    pub struct OtlpGrpc {
+        /// `host:port`, or `http://host:port` (without TLS) or `https://host:port`. No default:
+        /// spans must not go somewhere by accident. Proxy variables of the environment are not used.
+        endpoint: String = String::new(),
+    }
+    /// Timeout of one request. Default 5s: after that it counts as failed and is retried, and the destination may
+    /// receive it twice.
+    timeout = Period::secs(5)
+}
+
+otlp_settings! {
+    /// OTLP over HTTP, protobuf encoded.
+    pub struct OtlpHttp {
+        /// Base URL; `/v1/traces`, `/v1/logs` and `/v1/metrics` are appended. No default. Proxies are
+        /// taken from the environment (`HTTPS_PROXY`, `NO_PROXY`) as in the Collector, except for a
+        /// loopback address; redirects are not followed.
+        endpoint: String = String::new(),
+        /// Full URL for traces, instead of `endpoint`. Default: empty, from `endpoint`.
+        traces_endpoint: String = String::new(),
+        /// Full URL for logs, instead of `endpoint`. Default: empty, from `endpoint`.
+        logs_endpoint: String = String::new(),
+        /// Full URL for metrics, instead of `endpoint`. Default: empty, from `endpoint`.
+        metrics_endpoint: String = String::new(),
+    }
+    /// Timeout of one request. Default 30s: after that it counts as failed and is retried, and the destination may
+    /// receive it twice.
+    timeout = Period::secs(30)
+}
+
+settings! {
+    /// OTLP as JSON lines, appended to a file.
+    pub struct FileConfig {
+        /// The file; created if it does not exist. Its folder must exist. No default.
+        path: PathBuf = PathBuf::new(),
+        /// The signals that are written, one request per line. Default: traces, logs and metrics.
+        signals: Vec<Signal> = Signal::ALL.to_vec(),
+        /// The bounded queue of this exporter.
+        sending_queue: SendingQueue = SendingQueue::default(),
+        /// Retries while writing fails, for example because the disk is full.
+        retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
+        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        required: bool = true,
+    }
+
+    /// Annotated trees on standard output, for people.
+    pub struct ConsoleConfig {
+        /// `auto` (default: on a terminal, unless `NO_COLOR` is set), `always` or `never`.
+        color: Color = Color::Auto,
+        /// The bounded queue of this exporter.
+        sending_queue: SendingQueue = SendingQueue::default(),
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
+        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        required: bool = true,
+    }
+
+    /// A client that the program registers under this id. The `otel-verdict` binary registers none.
+    pub struct CustomConfig {
+        /// The signals that are sent. Default: traces, logs and metrics.
+        signals: Vec<Signal> = Signal::ALL.to_vec(),
+        /// The bounded queue of this exporter.
+        sending_queue: SendingQueue = SendingQueue::default(),
+        /// Retries while the destination is unavailable or overloaded.
+        retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+        /// Timeout of one request. Default 30s: after that it counts as failed and is retried.
+        timeout: Period = Period::secs(30),
+        /// Requests are joined up to this size, and larger ones split. Default 4MiB.
+        max_request_size: Size = MAX_REQUEST,
+        /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
+        /// space; with `false` this exporter drops what does not fit, counted and logged.
+        required: bool = true,
+    }
+
+    /// The compression level.
+    pub struct CompressionParams {
+        /// gzip 0-9, zstd 1-22. Default 1: gzip at 6 costs six times the CPU of 1 for some 20 % less
+        /// on the wire.
+        level: u32 = 1,
+    }
+
+    /// The bounded queue of an exporter: parcels that wait or are being sent.
+    pub struct SendingQueue {
+        /// With `false` only what is being sent is held: each trace waits for the one before it.
+        /// Default true.
+        enabled: bool = true,
+        /// Unit of `queue_size`. Only `bytes`: a number of traces does not bound memory.
+        sizer: Sizer = Sizer::Bytes,
+        /// Size of the queue. Default 256MiB. When it is full, `required` decides. For a required
+        /// exporter it counts against `memory.budget`, for another it is at most an eighth of that.
+        queue_size: Size = Size(256 << 20),
+        /// Requests in flight at the same time, those that wait for a retry included. Default 4.
+        num_consumers: usize = 4,
+    }
+
+    /// Exponential backoff, with jitter.
+    pub struct RetryOnFailure {
+        /// Default true. With `false` the first failure drops the spans, counted and logged.
+        enabled: bool = true,
+        /// The first delay. Default 5s.
+        initial_interval: Period = Period::secs(5),
+        /// Each delay is changed at random by up to this part of it (0-1). Default 0.5.
+        randomization_factor: f64 = 0.5,
+        /// Each delay is this many times the previous one. Default 1.5.
+        multiplier: f64 = 1.5,
+        /// The longest delay. Default 30s. A delay that the destination requests may be longer.
+        max_interval: Period = Period::secs(30),
+        /// Time after which retries end and the spans are dropped, counted and logged. Default 300s; 0
+        /// means never, so that a destination that is unavailable for long fills the queue instead.
+        max_elapsed_time: Period = Period::secs(300),
     }
 }
 
-/// OTLP over gRPC.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct OtlpGrpc {
-    /// `host:port`, or `http://host:port` (without TLS) or `https://host:port`. No default:
-    /// spans must not go somewhere by accident. Proxy variables of the environment are not used.
-    pub endpoint: String,
-    /// TLS. On by default, as in the Collector: a destination without it needs `insecure: true`.
-    pub tls: Tls,
-    /// Sent with every request; values are secrets. Default: none.
-    pub headers: BTreeMap<String, Secret>,
-    /// `none` (default), `gzip` or `zstd`. Compressing costs more than all other work together.
-    pub compression: Compression,
-    /// How hard to compress.
-    pub compression_params: CompressionParams,
-    /// What to send here. Default: traces, logs and metrics.
-    pub signals: Vec<Signal>,
-    /// The buffer before this exporter.
-    pub sending_queue: SendingQueue,
-    /// What happens when the destination is away or overloaded.
-    pub retry_on_failure: RetryOnFailure,
-    /// How long one request may take. Default 5s: after that it counts as failed and is retried,
-    /// and the destination may see it twice.
-    pub timeout: Period,
-    /// Requests are joined up to this size, and larger ones split, before compression. Default
-    /// 4MiB, which is what gRPC servers accept unless told otherwise; a larger one is refused there.
-    pub max_request_size: Size,
-    /// With `true` (default) a full queue makes the whole pipeline refuse data until there is
-    /// room; with `false` this exporter then drops what it cannot take, counted and logged.
-    pub required: bool,
-}
+/// The default limit of gRPC servers.
+const MAX_REQUEST: Size = Size(4 << 20);
 
-/// OTLP over HTTP, protobuf encoded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct OtlpHttp {
-    /// Base URL; `/v1/traces`, `/v1/logs` and `/v1/metrics` are appended. No default. Proxies are
-    /// taken from the environment (`HTTPS_PROXY`, `NO_PROXY`) as in the Collector, except for a
-    /// loopback address; redirects are not followed.
-    pub endpoint: String,
-    /// Full URL for traces, instead of `endpoint`. Default: empty, from `endpoint`.
-    pub traces_endpoint: String,
-    /// Full URL for logs, instead of `endpoint`. Default: empty, from `endpoint`.
-    pub logs_endpoint: String,
-    /// Full URL for metrics, instead of `endpoint`. Default: empty, from `endpoint`.
-    pub metrics_endpoint: String,
-    /// TLS, where the URL says `https`.
-    pub tls: Tls,
-    /// Sent with every request; values are secrets. Default: none.
-    pub headers: BTreeMap<String, Secret>,
-    /// `none` (default), `gzip` or `zstd`. Compressing costs more than all other work together.
-    pub compression: Compression,
-    /// How hard to compress.
-    pub compression_params: CompressionParams,
-    /// What to send here. Default: traces, logs and metrics.
-    pub signals: Vec<Signal>,
-    /// The buffer before this exporter.
-    pub sending_queue: SendingQueue,
-    /// What happens when the destination is away or overloaded.
-    pub retry_on_failure: RetryOnFailure,
-    /// How long one request may take. Default 30s: after that it counts as failed and is retried,
-    /// and the destination may see it twice.
-    pub timeout: Period,
-    /// Requests are joined up to this size, and larger ones split, before compression. Default
-    /// 4MiB; many servers refuse more than 20 MiB.
-    pub max_request_size: Size,
-    /// With `true` (default) a full queue makes the whole pipeline refuse data until there is
-    /// room; with `false` this exporter then drops what it cannot take, counted and logged.
-    pub required: bool,
-}
-
-/// OTLP as JSON lines, appended to a file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FileConfig {
-    /// The file; created where it is not there, its folder is not. No default.
-    pub path: PathBuf,
-    /// What to write. Default: traces, logs and metrics, one request a line, in one file.
-    pub signals: Vec<Signal>,
-    /// The buffer before this exporter.
-    pub sending_queue: SendingQueue,
-    /// What happens when writing fails (a full disk).
-    pub retry_on_failure: RetryOnFailure,
-    /// With `true` (default) a full queue makes the whole pipeline refuse data until there is
-    /// room; with `false` this exporter then drops what it cannot take, counted and logged.
-    pub required: bool,
-}
-
-/// Annotated trees on standard output, for people.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ConsoleConfig {
-    /// `auto` (default: on a terminal, unless `NO_COLOR` is set), `always` or `never`.
-    pub color: Color,
-    /// The buffer before this exporter.
-    pub sending_queue: SendingQueue,
-    /// With `true` (default) a full queue makes the whole pipeline refuse data until there is
-    /// room; with `false` this exporter then drops what it cannot take, counted and logged.
-    pub required: bool,
-}
-
-/// When to colour.
+/// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Color {
     /// On a terminal, unless `NO_COLOR` is set.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
-/// How requests are compressed.
+/// Compression of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// As they are.
     #[default]
     None,
-    /// gzip: every OTLP server reads it.
+    /// gzip: every OTLP server decodes it.
     Gzip,
-    /// zstd: less CPU for the same size; the Collector reads it, not everything does.
+    /// zstd: less CPU for the same size; the Collector decodes it, not every server does.
     Zstd,
 }
 
-/// How hard to compress.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CompressionParams {
-    /// gzip 0-9, zstd 1-22. Default 1: gzip at 6 costs six times the CPU of 1 for some 20 % less
-    /// on the wire.
+/// The compression of an exporter's requests, and its level.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    pub compression: Compression,
     pub level: u32,
-}
-
-/// The bounded buffer before an exporter. It holds what waits and what is being sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SendingQueue {
-    /// With `false` only what is being sent is held: each trace waits for the one before it.
-    /// Default true.
-    pub enabled: bool,
-    /// What `queue_size` counts. Only `bytes`: numbers of traces say nothing of memory.
-    pub sizer: Sizer,
-    /// How much may wait for this exporter. Default 256MiB. When it is full, `required` decides. For
-    /// a required exporter it counts against `memory.budget`, for another it is at most an eighth of
-    /// that.
-    pub queue_size: Size,
-    /// Requests in flight at the same time. Default 4. A request that is being retried holds one.
-    pub num_consumers: usize,
 }
 
 /// Unit of a queue's size.
@@ -230,116 +278,8 @@ pub enum Sizer {
     Bytes,
 }
 
-/// Exponential backoff, with jitter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RetryOnFailure {
-    /// Default true. With `false` the first failure drops the spans, counted and logged.
-    pub enabled: bool,
-    /// The first wait. Default 5s.
-    pub initial_interval: Period,
-    /// Each wait is changed at random by up to this part of it (0-1). Default 0.5.
-    pub randomization_factor: f64,
-    /// Each wait is this many times the one before. Default 1.5.
-    pub multiplier: f64,
-    /// The longest wait. Default 30s. A wait that the destination asks for may be longer.
-    pub max_interval: Period,
-    /// When to give up and drop the spans, counted and logged. Default 300s; 0 means never, so
-    /// that a destination that is away for long fills the queue instead.
-    pub max_elapsed_time: Period,
-}
-
-impl Default for OtlpGrpc {
-    fn default() -> OtlpGrpc {
-        OtlpGrpc {
-            endpoint: String::new(),
-            tls: Tls::default(),
-            headers: BTreeMap::new(),
-            compression: Compression::None,
-            compression_params: CompressionParams::default(),
-            signals: all_signals(),
-            sending_queue: SendingQueue::default(),
-            retry_on_failure: RetryOnFailure::default(),
-            timeout: Period::secs(5),
-            max_request_size: MAX_REQUEST,
-            required: true,
-        }
-    }
-}
-
-impl Default for OtlpHttp {
-    fn default() -> OtlpHttp {
-        OtlpHttp {
-            endpoint: String::new(),
-            traces_endpoint: String::new(),
-            logs_endpoint: String::new(),
-            metrics_endpoint: String::new(),
-            tls: Tls::default(),
-            headers: BTreeMap::new(),
-            compression: Compression::None,
-            compression_params: CompressionParams::default(),
-            signals: all_signals(),
-            sending_queue: SendingQueue::default(),
-            retry_on_failure: RetryOnFailure::default(),
-            timeout: Period::secs(30),
-            max_request_size: MAX_REQUEST,
-            required: true,
-        }
-    }
-}
-
-impl Default for FileConfig {
-    fn default() -> FileConfig {
-        FileConfig {
-            path: PathBuf::new(),
-            signals: all_signals(),
-            sending_queue: SendingQueue::default(),
-            retry_on_failure: RetryOnFailure::default(),
-            required: true,
-        }
-    }
-}
-
-impl Default for ConsoleConfig {
-    fn default() -> ConsoleConfig {
-        ConsoleConfig { color: Color::Auto, sending_queue: SendingQueue::default(), required: true }
-    }
-}
-
-impl Default for CompressionParams {
-    fn default() -> CompressionParams {
-        CompressionParams { level: 1 }
-    }
-}
-
-impl Default for SendingQueue {
-    fn default() -> SendingQueue {
-        SendingQueue { enabled: true, sizer: Sizer::Bytes, queue_size: Size(256 << 20), num_consumers: 4 }
-    }
-}
-
-impl Default for RetryOnFailure {
-    fn default() -> RetryOnFailure {
-        RetryOnFailure {
-            enabled: true,
-            initial_interval: Period::secs(5),
-            randomization_factor: 0.5,
-            multiplier: 1.5,
-            max_interval: Period::secs(30),
-            max_elapsed_time: Period::secs(300),
-        }
-    }
-}
-
-/// The default limit of gRPC servers.
-const MAX_REQUEST: Size = Size(4 << 20);
-
-fn all_signals() -> Vec<Signal> {
-    vec![Signal::Traces, Signal::Logs, Signal::Metrics]
-}
-
-/// The types, as ids name them, aliases included.
-const TYPES: [&str; 6] = ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console"];
+/// The types in ids, aliases included.
+const TYPES: [&str; 7] = ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "custom"];
 
 impl<'de> Deserialize<'de> for ExporterConfigs {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ExporterConfigs, D::Error> {
@@ -363,6 +303,7 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                         "otlp_http" | "otlphttp" => ExporterConfig::Http(or_default(&mut map)?),
                         "file" => ExporterConfig::File(or_default(&mut map)?),
                         "console" => ExporterConfig::Console(or_default(&mut map)?),
+                        "custom" => ExporterConfig::Custom(or_default(&mut map)?),
                         other => return Err(de::Error::unknown_variant(other, &TYPES)),
                     };
                     if all.insert(id.clone(), config).is_some() {
@@ -381,30 +322,21 @@ fn or_default<'de, A: MapAccess<'de>, T: Deserialize<'de> + Default>(map: &mut A
     Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
 }
 
-impl Serialize for ExporterConfigs {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_map(&self.0)
-    }
-}
-
 impl JsonSchema for ExporterConfigs {
     fn schema_name() -> Cow<'static, str> {
         "Exporters".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let grpc = generator.subschema_for::<Option<OtlpGrpc>>();
-        let http = generator.subschema_for::<Option<OtlpHttp>>();
-        let file = generator.subschema_for::<Option<FileConfig>>();
-        let console = generator.subschema_for::<Option<ConsoleConfig>>();
         json_schema!({
             "type": "object",
             "description": "Exporters by id: a type, or type/name.",
             "patternProperties": {
-                "^(otlp_grpc|otlp)(/.+)?$": grpc,
-                "^(otlp_http|otlphttp)(/.+)?$": http,
-                "^file(/.+)?$": file,
-                "^console(/.+)?$": console,
+                "^(otlp_grpc|otlp)(/.+)?$": generator.subschema_for::<Option<OtlpGrpc>>(),
+                "^(otlp_http|otlphttp)(/.+)?$": generator.subschema_for::<Option<OtlpHttp>>(),
+                "^file(/.+)?$": generator.subschema_for::<Option<FileConfig>>(),
+                "^console(/.+)?$": generator.subschema_for::<Option<ConsoleConfig>>(),
+                "^custom(/.+)?$": generator.subschema_for::<Option<CustomConfig>>(),
             },
             "additionalProperties": false,
         })

@@ -2,18 +2,18 @@
 //!
 //! In: annotated OTLP bytes. Out: text, by [`render`], which `eval --output tree` and `demo` use too.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::task::spawn_blocking;
 use verdict_otlp::trace::{Envelope, Kind};
 
+use super::client::{ExportClient, ExportFuture};
 use super::config::Color;
-use super::exporter::Exporter;
-use super::queue::Job;
-use crate::outcome::{DropReason, Outcome};
+use super::pack::ExportRequest;
+use super::response::{ExportResponse, ExportResult};
 
 mod draw;
 mod paint;
@@ -26,14 +26,6 @@ pub use style::Style;
 
 /// The kind of a span, from its encoded bytes and envelope.
 pub type KindOf = Arc<dyn Fn(&[u8], &Envelope) -> Kind + Send + Sync>;
-
-/// What rendering needs to know about annotated spans.
-#[derive(Clone)]
-pub struct RenderContext {
-    pub kind_of: KindOf,
-    /// Prefix of our attribute keys (`verdict.`).
-    pub prefix: String,
-}
 
 /// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
 /// characters in spans do not reach the terminal.
@@ -48,54 +40,41 @@ pub fn render(pieces: &[Bytes], kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, styl
     out
 }
 
-/// Largest size of one write, in bytes.
-const MAX_WRITE: usize = 1 << 20;
+/// Prints the traces of requests.
+pub(super) struct ConsoleClient {
+    kind_of: KindOf,
+    style: Arc<Style>,
+}
 
-/// Prints until the queue is closed and empty, or `stop` is cancelled.
-pub(super) async fn consume(
-    exporter: Arc<Exporter>,
-    context: RenderContext,
-    color: Color,
-    stop: CancellationToken,
-) {
-    let style = Arc::new(Style::detect(color, &context.prefix));
-    loop {
-        let batch = tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            batch = exporter.queue.take(MAX_WRITE) => batch,
-        };
-        let Some(batch) = batch else { return };
-        let pieces: Vec<Vec<Bytes>> = batch
-            .jobs
-            .iter()
-            .map(|job| job.parcel.pieces.iter().map(|piece| piece.bytes.clone()).collect())
-            .collect();
-        let (kind_of, style) = (Arc::clone(&context.kind_of), Arc::clone(&style));
-        let started = Instant::now();
+impl ConsoleClient {
+    pub fn new(kind_of: &KindOf, prefix: &str, color: Color) -> ConsoleClient {
+        ConsoleClient { kind_of: Arc::clone(kind_of), style: Arc::new(Style::detect(color, prefix)) }
+    }
+}
+
+impl fmt::Debug for ConsoleClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsoleClient").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+impl ExportClient for ConsoleClient {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        let (kind_of, style) = (Arc::clone(&self.kind_of), Arc::clone(&self.style));
+        let pieces = request.chunks().to_vec();
         // On a blocking thread, since the reader of standard output may be slow.
-        let print = tokio::task::spawn_blocking(move || {
+        let printed = spawn_blocking(move || {
             let mut out = io::stdout().lock();
-            for pieces in &pieces {
-                writeln!(out, "{}", render(pieces, &*kind_of, &style))?;
-            }
+            writeln!(out, "{}", render(&pieces, &*kind_of, &style))?;
             out.flush()
         });
-        let printed = tokio::select! {
-            biased;
-            () = stop.cancelled() => Err((DropReason::Shutdown, "not printed before the shutdown deadline".to_owned())),
-            printed = print => match printed {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err((DropReason::Refused, error.to_string())),
-                Err(error) => Err((DropReason::Refused, error.to_string())),
-            },
-        };
-        exporter.count_request(if printed.is_ok() { "ok" } else { "io_error" }, started);
-        for Job { receipt, space: _space, .. } in batch.jobs {
-            match &printed {
-                Ok(()) => receipt.resolve(Outcome::Exported),
-                Err((reason, why)) => exporter.drop_items(receipt, *reason, why),
-            }
-        }
+        Box::pin(async {
+            let error = match printed.await {
+                Ok(Ok(())) => return ExportResult::ACCEPTED.into(),
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            ExportResponse { status: "io_error", result: ExportResult::Rejected(error) }
+        })
     }
 }

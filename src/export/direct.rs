@@ -3,24 +3,22 @@
 //!
 //! In: an encoded request. Out: the number of rejected items, or why the request failed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use verdict_otlp::Signal;
 
-use super::config::{Compression, OtlpGrpc, OtlpHttp};
+use super::client::Transport;
+use super::config::{OtlpGrpc, OtlpHttp, Packing};
 use super::error::StartError;
 use super::grpc::GrpcClient;
 use super::http::HttpClient;
-use super::otlp::Client;
-use super::pack::Packing;
 use super::response::ExportResult;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]
-pub struct DirectClient {
-    client: Client,
-}
+pub struct DirectClient(Transport);
 
 /// A request that was not accepted.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -38,7 +36,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn grpc(config: &OtlpGrpc) -> Result<DirectClient, StartError> {
-        Ok(DirectClient { client: Client::Grpc(Box::new(GrpcClient::new(config)?)) })
+        Ok(DirectClient(Transport { client: Arc::new(GrpcClient::new(config)?), timeout: *config.timeout }))
     }
 
     /// Over HTTP. Connects with the first request.
@@ -46,7 +44,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn http(config: &OtlpHttp) -> Result<DirectClient, StartError> {
-        Ok(DirectClient { client: Client::Http(Box::new(HttpClient::new(config)?)) })
+        Ok(DirectClient(Transport { client: Arc::new(HttpClient::new(config)?), timeout: *config.timeout }))
     }
 
     /// Sends one encoded request; returns the number of rejected items and the reason.
@@ -54,9 +52,8 @@ impl DirectClient {
     /// # Errors
     /// The request was not accepted.
     pub async fn send(&self, signal: Signal, body: &Bytes) -> Result<(u64, String), SendError> {
-        let packing = Packing { compression: Compression::None, level: 0 };
-        let packed = packing.pack(std::iter::once(body)).await;
-        match self.client.export(signal, &packed).await.result {
+        let request = Packing::NONE.pack(signal, std::iter::once(body)).await;
+        match self.0.export(&request).await.result {
             ExportResult::Accepted { rejected, message } => Ok((rejected, message)),
             ExportResult::Retry { after, reason } => Err(SendError { retry: Some(after), reason }),
             ExportResult::TooLarge(reason)

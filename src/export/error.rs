@@ -4,6 +4,7 @@ use verdict_client::ClientError;
 
 /// An exporter that cannot be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The endpoint, a header or TLS is unusable.
     #[error(transparent)]
@@ -14,4 +15,7 @@ pub enum StartError {
     /// `service.exporters` names an exporter that `exporters` does not define.
     #[error("there is no exporter '{0}'")]
     Unknown(String),
+    /// An exporter of type `custom` has no client.
+    #[error("no client is registered for '{0}'")]
+    Unregistered(String),
 }

@@ -43,10 +43,9 @@ pub struct Exporter {
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
     dropped: [AtomicU64; 6],
-    requests: AtomicU64,
     retries: AtomicU64,
     observer: OnceLock<Arc<dyn RequestObserver>>,
-    dead_letters: OnceLock<Arc<DeadLetters>>,
+    dead_letters: OnceLock<Option<Arc<DeadLetters>>>,
     pub(super) throttle: LogThrottle,
 }
 
@@ -98,10 +97,9 @@ impl Exporter {
             queue: Queue::new(capacity),
             ledger: Arc::default(),
             dropped: Default::default(),
-            requests: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            observer: OnceLock::new(),
-            dead_letters: OnceLock::new(),
+            retries: AtomicU64::default(),
+            observer: OnceLock::default(),
+            dead_letters: OnceLock::default(),
             throttle: LogThrottle::default(),
         })
     }
@@ -121,13 +119,7 @@ impl Exporter {
         self.signals[signal as usize]
     }
 
-    /// Attempted requests or writes, retries included.
-    pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         if let Some(observer) = self.observer.get() {
             observer.request(status, started.elapsed());
         }
@@ -160,8 +152,8 @@ impl Exporter {
         self.unsupported[signal as usize].load(Ordering::Relaxed)
     }
 
-    /// Where dead letters are written from now on. Only the first call has an effect.
-    pub(super) fn set_dead_letters(&self, dead_letters: Arc<DeadLetters>) {
+    /// Where dead letters are written from now on, if at all. Only the first call has an effect.
+    pub(super) fn set_dead_letters(&self, dead_letters: Option<Arc<DeadLetters>>) {
         let _ = self.dead_letters.set(dead_letters);
     }
 
@@ -172,12 +164,9 @@ impl Exporter {
         request: Bytes,
         why: DropReason,
     ) -> DeadLetterOutcome {
-        let Some(dead_letters) = self.dead_letters.get().map(Arc::clone) else {
-            return DeadLetterOutcome::Disabled;
-        };
-        if !matches!(why, DropReason::Refused | DropReason::RetriesEnded) {
-            return DeadLetterOutcome::Disabled;
-        }
+        let dead_letters = self.dead_letters.get().cloned().flatten();
+        let wanted = matches!(why, DropReason::Refused | DropReason::RetriesEnded);
+        let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
         match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
             Ok(Ok(())) => DeadLetterOutcome::Written,
             Ok(Err(error)) if error.is_transient() => DeadLetterOutcome::Failed(error.to_string()),

@@ -7,26 +7,18 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use verdict_otlp::{Malformed, json};
+use tokio::task::spawn_blocking;
+use verdict_otlp::{Signal, json};
 
-use super::config::RetryOnFailure;
-use super::exporter::Exporter;
-use super::parcel::Parcel;
-use super::queue::Job;
-use super::retry::Backoff;
-use crate::outcome::{DropReason, Outcome, Receipt};
-use crate::telemetry::ExporterState;
-
-/// Largest size of one write, in bytes.
-const MAX_WRITE: usize = 1 << 20;
+use super::client::{ExportClient, ExportFuture};
+use super::pack::ExportRequest;
+use super::response::{ExportResponse, ExportResult};
 
 /// The output of a [`LineWriter`]: a file, or a failing one in tests.
-pub(super) trait Output: Send + 'static {
+trait Output {
     fn len(&self) -> io::Result<u64>;
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn truncate(&mut self, len: u64) -> io::Result<()>;
@@ -48,17 +40,10 @@ impl Output for File {
 
 /// Appends lines to an output.
 #[derive(Debug)]
-pub(super) struct LineWriter<O = File> {
+struct LineWriter<O = File> {
     output: O,
     /// The output ends in the middle of a line that could not be truncated.
     torn: bool,
-}
-
-impl LineWriter {
-    /// Opens a file for appending; creates it if it does not exist.
-    pub fn open(path: &Path) -> io::Result<LineWriter> {
-        Ok(LineWriter { output: OpenOptions::new().append(true).create(true).open(path)?, torn: false })
-    }
 }
 
 impl<O: Output> LineWriter<O> {
@@ -77,106 +62,36 @@ impl<O: Output> LineWriter<O> {
     }
 }
 
-/// The pieces of a parcel as one request.
-fn joined(parcel: &Parcel) -> Bytes {
-    match parcel.pieces.as_slice() {
-        [one] => one.bytes.clone(),
-        several => Bytes::from(several.iter().flat_map(|p| &p.bytes[..]).copied().collect::<Vec<u8>>()),
+/// Encodes a request and appends it as one line.
+fn append(lines: &Mutex<LineWriter>, signal: Signal, request: &Bytes) -> ExportResponse {
+    let mut line = match json::encode(signal, request) {
+        Ok(text) => text,
+        Err(error) => return ExportResult::Rejected(error.to_string()).into(),
+    };
+    line.push(b'\n');
+    match lines.lock().unwrap_or_else(PoisonError::into_inner).append(&line) {
+        Ok(()) => ExportResult::ACCEPTED.into(),
+        Err(error) => ExportResponse::none("io_error", error.to_string()),
     }
 }
 
-/// Appends a parcel as one line.
-fn line(parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    let text = json::encode(parcel.signal, &joined(parcel))?;
-    out.extend_from_slice(&text);
-    out.push(b'\n');
-    Ok(())
-}
+/// Appends requests to a file, on blocking threads.
+#[derive(Debug)]
+pub(super) struct FileClient(Arc<Mutex<LineWriter>>);
 
-/// Writes until the queue is closed and empty, or `stop` is cancelled.
-pub(super) async fn consume(
-    exporter: Arc<Exporter>,
-    lines: LineWriter,
-    retry: RetryOnFailure,
-    stop: CancellationToken,
-) {
-    let mut lines = Some(lines);
-    loop {
-        let batch = tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            batch = exporter.queue.take(MAX_WRITE) => batch,
-        };
-        let Some(batch) = batch else { return };
-        let mut parcels = Vec::new();
-        let mut receipts = Vec::new();
-        let mut spaces = Vec::new();
-        for Job { parcel, receipt, space } in batch.jobs {
-            parcels.push(parcel);
-            receipts.push(receipt);
-            spaces.push(space);
-        }
-        // Clones share the bytes.
-        let copies: Vec<Parcel> = parcels.clone();
-        let written = tokio::select! {
-            biased;
-            () = stop.cancelled() => Err((DropReason::Shutdown, "not written before the shutdown deadline".to_owned())),
-            written = write(&exporter, &mut lines, parcels, &retry) => written,
-        };
-        resolve(&exporter, receipts, &copies, written).await;
+impl FileClient {
+    /// Opens a file for appending; creates it if it does not exist.
+    pub fn open(path: &Path) -> io::Result<FileClient> {
+        let output = OpenOptions::new().append(true).create(true).open(path)?;
+        Ok(FileClient(Arc::new(Mutex::new(LineWriter { output, torn: false }))))
     }
 }
 
-/// For each parcel the error of its encoding, if any; or why nothing was written.
-type Written = Result<Vec<Option<Malformed>>, (DropReason, String)>;
-
-async fn resolve(exporter: &Exporter, receipts: Vec<Receipt>, parcels: &[Parcel], written: Written) {
-    for (i, (receipt, parcel)) in receipts.into_iter().zip(parcels).enumerate() {
-        let (reason, why) = match &written {
-            Ok(faults) => match faults.get(i).and_then(Option::as_ref) {
-                None => {
-                    receipt.resolve(Outcome::Exported);
-                    continue;
-                }
-                Some(error) => (DropReason::Refused, error.to_string()),
-            },
-            Err((reason, why)) => (*reason, why.clone()),
-        };
-        let outcome = exporter.write_dead_letter(parcel.signal, joined(parcel), reason).await;
-        exporter.give_up(receipt, reason, &why, &outcome);
-    }
-}
-
-/// Encodes and appends on a blocking thread, with retries.
-async fn write(
-    exporter: &Exporter,
-    lines: &mut Option<LineWriter>,
-    parcels: Vec<Parcel>,
-    retry: &RetryOnFailure,
-) -> Written {
-    let ended = |why: String| (DropReason::RetriesEnded, why);
-    let encode = tokio::task::spawn_blocking(move || {
-        let mut text = Vec::new();
-        let faults: Vec<_> = parcels.iter().map(|parcel| line(parcel, &mut text).err()).collect();
-        (Arc::new(text), faults)
-    });
-    let (text, faults) = encode.await.map_err(|e| ended(e.to_string()))?;
-    let mut backoff = Backoff::new(retry);
-    loop {
-        let started = Instant::now();
-        let Some(mut file) = lines.take() else { return Err(ended("the file is in use".into())) };
-        let text = Arc::clone(&text);
-        let append = tokio::task::spawn_blocking(move || (file.append(&text), file));
-        let (written, file) = append.await.map_err(|e| ended(e.to_string()))?;
-        *lines = Some(file);
-        exporter.count_request(if written.is_ok() { "ok" } else { "io_error" }, started);
-        let Err(error) = written else { return Ok(faults) };
-        let Some(wait) = backoff.next(None) else { return Err(ended(error.to_string())) };
-        if let Some(suppressed) = exporter.throttle.allow("retry") {
-            tracing::warn!(exporter = exporter.id(), %error, ?wait, suppressed, "cannot write; retrying");
-        }
-        tokio::time::sleep(wait).await;
-        exporter.count_retry();
+impl ExportClient for FileClient {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        let (lines, signal, bytes) = (Arc::clone(&self.0), request.signal, request.to_bytes());
+        let written = spawn_blocking(move || append(&lines, signal, &bytes));
+        Box::pin(async { written.await.unwrap_or_else(|e| ExportResult::Rejected(e.to_string()).into()) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! OTLP over gRPC: tonic's channel serves as an HTTP/2 client; framing, compression and statuses are
 //! implemented here, so that encoded pieces are sent without a copy.
 //!
-//! In: a [`Packed`] message. Out: an [`ExportResult`] by the OTLP specification's table of retryable
+//! In: an [`ExportRequest`]. Out: an [`ExportResult`] by the OTLP specification's table of retryable
 //! codes.
 
 use std::future::Future;
@@ -15,18 +15,19 @@ use ::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
+use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 use verdict_client::{ClientError, tls};
-use verdict_otlp::{Fields, Payload, Signal};
 
+use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpGrpc;
 use super::error::StartError;
-use super::pack::Packed;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, method, one_line};
+use super::pack::ExportRequest;
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, RpcStatus, method, one_line};
 
 /// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
 /// would only detect after a quarter of an hour.
@@ -81,7 +82,6 @@ pub(super) struct GrpcClient {
     /// Consecutive timeouts.
     timeouts: AtomicU32,
     headers: HeaderMap,
-    timeout: Duration,
 }
 
 impl GrpcClient {
@@ -120,35 +120,13 @@ impl GrpcClient {
         let connector = Connector { authority: authority.into(), tls };
         let channel = Mutex::new(endpoint.connect_with_connector_lazy(connector.clone()));
         let timeouts = AtomicU32::new(0);
-        Ok(GrpcClient { endpoint, connector, channel, timeouts, headers, timeout: *config.timeout })
+        Ok(GrpcClient { endpoint, connector, channel, timeouts, headers })
     }
 
-    /// Sends one message, within the timeout.
-    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
-        match tokio::time::timeout(self.timeout, self.call(signal, message)).await {
-            Ok(response) => {
-                self.timeouts.store(0, Ordering::Relaxed);
-                response
-            }
-            Err(_) => {
-                self.count_timeout();
-                ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
-            }
-        }
-    }
-
-    fn count_timeout(&self) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
-            self.timeouts.store(0, Ordering::Relaxed);
-            let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
-            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
-        }
-    }
-
-    async fn call(&self, signal: Signal, message: &Packed) -> ExportResponse {
+    async fn call(&self, message: &ExportRequest) -> ExportResponse {
         let mut request = Request::new(tonic::body::Body::new(message.grpc_body()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from(PathAndQuery::from_static(method(signal)));
+        *request.uri_mut() = Uri::from(PathAndQuery::from_static(method(message.signal)));
         *request.headers_mut() = self.headers.clone();
         if let Some(name) = message.encoding.name() {
             request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(name));
@@ -158,11 +136,32 @@ impl GrpcClient {
             Ok(ready) => ready.call(request).await,
             Err(error) => Err(error),
         };
-        match result {
+        let response = match result {
             Ok(response) => read(response).await,
-            Err(error) => ExportResponse::none("connection", one_line(&verdict_client::reasons(&error))),
+            Err(error) => unreachable(&error),
+        };
+        self.timeouts.store(0, Ordering::Relaxed);
+        response
+    }
+}
+
+impl ExportClient for GrpcClient {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        Box::pin(self.call(request))
+    }
+
+    fn timed_out(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
+            self.timeouts.store(0, Ordering::Relaxed);
+            let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
+            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
+}
+
+/// The connection failed, so it is unknown whether the request was accepted.
+fn unreachable(error: &(dyn std::error::Error + 'static)) -> ExportResponse {
+    ExportResponse::none("connection", one_line(&verdict_client::reasons(error)))
 }
 
 /// Reads a response: message and trailers, or headers only if the call failed early.
@@ -183,9 +182,7 @@ where
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => {
-                return ExportResponse::none("connection", one_line(&verdict_client::reasons(&error)));
-            }
+            Err(error) => return unreachable(&error),
         };
         match frame.into_data() {
             Ok(mut data) => {
@@ -219,26 +216,29 @@ fn status_of_http(status: StatusCode) -> Status {
     Status::new(code, format!("HTTP status {status}"))
 }
 
+/// Statuses in self-metrics, by the numbers of their codes.
+const STATUSES: [&str; 17] = [
+    "ok",
+    "cancelled",
+    "unknown",
+    "invalid_argument",
+    "deadline_exceeded",
+    "not_found",
+    "already_exists",
+    "permission_denied",
+    "resource_exhausted",
+    "failed_precondition",
+    "aborted",
+    "out_of_range",
+    "unimplemented",
+    "internal",
+    "unavailable",
+    "data_loss",
+    "unauthenticated",
+];
+
 fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
-    let label = match status.code() {
-        Code::Ok => "ok",
-        Code::Cancelled => "cancelled",
-        Code::Unknown => "unknown",
-        Code::InvalidArgument => "invalid_argument",
-        Code::DeadlineExceeded => "deadline_exceeded",
-        Code::NotFound => "not_found",
-        Code::AlreadyExists => "already_exists",
-        Code::PermissionDenied => "permission_denied",
-        Code::ResourceExhausted => "resource_exhausted",
-        Code::FailedPrecondition => "failed_precondition",
-        Code::Aborted => "aborted",
-        Code::OutOfRange => "out_of_range",
-        Code::Unimplemented => "unimplemented",
-        Code::Internal => "internal",
-        Code::Unavailable => "unavailable",
-        Code::DataLoss => "data_loss",
-        Code::Unauthenticated => "unauthenticated",
-    };
+    let label = STATUSES.get(status.code() as usize).copied().unwrap_or("unknown");
     ExportResponse { status: label, result: classify_status(status, framed) }
 }
 
@@ -273,43 +273,29 @@ fn first_message(framed: &[u8]) -> &[u8] {
     }
 }
 
-/// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
-fn retry_info(details: &[u8]) -> Option<Duration> {
-    let mut infos = Fields::new(details).map_while(Result::ok).filter_map(|field| {
-        let Payload::Bytes(any) = field.payload else { return None };
-        (field.number == 3).then(|| retry_info_of(any)).flatten()
-    });
-    let info = infos.next()?;
-    let mut delay = Duration::ZERO;
-    for field in Fields::new(info).map_while(Result::ok) {
-        if let (1, Payload::Bytes(duration)) = (field.number, field.payload) {
-            let mut seconds = 0;
-            let mut nanos = 0;
-            for field in Fields::new(duration).map_while(Result::ok) {
-                match (field.number, field.payload) {
-                    (1, Payload::Varint(v)) => seconds = u64::try_from(v.cast_signed()).unwrap_or(0),
-                    (2, Payload::Varint(v)) => nanos = u32::try_from(v).unwrap_or(0).min(999_999_999),
-                    _ => {}
-                }
-            }
-            delay = Duration::new(seconds, nanos);
-        }
-    }
-    Some(delay)
+/// `google.rpc.RetryInfo`
+#[derive(Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    delay: Option<Delay>,
 }
 
-/// The content of an `Any`, if it is a RetryInfo.
-fn retry_info_of(any: &[u8]) -> Option<&[u8]> {
-    let mut is_retry_info = false;
-    let mut value: &[u8] = &[];
-    for field in Fields::new(any).map_while(Result::ok) {
-        match (field.number, field.payload) {
-            (1, Payload::Bytes(url)) => is_retry_info = url.ends_with(b"/google.rpc.RetryInfo"),
-            (2, Payload::Bytes(bytes)) => value = bytes,
-            _ => {}
-        }
-    }
-    is_retry_info.then_some(value)
+/// `google.protobuf.Duration`
+#[derive(Message)]
+struct Delay {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+/// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
+fn retry_info(details: &[u8]) -> Option<Duration> {
+    let details = RpcStatus::decode(details).ok()?.details;
+    let info = details.iter().find(|any| any.type_url.ends_with(b"/google.rpc.RetryInfo"))?;
+    let Delay { seconds, nanos } = RetryInfo::decode(&*info.value).ok()?.delay.unwrap_or_default();
+    let nanos = u32::try_from(nanos).unwrap_or(0).min(999_999_999);
+    Some(Duration::new(u64::try_from(seconds).unwrap_or(0), nanos))
 }
 
 #[derive(Clone)]

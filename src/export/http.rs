@@ -1,7 +1,7 @@
 //! OTLP over HTTP, protobuf encoded: no redirects; proxies from the environment, as in the Collector,
 //! except for loopback addresses.
 //!
-//! In: a [`Packed`] message. Out: an [`ExportResult`] by the OTLP specification's retryable
+//! In: an [`ExportRequest`]. Out: an [`ExportResult`] by the OTLP specification's retryable
 //! statuses.
 
 use std::time::{Duration, SystemTime};
@@ -9,14 +9,16 @@ use std::time::{Duration, SystemTime};
 use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::BytesMut;
+use prost::Message;
 use reqwest::{Client, Response, Url};
 use verdict_client::{ClientError, retry_after};
-use verdict_otlp::{Fields, Payload, Signal};
+use verdict_otlp::Signal;
 
+use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpHttp;
 use super::error::StartError;
-use super::pack::Packed;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
+use super::pack::ExportRequest;
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, RpcStatus, one_line};
 
 /// An endpoint that is not a URL.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -77,11 +79,9 @@ impl HttpClient {
         Ok(HttpClient { client, urls, headers })
     }
 
-    /// Sends one message, within the timeout.
-    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
-        let Some(url) = self.urls[signal as usize].clone() else {
-            let result = ExportResult::Unsupported("no endpoint for this signal".into());
-            return ExportResponse { status: "unsupported", result };
+    async fn call(&self, message: &ExportRequest) -> ExportResponse {
+        let Some(url) = self.urls[message.signal as usize].clone() else {
+            return ExportResult::Unsupported("no endpoint for this signal".into()).into();
         };
         let mut request =
             self.client.post(url).headers(self.headers.clone()).body(reqwest::Body::wrap(message.body()));
@@ -96,6 +96,12 @@ impl HttpClient {
                 ExportResponse::none(status, one_line(&verdict_client::reasons(&error.without_url())))
             }
         }
+    }
+}
+
+impl ExportClient for HttpClient {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        Box::pin(self.call(request))
     }
 }
 
@@ -163,14 +169,8 @@ fn accepted_json(body: &[u8]) -> ExportResult {
 
 /// The message of an encoded `google.rpc.Status`, else the body as text.
 fn error_message(body: &[u8]) -> String {
-    let fields: Result<Vec<_>, _> = Fields::new(body).collect();
-    let message = fields.ok().and_then(|fields| {
-        fields.iter().find_map(|f| match f.payload {
-            Payload::Bytes(text) if f.number == 2 => std::str::from_utf8(text).ok(),
-            _ => None,
-        })
-    });
-    message.map_or_else(|| one_line(&String::from_utf8_lossy(body)), one_line)
+    let status = RpcStatus::decode(body).ok().map(|status| status.message);
+    one_line(&String::from_utf8_lossy(status.as_deref().filter(|m| !m.is_empty()).unwrap_or(body)))
 }
 
 #[cfg(test)]

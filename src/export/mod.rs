@@ -17,15 +17,16 @@ use crate::outcome::DropReason;
 use crate::telemetry::ExporterState;
 
 mod check;
+mod client;
 pub mod config;
 pub mod console;
+mod consumer;
 pub mod direct;
 mod error;
 mod exporter;
 mod file;
 mod grpc;
 mod http;
-mod otlp;
 mod pack;
 mod parcel;
 mod queue;
@@ -35,15 +36,43 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use console::RenderContext;
+pub use client::{ExportClient, ExportClients, ExportFuture};
 pub use error::StartError;
 pub use exporter::Exporter;
+pub use pack::ExportRequest;
 pub use parcel::Parcel;
+pub use response::{ExportResponse, ExportResult};
 
-use config::{ExporterConfig, ExporterConfigs};
+use client::Transport;
+use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
+use console::{ConsoleClient, KindOf};
+use consumer::{Consumer, Requests};
+use file::FileClient;
+use grpc::GrpcClient;
+use http::HttpClient;
 
 /// Retry delay for senders while the queue of a required exporter is full.
 const PRESSURE_RETRY: Duration = Duration::from_secs(1);
+
+/// What exporters use of the rest of the process.
+pub struct ExportContext {
+    /// The kinds of spans, for the console.
+    pub kind_of: KindOf,
+    /// Prefix of our attribute keys (`verdict.`).
+    pub prefix: String,
+    /// Clients of exporters of type `custom`.
+    pub clients: ExportClients,
+    /// Largest queue of an exporter that is not required, in bytes.
+    pub max_best_effort: u64,
+}
+
+impl ExportContext {
+    /// Without clients from outside, and without a limit of queues.
+    pub fn new(kind_of: KindOf, prefix: &str) -> ExportContext {
+        let clients = ExportClients::new();
+        ExportContext { kind_of, prefix: prefix.to_owned(), clients, max_best_effort: u64::MAX }
+    }
+}
 
 /// All exporters in use.
 #[derive(Debug)]
@@ -62,20 +91,28 @@ impl Exporters {
     pub fn start(
         configs: &ExporterConfigs,
         ids: &[String],
-        context: &RenderContext,
+        context: &ExportContext,
     ) -> Result<Exporters, (String, StartError)> {
-        let tasks = TaskTracker::new();
-        let stop = CancellationToken::new();
-        let mut all = Vec::with_capacity(ids.len());
-        let mut starts = Vec::with_capacity(ids.len());
-        for id in ids {
-            let config = configs.0.get(id).ok_or_else(|| (id.clone(), StartError::Unknown(id.clone())))?;
-            let (exporter, start) = prepare(id, config, context).map_err(|e| (id.clone(), e))?;
-            all.push(exporter);
-            starts.push(start);
-        }
-        starts.into_iter().for_each(|start| start(&tasks, &stop));
-        Ok(Exporters { all, tasks, stop })
+        let prepare = |id: &String| {
+            let config = configs.0.get(id).ok_or_else(|| StartError::Unknown(id.clone()));
+            config.and_then(|config| prepare(id, config, context)).map_err(|error| (id.clone(), error))
+        };
+        let prepared = ids.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        Ok(Exporters::run(prepared))
+    }
+
+    /// Spawns the consumers.
+    fn run(prepared: Vec<(Consumer, usize)>) -> Exporters {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let run = |(consumer, number): (Consumer, usize)| {
+            let consumer = Arc::new(consumer);
+            for _ in 0..number {
+                tasks.spawn(Arc::clone(&consumer).consume(stop.clone()));
+            }
+            Arc::clone(&consumer.exporter)
+        };
+        let all = prepared.into_iter().map(run).collect();
+        Exporters { all, tasks, stop }
     }
 
     /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
@@ -150,7 +187,7 @@ impl Exporters {
 
     /// Sets where exporters write what they cannot deliver.
     pub fn set_dead_letters(&self, dead_letters: &Arc<DeadLetters>) {
-        self.all.iter().for_each(|exporter| exporter.set_dead_letters(Arc::clone(dead_letters)));
+        self.all.iter().for_each(|exporter| exporter.set_dead_letters(Some(Arc::clone(dead_letters))));
     }
 
     /// The exporters as telemetry reads them.
@@ -173,69 +210,60 @@ impl Exporters {
         }
         for exporter in &self.all {
             for job in exporter.queue.purge() {
-                exporter.drop_items(
-                    job.receipt,
-                    DropReason::Shutdown,
-                    "not sent before the shutdown deadline",
-                );
+                exporter.drop_items(job.receipt, DropReason::Shutdown, consumer::NOT_SENT);
             }
         }
     }
 }
 
-type Start = Box<dyn FnOnce(&TaskTracker, &CancellationToken)>;
-
-/// Opens the files of an exporter; `Start` spawns its consumers.
+/// Opens the files of an exporter. Returns what each of its consumers runs, and their number.
 fn prepare(
     id: &str,
     config: &ExporterConfig,
-    context: &RenderContext,
-) -> Result<(Arc<Exporter>, Start), StartError> {
-    let capacity = |queue: &config::SendingQueue| if queue.enabled { queue.queue_size.0 } else { 0 };
-    // The two configurations have these fields in common, but no type.
-    macro_rules! otlp {
-        ($config:expr, $client:expr) => {{
-            let c = $config;
-            let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
-            let otlp = otlp::OtlpConsumer {
-                exporter: Arc::clone(&exporter),
-                client: $client,
-                packing: pack::Packing { compression: c.compression, level: c.compression_params.level },
-                max_request: usize::try_from(c.max_request_size.0).unwrap_or(usize::MAX),
-                retry: c.retry_on_failure.clone(),
-            };
-            Ok((exporter, consumers(otlp, c.sending_queue.num_consumers)))
-        }};
-    }
-    match config {
-        ExporterConfig::Grpc(c) => otlp!(c, otlp::Client::Grpc(Box::new(grpc::GrpcClient::new(c)?))),
-        ExporterConfig::Http(c) => otlp!(c, otlp::Client::Http(Box::new(http::HttpClient::new(c)?))),
+    context: &ExportContext,
+) -> Result<(Consumer, usize), StartError> {
+    let client: Arc<dyn ExportClient> = match config {
+        ExporterConfig::Grpc(c) => Arc::new(GrpcClient::new(c)?),
+        ExporterConfig::Http(c) => Arc::new(HttpClient::new(c)?),
         ExporterConfig::File(c) => {
-            let exporter = Exporter::new(id, c.required, &c.signals, capacity(&c.sending_queue));
-            let lines = file::LineWriter::open(&c.path)
-                .map_err(|why| StartError::File { path: c.path.display().to_string(), why })?;
-            let (this, retry) = (Arc::clone(&exporter), c.retry_on_failure.clone());
-            let start: Start = Box::new(move |tasks, stop| {
-                tasks.spawn(file::consume(this, lines, retry, stop.clone()));
-            });
-            Ok((exporter, start))
+            let opened = FileClient::open(&c.path);
+            Arc::new(opened.map_err(|why| StartError::File { path: c.path.display().to_string(), why })?)
         }
         ExporterConfig::Console(c) => {
-            let exporter = Exporter::new(id, c.required, &[Signal::Traces], capacity(&c.sending_queue));
-            let (this, context, color) = (Arc::clone(&exporter), context.clone(), c.color);
-            let start: Start = Box::new(move |tasks, stop| {
-                tasks.spawn(console::consume(this, context, color, stop.clone()));
-            });
-            Ok((exporter, start))
+            Arc::new(ConsoleClient::new(&context.kind_of, &context.prefix, c.color))
         }
+        ExporterConfig::Custom(_) => {
+            Arc::clone(context.clients.get(id).ok_or_else(|| StartError::Unregistered(id.to_owned()))?)
+        }
+    };
+    let (required, queue) = config.queue();
+    let mut capacity = if queue.enabled { queue.queue_size.0 } else { 0 };
+    if !required && capacity > context.max_best_effort {
+        capacity = context.max_best_effort;
+        tracing::info!(
+            exporter = id,
+            bytes = capacity,
+            "sending_queue is limited to an eighth of memory.budget, since the exporter is not required"
+        );
     }
-}
-
-fn consumers(otlp: otlp::OtlpConsumer, number: usize) -> Start {
-    Box::new(move |tasks, stop| {
-        let otlp = Arc::new(otlp);
-        for _ in 0..number.max(1) {
-            tasks.spawn(Arc::clone(&otlp).consume(stop.clone()));
+    let (signals, retry) = match config.sending() {
+        Some((signals, retry)) => (signals, retry.clone()),
+        None => (&[Signal::Traces][..], RetryOnFailure { enabled: false, ..RetryOnFailure::default() }),
+    };
+    let exporter = Exporter::new(id, required, signals, capacity);
+    if let ExporterConfig::Console(_) = config {
+        // Standard output that is closed must not fill the dead letters.
+        exporter.set_dead_letters(None);
+    }
+    let (timeout, requests, consumers) = match config.limits() {
+        Some((timeout, max)) => {
+            let max = usize::try_from(max.0).unwrap_or(usize::MAX);
+            (*timeout, Requests::UpTo(max), queue.num_consumers.max(1))
         }
-    })
+        // One consumer keeps the order of lines.
+        None => (Duration::MAX, Requests::PerParcel, 1),
+    };
+    let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
+    let transport = Transport { client, timeout };
+    Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
 }

@@ -1,9 +1,10 @@
-//! Builds a request body from pieces.
+//! Builds a request from pieces.
 //!
-//! In: encoded pieces. Out: one message in several buffers that share the pieces' memory; small
+//! In: encoded pieces. Out: one request in several buffers that share the pieces' memory; small
 //! pieces are copied together, since a frame and a write for each would cost more. With compression:
 //! one buffer, compressed once for all attempts.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -12,8 +13,9 @@ use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
+use verdict_otlp::Signal;
 
-use super::config::Compression;
+use super::config::{Compression, Packing};
 
 /// Smaller pieces are copied into a shared buffer; larger ones are sent without a copy.
 const COPY_BELOW: usize = 8 << 10;
@@ -21,20 +23,12 @@ const COPY_BELOW: usize = 8 << 10;
 /// From this size compression takes over a millisecond, and runs on a blocking thread.
 const BLOCKING_FROM: usize = 128 << 10;
 
-/// One message that can be sent any number of times.
+/// One `Export*ServiceRequest`, which can be sent any number of times.
 #[derive(Clone, Debug)]
-pub(super) struct Packed {
+pub struct ExportRequest {
+    pub(super) signal: Signal,
     chunks: Vec<Bytes>,
-    /// Size on the wire, in bytes.
-    pub len: usize,
-    pub encoding: Compression,
-}
-
-/// The compression settings.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Packing {
-    pub compression: Compression,
-    pub level: u32,
+    pub(super) encoding: Compression,
 }
 
 impl Compression {
@@ -49,23 +43,23 @@ impl Compression {
 }
 
 impl Packing {
+    pub const NONE: Packing = Packing { compression: Compression::None, level: 0 };
+
     /// Joins the pieces and compresses them if configured.
-    pub async fn pack(self, pieces: impl Iterator<Item = &Bytes>) -> Packed {
-        let chunks = join(pieces);
-        let len = chunks.iter().map(Bytes::len).sum();
-        if self.compression == Compression::None || len == 0 {
-            return Packed { chunks, len, encoding: Compression::None };
-        }
-        let plain = Packed { chunks, len, encoding: Compression::None };
-        let packed = if len < BLOCKING_FROM {
-            self.compress(&plain.chunks)
-        } else {
-            let chunks = plain.chunks.clone();
-            let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
-            task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+    pub async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
+        let plain = ExportRequest { signal, chunks: join(pieces), encoding: Compression::None };
+        let packed = match plain.len() {
+            0 => return plain,
+            _ if self.compression == Compression::None => return plain,
+            0..BLOCKING_FROM => self.compress(&plain.chunks),
+            _ => {
+                let chunks = plain.chunks.clone();
+                let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
+                task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+            }
         };
         match packed {
-            Ok(bytes) => Packed { len: bytes.len(), chunks: vec![bytes.into()], encoding: self.compression },
+            Ok(bytes) => ExportRequest { signal, chunks: vec![bytes.into()], encoding: self.compression },
             Err(error) => {
                 tracing::warn!(%error, "cannot compress a request; sending it uncompressed");
                 plain
@@ -95,18 +89,9 @@ impl Packing {
 fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
     let mut chunks: Vec<Bytes> = Vec::new();
     let mut small: Vec<&Bytes> = Vec::new();
-    let flush = |small: &mut Vec<&Bytes>, chunks: &mut Vec<Bytes>| match small.as_slice() {
-        [] => {}
-        [one] => {
-            chunks.push((*one).clone());
-            small.clear();
-        }
-        several => {
-            let mut joined = BytesMut::with_capacity(several.iter().map(|b| b.len()).sum());
-            several.iter().for_each(|b| joined.extend_from_slice(b));
-            chunks.push(joined.freeze());
-            small.clear();
-        }
+    let flush = |small: &mut Vec<&Bytes>, chunks: &mut Vec<Bytes>| {
+        chunks.extend((!small.is_empty()).then(|| concat(small)));
+        small.clear();
     };
     for piece in pieces {
         if piece.len() >= COPY_BELOW {
@@ -120,20 +105,52 @@ fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
     chunks
 }
 
-impl Packed {
-    pub fn body(&self) -> PackedBody {
-        PackedBody { chunks: self.chunks.iter().cloned().collect(), left: self.len as u64 }
+/// One buffer; a single one is not copied.
+fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
+    match chunks {
+        [one] => one.borrow().clone(),
+        several => {
+            let mut joined = BytesMut::with_capacity(several.iter().map(|b| b.borrow().len()).sum());
+            several.iter().for_each(|b| joined.extend_from_slice(b.borrow()));
+            joined.freeze()
+        }
+    }
+}
+
+impl ExportRequest {
+    pub fn signal(&self) -> Signal {
+        self.signal
+    }
+
+    /// The encoded request in one buffer. OTLP requests have one repeated field, so concatenated requests
+    /// of one signal are a request too.
+    pub fn to_bytes(&self) -> Bytes {
+        concat(&self.chunks)
+    }
+
+    /// Buffers that are valid requests each, and together this request.
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    /// Size on the wire, in bytes.
+    fn len(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
+    }
+
+    pub(super) fn body(&self) -> PackedBody {
+        PackedBody { chunks: self.chunks.iter().cloned().collect(), left: self.len() as u64 }
     }
 
     /// The body of a gRPC request: one message after its five-byte prefix.
-    pub fn grpc_body(&self) -> PackedBody {
+    pub(super) fn grpc_body(&self) -> PackedBody {
+        let mut body = self.body();
         let mut prefix = BytesMut::with_capacity(5);
         prefix.put_u8(u8::from(self.encoding != Compression::None));
-        prefix.put_u32(u32::try_from(self.len).unwrap_or(u32::MAX));
-        let mut chunks = VecDeque::with_capacity(self.chunks.len() + 1);
-        chunks.push_back(prefix.freeze());
-        chunks.extend(self.chunks.iter().cloned());
-        PackedBody { chunks, left: self.len as u64 + 5 }
+        prefix.put_u32(u32::try_from(body.left).unwrap_or(u32::MAX));
+        body.left += prefix.len() as u64;
+        body.chunks.push_front(prefix.freeze());
+        body
     }
 }
 
@@ -180,7 +197,7 @@ mod tests {
         let pieces =
             [Bytes::from_static(b"ab"), Bytes::from_static(b"cd"), large.clone(), Bytes::from_static(b"e")];
         let packing = Packing { compression: Compression::None, level: 1 };
-        let packed = packing.pack(pieces.iter()).await;
+        let packed = packing.pack(Signal::Traces, pieces.iter()).await;
         assert_eq!(packed.chunks.len(), 3);
         assert_eq!(packed.chunks[1].as_ptr(), large.as_ptr());
         assert_eq!(packed.chunks[0], "abcd");
@@ -193,8 +210,8 @@ mod tests {
     async fn both_compressions_round_trip() {
         let pieces = [Bytes::from(vec![1u8; BLOCKING_FROM]), Bytes::from_static(b"tail")];
         for compression in [Compression::Gzip, Compression::Zstd] {
-            let packed = Packing { compression, level: 1 }.pack(pieces.iter()).await;
-            assert!(packed.len < 10_000 && packed.encoding == compression);
+            let packed = Packing { compression, level: 1 }.pack(Signal::Traces, pieces.iter()).await;
+            assert!(packed.len() < 10_000 && packed.encoding == compression);
             let bytes = packed.body().collect().await.unwrap().to_bytes();
             let mut out = Vec::new();
             match compression {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use verdict_otlp::{Fields, Payload, Signal};
+use prost::Message;
+use verdict_otlp::Signal;
 
 /// Largest part of a response body that is read, in bytes: it holds a count and a message.
 pub(super) const MAX_RESPONSE: usize = 64 << 10;
@@ -10,58 +11,99 @@ pub(super) const MAX_RESPONSE: usize = 64 << 10;
 /// Largest part of a destination's message that is logged, in characters.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// A result, and its status in metrics.
+/// A result, and its status in self-metrics.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct ExportResponse {
+pub struct ExportResponse {
+    /// One of a fixed set of words, since each is a label.
     pub status: &'static str,
     pub result: ExportResult,
 }
 
+impl From<ExportResult> for ExportResponse {
+    fn from(result: ExportResult) -> ExportResponse {
+        let status = match &result {
+            ExportResult::Accepted { .. } => "ok",
+            ExportResult::Retry { .. } => "retry",
+            ExportResult::TooLarge(_) => "too_large",
+            ExportResult::Invalid(_) => "invalid",
+            ExportResult::Rejected(_) => "rejected",
+            ExportResult::Unsupported(_) => "unsupported",
+        };
+        ExportResponse { status, result }
+    }
+}
+
 impl ExportResponse {
     /// No response came, so it is unknown whether the request was accepted.
-    pub fn none(status: &'static str, reason: String) -> ExportResponse {
+    pub(super) fn none(status: &'static str, reason: String) -> ExportResponse {
         ExportResponse { status, result: ExportResult::Retry { after: None, reason } }
     }
 }
 
 /// The result of one request.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum ExportResult {
-    /// Accepted except for `rejected` items; 0 with a message is a warning.
+pub enum ExportResult {
+    /// Delivered except for `rejected` items; 0 with a message is a warning.
     Accepted { rejected: u64, message: String },
-    /// To be repeated, after at least `after` if the destination says so.
+    /// Failed; to be repeated, after at least `after` if the destination says so.
     Retry { after: Option<Duration>, reason: String },
-    /// Too large, or over a quota: a part of the request may be accepted.
+    /// Too large, or over a quota: sent again in halves.
     TooLarge(String),
-    /// A part of the request is invalid: the rest may be accepted.
+    /// A part of the request is invalid: sent again trace by trace.
     Invalid(String),
-    /// Rejected permanently.
+    /// Rejected permanently: dropped, or written to the dead letters.
     Rejected(String),
-    /// The destination does not accept the signal.
+    /// The destination does not accept the signal: logs and metrics are not sent to it again.
     Unsupported(String),
 }
 
+/// `Export*ServiceResponse`, the same for all signals.
+#[derive(Message)]
+struct ServiceResponse {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+#[derive(Message)]
+struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    rejected: i64,
+    /// A string, but not every server sends UTF-8.
+    #[prost(bytes = "vec", tag = "2")]
+    message: Vec<u8>,
+}
+
+/// `google.rpc.Status`
+#[derive(Message)]
+pub(super) struct RpcStatus {
+    #[prost(bytes = "vec", tag = "2")]
+    pub message: Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<Any>,
+}
+
+/// `google.protobuf.Any`
+#[derive(Message)]
+pub(super) struct Any {
+    #[prost(bytes = "vec", tag = "1")]
+    pub type_url: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
 impl ExportResult {
+    /// Delivered completely.
+    pub const ACCEPTED: ExportResult = ExportResult::Accepted { rejected: 0, message: String::new() };
+
     /// Reads the `Export*ServiceResponse` of a successful request. An unreadable response counts as
-    /// success, as its status says.
-    pub fn from_success(response: &[u8]) -> ExportResult {
-        let mut rejected = 0;
-        let mut message = String::new();
-        for field in Fields::new(response).map_while(Result::ok) {
-            if let (1, Payload::Bytes(partial)) = (field.number, field.payload) {
-                for field in Fields::new(partial).map_while(Result::ok) {
-                    match (field.number, field.payload) {
-                        // An int64; a negative value counts as 0.
-                        (1, Payload::Varint(n)) => {
-                            rejected = u64::try_from(n.cast_signed()).unwrap_or(0);
-                        }
-                        (2, Payload::Bytes(text)) => message = one_line(&String::from_utf8_lossy(text)),
-                        _ => {}
-                    }
-                }
-            }
+    /// success, as its status says; a negative number of rejected items as 0.
+    pub(super) fn from_success(response: &[u8]) -> ExportResult {
+        let partial = ServiceResponse::decode(response).ok().and_then(|r| r.partial_success);
+        let PartialSuccess { rejected, message } = partial.unwrap_or_default();
+        ExportResult::Accepted {
+            rejected: u64::try_from(rejected).unwrap_or(0),
+            message: one_line(&String::from_utf8_lossy(&message)),
         }
-        ExportResult::Accepted { rejected, message }
     }
 }
 
@@ -89,7 +131,6 @@ mod tests {
     use opentelemetry_proto::tonic::collector::trace::v1::{
         ExportTracePartialSuccess, ExportTraceServiceResponse,
     };
-    use prost::Message;
 
     use super::*;
 

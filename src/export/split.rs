@@ -15,17 +15,25 @@ const CHILDREN: u32 = 2;
 /// Tag and longest length (a `u32`) of a nested message.
 const NESTING: usize = 6;
 
-/// Splits `request` into pieces of at most `max` bytes. An invalid request is returned unchanged; the
-/// destination decides about it.
+/// Splits `request` into pieces of at most `max` bytes. An invalid request, or one without items, is
+/// returned unchanged; the destination decides about it.
 pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
-    let mut splitter = Splitter { signal, max, open: Vec::new(), size: 0, filled: false, pieces: Vec::new() };
-    match splitter.request(request) {
-        Some(()) => {
-            splitter.flush();
-            splitter.pieces
+    let Some(whole) = Request::read(signal, request).filter(|whole| !whole.items.is_empty()) else {
+        return vec![Piece { bytes: request.clone(), items: count(signal, request) }];
+    };
+    let mut pieces = Vec::new();
+    let (mut start, mut size) = (0, 0);
+    for (i, item) in whole.items.iter().enumerate() {
+        let added = whole.added(whole.items[start..i].last(), item);
+        if i > start && size + added > max {
+            pieces.push(whole.piece(&whole.items[start..i], size));
+            (start, size) = (i, whole.added(None, item));
+        } else {
+            size += added;
         }
-        None => vec![Piece { bytes: request.clone(), items: count(signal, request) }],
     }
+    pieces.push(whole.piece(&whole.items[start..], size));
+    pieces
 }
 
 /// Number of items in an encoded request: spans, log records or data points.
@@ -47,134 +55,97 @@ fn item_count(signal: Signal, item: &[u8]) -> u64 {
     if signal == Signal::Metrics { metrics::points(item).unwrap_or(0) } else { 1 }
 }
 
-/// A resource group of the current piece.
-struct Group<'a> {
-    envelope: Vec<&'a [u8]>,
-    scopes: Vec<Scope<'a>>,
+/// Whole fields, tags included.
+type RawFields<'a> = Vec<&'a [u8]>;
+
+/// The items of a request in order, and what surrounds them.
+#[derive(Default)]
+struct Request<'a> {
+    items: Vec<Item<'a>>,
+    /// By index of the group and of the scope: its fields except the nested groups or items.
+    groups: Vec<RawFields<'a>>,
+    scopes: Vec<RawFields<'a>>,
 }
 
-struct Scope<'a> {
-    envelope: Vec<&'a [u8]>,
-    /// Whole fields, tags included.
-    items: Vec<&'a [u8]>,
+struct Item<'a> {
+    group: usize,
+    /// Over all groups.
+    scope: usize,
+    /// The whole field, tag included.
+    whole: &'a [u8],
     count: u64,
-}
-
-struct Splitter<'a> {
-    signal: Signal,
-    max: usize,
-    open: Vec<Group<'a>>,
-    size: usize,
-    /// Whether the current piece holds an item.
-    filled: bool,
-    pieces: Vec<Piece>,
 }
 
 fn len(fields: &[&[u8]]) -> usize {
     fields.iter().map(|f| f.len()).sum()
 }
 
-/// The fields of a message except `number`, each with its tag, and the contents of field `number`.
-fn separate(message: &[u8], number: u32) -> Option<(Vec<&[u8]>, Vec<Nested<'_>>)> {
+/// The fields of a message except `number`, and the fields of that number with their contents.
+fn separate(message: &[u8], number: u32) -> Option<(RawFields<'_>, Vec<(&[u8], &[u8])>)> {
     let mut envelope = Vec::new();
     let mut inner = Vec::new();
     for field in Fields::new(message) {
         let field = field.ok()?;
         let whole = message.get(field.start..field.end)?;
         match field.payload {
-            Payload::Bytes(bytes) if field.number == number => inner.push(Nested { whole, bytes }),
+            Payload::Bytes(bytes) if field.number == number => inner.push((whole, bytes)),
             _ => envelope.push(whole),
         }
     }
     Some((envelope, inner))
 }
 
-struct Nested<'a> {
-    whole: &'a [u8],
-    bytes: &'a [u8],
-}
-
-impl<'a> Splitter<'a> {
-    fn request(&mut self, request: &'a [u8]) -> Option<()> {
-        for group in separate(request, GROUPS)?.1 {
-            let (resource, scopes) = separate(group.bytes, CHILDREN)?;
-            self.open_group(&resource);
-            for scope in scopes {
-                let (scope, items) = separate(scope.bytes, CHILDREN)?;
-                self.open_scope(&resource, &scope);
-                for item in items {
-                    self.item(&resource, &scope, &item);
-                }
+impl<'a> Request<'a> {
+    /// `None` if the request is not valid.
+    fn read(signal: Signal, request: &'a [u8]) -> Option<Request<'a>> {
+        let mut out = Request::default();
+        for (_, group) in separate(request, GROUPS)?.1 {
+            let (resource, scopes) = separate(group, CHILDREN)?;
+            for (_, scope) in scopes {
+                let (scope, items) = separate(scope, CHILDREN)?;
+                let (group, index) = (out.groups.len(), out.scopes.len());
+                out.items.extend(items.into_iter().map(|(whole, item)| Item {
+                    group,
+                    scope: index,
+                    whole,
+                    count: item_count(signal, item),
+                }));
+                out.scopes.push(scope);
             }
+            out.groups.push(resource);
         }
-        Some(())
+        Some(out)
     }
 
-    fn open_group(&mut self, resource: &[&'a [u8]]) {
-        let size = len(resource) + NESTING;
-        if !self.open.is_empty() && self.size + size > self.max {
-            self.flush();
-        }
-        self.size += size;
-        self.open.push(Group { envelope: resource.to_vec(), scopes: Vec::new() });
+    /// The most bytes that `item` adds to a piece after `previous`.
+    fn added(&self, previous: Option<&Item<'_>>, item: &Item<'_>) -> usize {
+        let repeated = |fields: &[&[u8]], again: bool| if again { 0 } else { len(fields) + NESTING };
+        repeated(&self.groups[item.group], previous.is_some_and(|p| p.group == item.group))
+            + repeated(&self.scopes[item.scope], previous.is_some_and(|p| p.scope == item.scope))
+            + item.whole.len()
     }
 
-    fn open_scope(&mut self, resource: &[&'a [u8]], scope: &[&'a [u8]]) {
-        let size = len(scope) + NESTING;
-        if self.filled && self.size + size > self.max {
-            self.drop_empty();
-            self.flush();
-            self.open_group(resource);
-        }
-        self.size += size;
-        if let Some(group) = self.open.last_mut() {
-            group.scopes.push(Scope { envelope: scope.to_vec(), items: Vec::new(), count: 0 });
-        }
-    }
-
-    fn item(&mut self, resource: &[&'a [u8]], scope: &[&'a [u8]], item: &Nested<'a>) {
-        if self.filled && self.size + item.whole.len() > self.max {
-            self.drop_empty();
-            self.flush();
-            self.open_group(resource);
-            self.open_scope(resource, scope);
-        }
-        self.size += item.whole.len();
-        self.filled = true;
-        if let Some(open) = self.open.last_mut().and_then(|group| group.scopes.last_mut()) {
-            open.items.push(item.whole);
-            open.count += item_count(self.signal, item.bytes);
-        }
-    }
-
-    /// Drops the last groups if they are empty: the next piece opens them again.
-    fn drop_empty(&mut self) {
-        if let Some(group) = self.open.last_mut() {
-            group.scopes.pop_if(|scope| scope.items.is_empty());
-        }
-        self.open.pop_if(|group| group.scopes.is_empty());
-    }
-
-    fn flush(&mut self) {
-        if self.open.is_empty() {
-            return;
-        }
-        let mut out = BytesMut::with_capacity(self.size);
-        let mut items = 0;
-        for group in self.open.drain(..) {
-            let scope_len = |scope: &Scope<'_>| len(&scope.envelope) + len(&scope.items);
-            let inner: usize = group.scopes.iter().map(|s| nested_len(scope_len(s))).sum();
-            open(&mut out, GROUPS, len(&group.envelope) + inner);
-            group.envelope.iter().for_each(|field| out.extend_from_slice(field));
-            for scope in &group.scopes {
+    /// A request of these items under their resources and scopes.
+    fn piece(&self, items: &[Item<'_>], capacity: usize) -> Piece {
+        let scope_len = |scope: &[Item<'_>]| {
+            len(&self.scopes[scope[0].scope]) + scope.iter().map(|item| item.whole.len()).sum::<usize>()
+        };
+        let mut out = BytesMut::with_capacity(capacity);
+        for group in items.chunk_by(|a, b| a.group == b.group) {
+            let scopes = || group.chunk_by(|a, b| a.scope == b.scope);
+            let resource = &self.groups[group[0].group];
+            let inner: usize = scopes().map(|scope| nested_len(scope_len(scope))).sum();
+            open(&mut out, GROUPS, len(resource) + inner);
+            resource.iter().for_each(|field| out.extend_from_slice(field));
+            for scope in scopes() {
                 open(&mut out, CHILDREN, scope_len(scope));
-                scope.envelope.iter().chain(&scope.items).for_each(|field| out.extend_from_slice(field));
-                items += scope.count;
+                let fields = self.scopes[scope[0].scope].iter().copied();
+                fields
+                    .chain(scope.iter().map(|item| item.whole))
+                    .for_each(|field| out.extend_from_slice(field));
             }
         }
-        self.size = 0;
-        self.filled = false;
-        self.pieces.push(Piece { bytes: out.freeze(), items });
+        Piece { bytes: out.freeze(), items: items.iter().map(|item| item.count).sum() }
     }
 }
 

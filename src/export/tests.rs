@@ -16,7 +16,7 @@ use super::*;
 use crate::outcome::Outcome;
 use crate::telemetry::RequestObserver;
 
-pub(super) mod away;
+mod away;
 mod file;
 mod dead_letters;
 mod retries;
@@ -52,8 +52,8 @@ fn logs(records: usize) -> Parcel {
     Parcel::request(Signal::Logs, ExportLogsServiceRequest { resource_logs }.encode_to_vec().into())
 }
 
-fn context() -> RenderContext {
-    RenderContext { kind_of: Arc::new(|_, _| Kind::Llm), prefix: "verdict.".into() }
+fn context() -> ExportContext {
+    ExportContext::new(Arc::new(|_, _| Kind::Llm), "verdict.")
 }
 
 fn read(yaml: &str) -> ExporterConfigs {

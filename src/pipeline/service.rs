@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
-use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace::{Envelope, TraceId};
 use verdict_telemetry::JudgeMetrics;
 
 use super::Pipeline;
@@ -25,7 +25,7 @@ use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::admin::{self, Readiness};
 use crate::config::Config;
-use crate::export::{Exporter, Exporters, RenderContext};
+use crate::export::{ExportContext, Exporter, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
 use crate::receive::{self, Intake};
@@ -119,7 +119,7 @@ impl Service {
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
-        let exporters = Arc::new(exporters(config, &budget, &runtime_config)?);
+        let exporters = Arc::new(exporters(config, &extensions, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
         let opened = open_journal(config, &telemetry).await?;
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
@@ -323,23 +323,26 @@ fn panel(judges: &Option<Judges>) -> Option<Arc<dyn Panel>> {
 
 fn exporters(
     config: &Config,
+    extensions: &Extensions,
     budget: &Budget,
     runtime_config: &Arc<ArcSwap<RuntimeConfig>>,
 ) -> Result<Exporters, Error> {
-    let context = render_context(runtime_config, &config.verdict.evaluation.prefix);
-    let configs = config.exporters.with_best_effort_within(budget.for_best_effort());
-    let exporters = Exporters::start(&configs, &config.service.exporters, &context)
+    let context = ExportContext {
+        clients: extensions.exporters.clone(),
+        max_best_effort: budget.for_best_effort(),
+        ..export_context(runtime_config, &config.verdict.evaluation.prefix)
+    };
+    let exporters = Exporters::start(&config.exporters, &config.service.exporters, &context)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
     if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
 }
 
 /// The console exporter recognises spans by the conventions of the current configuration.
-fn render_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> RenderContext {
+fn export_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> ExportContext {
     let config = Arc::clone(runtime_config);
-    RenderContext {
-        kind_of: Arc::new(move |span, envelope| config.load().evaluator.recogniser().kind(span, envelope)),
-        prefix: prefix.to_owned(),
-    }
+    let kind_of =
+        move |span: &[u8], envelope: &Envelope| config.load().evaluator.recogniser().kind(span, envelope);
+    ExportContext::new(Arc::new(kind_of), prefix)
 }
 
 #[cfg(test)]
@@ -347,7 +350,7 @@ mod tests {
     use super::*;
     use crate::config::from_sources;
     use verdict_config::Source;
-    use verdict_otlp::trace::{Envelope, Kind};
+    use verdict_otlp::trace::Kind;
     use verdict_otlp::value::SPAN_ATTRIBUTES;
     use verdict_otlp::write::{self, Scalar};
 
@@ -359,7 +362,7 @@ mod tests {
             RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap()
         };
         let config = Arc::new(ArcSwap::from_pointee(of("")));
-        let context = render_context(&config, "verdict.");
+        let context = export_context(&config, "verdict.");
         let mut span = Vec::new();
         write::attribute(&mut span, SPAN_ATTRIBUTES, "acme.type", Scalar::Str("step"));
         let kind = || (context.kind_of)(&span, &Envelope::default());

@@ -8,7 +8,7 @@ use verdict_otlp::{Piece, Signal, Transport};
 
 use super::*;
 use crate::export::config::ExporterConfigs;
-use crate::export::{Exporters, Parcel, RenderContext};
+use crate::export::{ExportContext, Exporters, Parcel};
 
 fn line(page: &str, start: &str) -> String {
     page.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("no {start} in\n{page}")).to_owned()
@@ -73,7 +73,7 @@ fn file_exporter() -> (Exporters, tempfile::TempDir) {
     let path = folder.path().join("out.jsonl");
     let yaml = format!("file/archive: {{ path: {path:?}, sending_queue: {{ queue_size: 1MiB }} }}");
     let configs: ExporterConfigs = serde_saphyr::from_str(&yaml).unwrap();
-    let context = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
+    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
     (Exporters::start(&configs, &["file/archive".to_owned()], &context).unwrap(), folder)
 }
 

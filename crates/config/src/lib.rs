@@ -7,6 +7,7 @@
 //! | `node` | YAML to a tree with positions; merging |
 //! | `env` | `${env:NAME}`, `${file:PATH}` |
 //! | `read` | tree to structs, collecting problems |
+//! | `settings` | structs with their defaults |
 //! | `issue` | problems, by key and with position; all of them as one error |
 //! | `place` | positions in files, paths of keys |
 //! | `pattern` | names with a `*` at the end |
@@ -23,6 +24,7 @@ mod node;
 mod pattern;
 mod place;
 mod read;
+mod settings;
 mod source;
 mod units;
 

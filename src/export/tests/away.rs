@@ -6,17 +6,14 @@ use std::sync::Mutex;
 use verdict_config::Period;
 
 use super::*;
-use crate::export::config::{Compression, RetryOnFailure};
-use crate::export::pack::{Packed, Packing};
-use crate::export::response::{ExportResponse, ExportResult};
-use crate::export::{consumers, otlp};
+use crate::export::config::RetryOnFailure;
 
 /// What a destination says so long after the start.
 type Script = fn(Duration) -> ExportResult;
 
 /// A destination without a wire.
 #[derive(Debug)]
-pub struct ScriptedClient {
+struct ScriptedClient {
     began: Instant,
     script: Script,
     takes: Duration,
@@ -24,18 +21,20 @@ pub struct ScriptedClient {
     asked: Arc<Mutex<Vec<(Duration, bool)>>>,
 }
 
-impl ScriptedClient {
-    pub(in crate::export) async fn export(&self, _: &Packed) -> ExportResponse {
-        tokio::time::sleep(self.takes).await;
-        let at = self.began.elapsed();
-        let result = (self.script)(at);
-        self.asked.lock().unwrap().push((at, matches!(result, ExportResult::Accepted { .. })));
-        ExportResponse { status: "scripted", result }
+impl ExportClient for ScriptedClient {
+    fn export<'a>(&'a self, _: &'a ExportRequest) -> ExportFuture<'a> {
+        Box::pin(async {
+            tokio::time::sleep(self.takes).await;
+            let at = self.began.elapsed();
+            let result = (self.script)(at);
+            self.asked.lock().unwrap().push((at, matches!(result, ExportResult::Accepted { .. })));
+            ExportResponse { status: "scripted", result }
+        })
     }
 }
 
 fn accepted() -> ExportResult {
-    ExportResult::Accepted { rejected: 0, message: String::new() }
+    ExportResult::ACCEPTED
 }
 
 fn retry_later(after: Option<Duration>) -> ExportResult {
@@ -57,16 +56,10 @@ impl Away {
         let exporter = Exporter::new("otlp_grpc", true, &[Signal::Traces], queue);
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
-        let otlp = otlp::OtlpConsumer {
-            exporter: Arc::clone(&exporter),
-            client: otlp::Client::Scripted(client),
-            packing: Packing { compression: Compression::None, level: 0 },
-            max_request: 4 << 20,
-            retry,
-        };
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        consumers(otlp, 4)(&tasks, &stop);
-        Away { exporters: Exporters { all: vec![exporter], tasks, stop }, asked }
+        let transport = Transport { client: Arc::new(client), timeout: Duration::MAX };
+        let (packing, requests) = (Packing::NONE, Requests::UpTo(4 << 20));
+        let consumer = Consumer { exporter, transport, packing, requests, retry };
+        Away { exporters: Exporters::run(vec![(consumer, 4)]), asked }
     }
 
     /// A span a second for so long.

@@ -6,7 +6,7 @@ use verdict_otlp::trace::Kind;
 
 use super::*;
 use crate::config::{Config, from_sources};
-use crate::export::{Exporters, RenderContext};
+use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
@@ -21,8 +21,8 @@ fn config(path: &std::path::Path, verdict: &str) -> Config {
 }
 
 fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
-    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
-    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap());
+    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
     let config_in_use = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
     ));

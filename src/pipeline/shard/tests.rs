@@ -15,7 +15,7 @@ use verdict_otlp::write;
 
 use super::*;
 use crate::config::{Config, from_sources};
-use crate::export::{Exporters, RenderContext};
+use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
 use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::budget::Budget;
@@ -60,8 +60,8 @@ fn under(resource: &[u8], spans: &[u8]) -> Bytes {
 }
 
 fn exporters(config: &Config) -> Arc<Exporters> {
-    let look = RenderContext { kind_of: Arc::new(|_, _| Kind::Unknown), prefix: "verdict.".to_owned() };
-    Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &look).unwrap())
+    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
 }
 
 /// What a shard shares with others, without a store.

@@ -1,8 +1,8 @@
-//! The consumers of an OTLP exporter: send queued parcels as requests and resolve every item.
+//! The consumers of an exporter: send queued parcels as requests and resolve every item.
 //!
-//! In: [`Batch`]es. Out: requests of at most `max_request_size`, retried as destination and
-//! configuration require. A request that the destination finds too large is halved; one it finds
-//! invalid is sent parcel by parcel, so that one invalid span does not affect other parcels.
+//! In: [`Batch`]es. Out: requests to the exporter's client, retried as destination and configuration
+//! require. A request that the destination finds too large is halved; one it finds invalid is sent parcel
+//! by parcel, so that one invalid span does not affect other parcels.
 
 use std::sync::Arc;
 
@@ -11,11 +11,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use verdict_otlp::{Piece, Signal};
 
-use super::config::RetryOnFailure;
+use super::client::Transport;
+use super::config::{Packing, RetryOnFailure};
 use super::exporter::Exporter;
-use super::grpc::GrpcClient;
-use super::http::HttpClient;
-use super::pack::{Packed, Packing};
 use super::queue::{Batch, InFlight};
 use super::response::{ExportResponse, ExportResult};
 use super::retry::Backoff;
@@ -27,33 +25,27 @@ use crate::telemetry::ExporterState;
 /// even that enforces something else, such as a quota, and must not be flooded.
 const MAX_HALVINGS: u8 = 6;
 
-/// The transport of an exporter.
-#[derive(Debug)]
-pub(super) enum Client {
-    Grpc(Box<GrpcClient>),
-    Http(Box<HttpClient>),
-    #[cfg(test)]
-    Scripted(super::tests::away::ScriptedClient),
-}
+/// Largest batch of [`Requests::PerParcel`], in bytes.
+const MAX_PARCELS: usize = 1 << 20;
 
-impl Client {
-    pub async fn export(&self, signal: Signal, message: &Packed) -> ExportResponse {
-        match self {
-            Client::Grpc(client) => client.export(signal, message).await,
-            Client::Http(client) => client.export(signal, message).await,
-            #[cfg(test)]
-            Client::Scripted(client) => client.export(message).await,
-        }
-    }
+/// Reason of what is dropped at shutdown.
+pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
+
+/// Which parcels form a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Requests {
+    /// As many as fit; a larger parcel is split.
+    UpTo(usize),
+    PerParcel,
 }
 
 /// Shared by the consumers of one exporter.
 #[derive(Debug)]
-pub(super) struct OtlpConsumer {
+pub(super) struct Consumer {
     pub exporter: Arc<Exporter>,
-    pub client: Client,
+    pub transport: Transport,
     pub packing: Packing,
-    pub max_request: usize,
+    pub requests: Requests,
     pub retry: RetryOnFailure,
 }
 
@@ -79,14 +71,18 @@ enum Failed {
     Final(DropReason, String),
 }
 
-impl OtlpConsumer {
+impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
     pub async fn consume(self: Arc<Self>, stop: CancellationToken) {
+        let max = match self.requests {
+            Requests::UpTo(max) => max,
+            Requests::PerParcel => MAX_PARCELS,
+        };
         loop {
             let batch = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                batch = self.exporter.queue.take(self.max_request) => batch,
+                batch = self.exporter.queue.take(max) => batch,
             };
             let Some(Batch { signal, jobs, in_flight }) = batch else { return };
             // Released when the whole batch is resolved.
@@ -95,8 +91,9 @@ impl OtlpConsumer {
             for (parcel, job) in jobs.into_iter().enumerate() {
                 spaces.push(job.space);
                 let mut receipt = job.receipt;
-                for piece in job.parcel.pieces {
-                    self.push_parts(signal, piece, parcel, &mut receipt, &mut parts);
+                for piece in job.parcel.pieces.into_iter().flat_map(|piece| self.fitting(signal, piece)) {
+                    let receipt = receipt.split(piece.items);
+                    parts.push(Part { piece, receipt, parcel });
                 }
                 // Items that the pieces do not account for are resolved with the last piece.
                 match parts.last_mut() {
@@ -104,7 +101,7 @@ impl OtlpConsumer {
                     _ => receipt.resolve(Outcome::Exported),
                 }
             }
-            let mut pending = self.requests(parts);
+            let mut pending = self.group(parts);
             let mut in_flight = Some(in_flight);
             let finished = tokio::select! {
                 biased;
@@ -113,46 +110,33 @@ impl OtlpConsumer {
             };
             if !finished {
                 for part in pending.into_iter().flat_map(|request| request.parts) {
-                    self.exporter.drop_items(
-                        part.receipt,
-                        DropReason::Shutdown,
-                        "not sent before the shutdown deadline",
-                    );
+                    self.exporter.drop_items(part.receipt, DropReason::Shutdown, NOT_SENT);
                 }
                 return;
             }
         }
     }
 
-    /// Adds a piece to `parts`, split if it is larger than a request may be.
-    fn push_parts(
-        &self,
-        signal: Signal,
-        piece: Piece,
-        parcel: usize,
-        receipt: &mut Receipt,
-        parts: &mut Vec<Part>,
-    ) {
-        if piece.bytes.len() <= self.max_request {
-            let receipt = receipt.split(piece.items);
-            parts.push(Part { piece, receipt, parcel });
-            return;
-        }
-        for piece in split(signal, &piece.bytes, self.max_request) {
-            let receipt = receipt.split(piece.items);
-            parts.push(Part { piece, receipt, parcel });
+    /// A piece, split if it is larger than a request may be.
+    fn fitting(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
+        match self.requests {
+            Requests::UpTo(max) if piece.bytes.len() > max => split(signal, &piece.bytes, max),
+            _ => vec![piece],
         }
     }
 
-    /// Groups parts in order into requests of at most `max_request`; the last request comes first, to
-    /// be popped.
-    fn requests(&self, parts: Vec<Part>) -> Vec<OutgoingRequest> {
+    /// Groups parts in order into requests; the last request comes first, to be popped.
+    fn group(&self, parts: Vec<Part>) -> Vec<OutgoingRequest> {
         let mut all: Vec<OutgoingRequest> = Vec::new();
         let mut size = 0usize;
         for part in parts {
             let len = part.piece.bytes.len();
+            let fits = |last: &Part| match self.requests {
+                Requests::UpTo(max) => size.saturating_add(len) <= max,
+                Requests::PerParcel => last.parcel == part.parcel,
+            };
             match all.last_mut() {
-                Some(request) if size.saturating_add(len) <= self.max_request => {
+                Some(request) if request.parts.last().is_some_and(fits) => {
                     size += len;
                     request.parts.push(part);
                 }
@@ -177,26 +161,21 @@ impl OtlpConsumer {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let (request, reason, why) = match result {
+            let (parts, reason, why) = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
                 }
-                Err(Failed::TooLarge(why)) => match halve(signal, request) {
-                    Ok(halves) => {
-                        pending.extend(halves);
-                        continue;
-                    }
-                    Err(request) => (request, DropReason::Refused, why),
-                },
-                Err(Failed::Invalid(why)) => match split_by_parcel(request) {
-                    Ok(parcels) => {
-                        pending.extend(parcels);
-                        continue;
-                    }
-                    Err(request) => (request, DropReason::Refused, why),
-                },
-                Err(Failed::Final(reason, why)) => (request, reason, why),
+                Err(Failed::TooLarge(why)) => (halve(signal, request), DropReason::Refused, why),
+                Err(Failed::Invalid(why)) => (split_by_parcel(request), DropReason::Refused, why),
+                Err(Failed::Final(reason, why)) => (Err(request), reason, why),
+            };
+            let request = match parts {
+                Ok(parts) => {
+                    pending.extend(parts);
+                    continue;
+                }
+                Err(request) => request,
             };
             let pieces: Vec<Bytes> = request.parts.iter().map(|part| part.piece.bytes.clone()).collect();
             pending.push(request);
@@ -218,11 +197,12 @@ impl OtlpConsumer {
         request: &OutgoingRequest,
         in_flight: &mut Option<InFlight>,
     ) -> Result<u64, Failed> {
-        let message = self.packing.pack(request.parts.iter().map(|part| &part.piece.bytes)).await;
+        let pieces = request.parts.iter().map(|part| &part.piece.bytes);
+        let message = self.packing.pack(signal, pieces).await;
         let mut backoff = Backoff::new(&self.retry);
         loop {
             let started = Instant::now();
-            let ExportResponse { status, result } = self.client.export(signal, &message).await;
+            let ExportResponse { status, result } = self.transport.export(&message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
             match result {
