@@ -16,6 +16,6 @@ pub enum StartError {
     #[error("there is no exporter '{0}'")]
     Unknown(String),
     /// An exporter of type `custom` has no client.
-    #[error("no client is registered for '{0}'")]
-    Unregistered(String),
+    #[error("no client is registered under this id")]
+    Unregistered,
 }

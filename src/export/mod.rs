@@ -232,9 +232,7 @@ fn prepare(
         ExporterConfig::Console(c) => {
             Arc::new(ConsoleClient::new(&context.kind_of, &context.prefix, c.color))
         }
-        ExporterConfig::Custom(_) => {
-            Arc::clone(context.clients.get(id).ok_or_else(|| StartError::Unregistered(id.to_owned()))?)
-        }
+        ExporterConfig::Custom(_) => Arc::clone(context.clients.get(id).ok_or(StartError::Unregistered)?),
     };
     let (required, queue) = config.queue();
     let mut capacity = if queue.enabled { queue.queue_size.0 } else { 0 };

@@ -18,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// An exporter.
-    #[error("exporters.{id}.{source}")]
+    #[error("exporters.{id}: {source}")]
     Exporter { id: String, source: StartError },
     /// `verdict.recognise` or `verdict.redact`, or a metric that was added.
     #[error("verdict.{0}")]

@@ -3,6 +3,9 @@
 use verdict_eval::{Config, Evaluator, Metric, MetricSpec, Scale};
 
 #[allow(dead_code)]
+#[path = "../../examples/custom_exporter.rs"]
+mod custom_exporter;
+#[allow(dead_code)]
 #[path = "../../examples/custom_metric.rs"]
 mod custom_metric;
 #[allow(dead_code)]
@@ -35,6 +38,21 @@ fn a_metric_of_ones_own_is_measured_thresholded_propagated_and_written() {
     assert!(brevity(&failing).unwrap().contains("false at most 3 words were expected"), "{failing:?}");
     assert_eq!(failing.last().unwrap(), "trace passes: Some(false)");
     assert!(brevity(&passing).unwrap().contains(" true"), "{passing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_exporter_receives_every_annotated_span() {
+    let lines = Box::pin(custom_exporter::run(vec![demo("pydanticai-b"), demo("strands-c")])).await.unwrap();
+    assert_eq!(lines.last().unwrap(), "0 dropped", "{lines:?}");
+    let numbers = |line: &String| {
+        let mut words = line.split(' ').filter_map(|word| word.parse::<usize>().ok());
+        (words.next().unwrap(), words.next().unwrap())
+    };
+    let counts: Vec<(usize, usize)> = lines.iter().take(lines.len() - 1).map(numbers).collect();
+    assert!(
+        !counts.is_empty() && counts.iter().all(|(spans, results)| *spans > 0 && *results > 0),
+        "{lines:?}"
+    );
 }
 
 struct Nothing;

@@ -1,12 +1,15 @@
-//! Metrics, dialects and providers of a program that embeds the service: also after a reload, and named in
-//! a configuration file.
+//! Metrics, dialects, providers and exporters of a program that embeds the service: also after a reload, and
+//! named in a configuration file.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{load, load_with};
+use otel_verdict::export::{ExportClient, ExportFuture, ExportRequest, ExportResult};
 use otel_verdict::extensions::Extensions;
 use otel_verdict::pipeline::service::Service;
 use serde_json::json;
@@ -163,4 +166,74 @@ fn provided_judge_may_be_named_in_the_configuration() {
     assert_eq!(config.judges["own"].samples, 3);
     let error = load(&[&file]).unwrap_err().to_string();
     assert!(error.contains("judges.own.endpoint"), "{error}");
+}
+
+/// A destination in this process that is busy at the first request.
+#[derive(Debug, Default)]
+struct ScriptedDestination {
+    requests: Mutex<Vec<Bytes>>,
+    rejecting: AtomicBool,
+}
+
+impl ScriptedDestination {
+    fn count(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+impl ExportClient for ScriptedDestination {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        let mut requests = self.requests.lock().unwrap();
+        requests.push(request.to_bytes());
+        let result = match requests.len() {
+            1 => ExportResult::Retry { after: Some(Duration::from_millis(1)), reason: "busy".to_owned() },
+            _ if self.rejecting.load(Ordering::Relaxed) => ExportResult::Rejected("full".to_owned()),
+            _ => ExportResult::ACCEPTED,
+        };
+        Box::pin(ready(result.into()))
+    }
+}
+
+const CUSTOM: &str = "exporters: { custom/own: { signals: [traces], retry_on_failure: { initial_interval: 1ms } } }\n\
+    service: { exporters: [otlp_grpc, custom/own] }\nverdict: { close: { quiet: 50ms } }";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = Arc::new(ScriptedDestination::default());
+    let text = format!("{CUSTOM}\nstorage: {{ directory: {:?} }}", folder.path());
+    let extensions = || Extensions {
+        exporters: [("custom/own".to_owned(), Arc::clone(&own) as _)].into(),
+        ..Extensions::default()
+    };
+    let process = Process::start_with(&text, extensions()).await;
+    process.client().spans(call(1)).await;
+    process.until("the retried request", |_| own.count() == 2).await;
+    {
+        let requests = own.requests.lock().unwrap();
+        assert_eq!(requests[0], requests[1], "the same request is sent again");
+        let text = verdict_otlp::json::encode(verdict_otlp::Signal::Traces, &requests[1]).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("verdict."), "annotated");
+    }
+
+    own.rejecting.store(true, Ordering::Relaxed);
+    let mut new = process.service.config();
+    new.verdict.evaluation.log_unmeasured = true;
+    process.service.reload(&new).unwrap();
+    process.client().spans(call(2)).await;
+    process.until("the rejected request", |_| own.count() == 3).await;
+    process.stop().await;
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    let letters = files.filter(|name| name.to_string_lossy().contains("dead")).count();
+    assert_eq!(letters, 1, "the rejected request is a dead letter");
+
+    let again = Process::start_with(&text, extensions()).await;
+    again.stop().await;
+    assert_eq!(own.count(), 3, "the journal does not retain what was delivered or dead-lettered");
+}
+
+#[tokio::test]
+async fn custom_exporter_without_a_client_prevents_the_start() {
+    let error = Service::start(&config(1, CUSTOM)).await.unwrap_err().to_string();
+    assert_eq!(error, "exporters.custom/own: no client is registered under this id");
 }

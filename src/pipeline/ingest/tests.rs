@@ -22,7 +22,8 @@ fn config(path: &std::path::Path, verdict: &str) -> Config {
 
 fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
     let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
-    let exporters = Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
+    let exporters =
+        Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
     let config_in_use = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
     ));
