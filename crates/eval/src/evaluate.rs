@@ -17,11 +17,12 @@ use verdict_otlp::{Malformed, Piece};
 
 use crate::annotate::{self, Annotated, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
+use crate::measure::catalog::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::question_rounds::{Inputs, Questions};
-use crate::measure::settings::Scored;
-use crate::measure::table::CustomMetric;
+use crate::measure::settings::CustomSettings;
+use crate::measure::settings::sections::Scored;
 use crate::measure::{self, Measurement, Metric, MetricSpec, Settings, Usage};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser};
@@ -35,6 +36,7 @@ const MAX_REQUEST: usize = 4 << 20;
 pub struct Evaluator {
     recogniser: Recogniser,
     settings: Settings,
+    custom: Vec<CustomMetric>,
     policies: Policies,
     emission: Emission,
     annotates: bool,
@@ -153,17 +155,20 @@ impl Builder<'_> {
         let mut settings = config.settings().map_err(BuildError::Redact)?;
         settings.path.loaded = tasks;
         let emission = Emission { custom: custom.iter().map(|own| own.row).collect(), ..config.emission() };
-        settings.custom = custom;
+        let custom_settings =
+            |own: &CustomMetric| CustomSettings { row: own.row, settings: own.settings.clone() };
+        settings.custom = custom.iter().map(custom_settings).collect();
         Ok(Evaluator {
             recogniser: Recogniser::new(&config.recognise)
                 .map_err(|e| BuildError::Recognise(e.to_string()))?,
             policies: config.propagation.clone(),
             emission,
             annotates,
-            measures: settings.any(),
+            measures: measure::catalog::any(&settings),
             asks: config.metrics.named_judges().next().is_some()
-                || settings.custom.iter().any(|own| own.named_judges().next().is_some()),
+                || custom.iter().any(|own| own.named_judges().next().is_some()),
             settings,
+            custom,
             #[cfg(any(test, feature = "testing"))]
             before: None,
         })
@@ -249,8 +254,9 @@ impl Evaluator {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
-        let rules =
-            measure::catalog::run_each(&trace, &self.settings, &mut |metric| progress(Progress::Ran(metric)));
+        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, &mut |metric| {
+            progress(Progress::Ran(metric))
+        });
         Assessment { trace, rules, before: closed.before, reason: closed.reason }
     }
 
@@ -275,12 +281,12 @@ impl Evaluator {
 
     /// What is to be asked of a trace that has closed.
     pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
-        Questions::new(self.inputs(assessment))
+        Questions::new(self.inputs(assessment), &self.custom)
     }
 
     /// What can be asked already of a trace that is still open.
     pub fn early_questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
-        Questions::early(self.inputs(assessment))
+        Questions::early(self.inputs(assessment), &self.custom)
     }
 
     fn inputs<'a>(&'a self, assessment: &'a Assessment) -> Inputs<'a> {

@@ -33,14 +33,16 @@ pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
 pub use evaluate::{Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Progress};
 pub use measure::ask::asker::Asker;
+pub use measure::catalog::CustomMetric;
 pub use measure::measurement::{
     Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use measure::question_rounds::{Ask, Questions};
-pub use measure::settings::{Scored, Settings};
-pub use measure::table::{About, CustomMetric, MetricSpec, Scale};
-pub use measure::{Context, Metric, Need, Step};
+pub use measure::settings::Settings;
+pub use measure::settings::sections::Scored;
+pub use measure::table::{About, MetricSpec, Need, Scale};
+pub use measure::{Context, Metric, Step};
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};

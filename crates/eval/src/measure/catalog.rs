@@ -5,53 +5,137 @@
 //! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
 //! their own errors count.
 
+use std::fmt;
+use std::sync::Arc;
+
+use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
 use super::ask::JudgedMetric;
 use super::evaluated_spans::evaluated_spans;
 use super::memo::Memo;
+use super::rule::{AgentRule, SpanRule};
+use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
-use super::{Context, Measurement, Metric, Settings, Step, locate_quotes};
+use super::{
+    Context, Measurement, Metric, Settings, Step, avoidance, checklist, error_detection,
+    instruction_following, latency, locate_quotes, path, plan, reasoning, tokens, tool_completeness,
+};
 use crate::recognise::AgentTrace;
 
 /// A metric that asks judges, with its row.
 pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
-/// Every metric that rules answer, with its row.
-pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static dyn Metric)> {
-    TABLE.iter().filter_map(|row| Some((row, row.rules?)))
+/// What answers the metric of a row.
+struct Implementation {
+    rules: Option<&'static dyn Metric>,
+    timed: Option<&'static str>,
+    asks: Option<&'static dyn Metric>,
+}
+
+const NONE: Implementation = Implementation { rules: None, timed: None, asks: None };
+
+/// The implementations of the rows.
+macro_rules! implementations {
+    ($(
+        $(#[doc = $doc:literal])*
+        $section:ident: $settings:ty = $(
+            $name:literal => $base:ident { $($data:tt)* }
+            $(by { $($field:ident: $value:expr),* $(,)? })?
+        ),+;
+    )*) => {
+        /// In the order of the table.
+        static IMPLEMENTATIONS: &[Implementation] = &[$($(
+            Implementation { $($($field: Some($value),)*)? ..NONE },
+        )*)*];
+    };
+}
+metric_table!(implementations);
+
+/// A metric that is added from outside.
+#[derive(Clone)]
+pub struct CustomMetric {
+    /// Its name and scale.
+    pub row: &'static MetricSpec,
+    /// Its threshold, and the judges that it asks.
+    pub settings: Scored,
+    pub(crate) metric: Arc<dyn Metric>,
+}
+
+impl CustomMetric {
+    /// Where `settings` name judges, its first step may ask; without, it runs with the rules and its
+    /// questions are not asked.
+    pub fn new(
+        row: &'static MetricSpec,
+        mut settings: Scored,
+        metric: impl Metric + 'static,
+    ) -> CustomMetric {
+        if settings.judges.is_empty() {
+            settings.judges.push(RULES.to_owned());
+        }
+        CustomMetric { row, settings, metric: Arc::new(metric) }
+    }
+
+    /// The judges that it asks.
+    pub fn named_judges(&self) -> impl Iterator<Item = &str> {
+        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
+    }
+}
+
+impl fmt::Debug for CustomMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.row.fmt(f)
+    }
+}
+
+fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Implementation)> {
+    TABLE.iter().zip(IMPLEMENTATIONS)
+}
+
+/// Every metric that rules answer: its row, the name under which it is timed, the rule.
+fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Metric)> {
+    implementations().filter_map(|(row, by)| Some((row, by.timed.unwrap_or(row.name), by.rules?)))
 }
 
 /// Every metric that asks judges where the settings name any for it.
-pub(crate) fn asking(settings: &Settings) -> Vec<Asking<'_>> {
+pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<Asking<'a>> {
     // Rows with a way of asking of their own come after the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
-    let own = TABLE.iter().filter_map(|row| Some((row, Box::new(row.asks?) as Box<dyn Metric>)));
-    let custom = settings.custom.iter().map(|own| (own.row, Box::new(&*own.metric) as Box<dyn Metric>));
+    let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
+    let custom = custom.iter().map(|own| (own.row, Box::new(&*own.metric) as Box<dyn Metric>));
     common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
-/// Names of the rules, under which their work is timed: as in the table, but for `path`.
+/// Whether any metric may be wanted anywhere. If not, spans need not even be read.
+pub(crate) fn any(settings: &Settings) -> bool {
+    let is_answered =
+        |(row, by): &(&MetricSpec, &Implementation)| by.rules.is_some() || !settings.judges(row).is_empty();
+    let wanted = |(row, _): (&MetricSpec, _)| settings.own(row).anywhere();
+    !settings.custom.is_empty() || implementations().filter(is_answered).any(wanted)
+}
+
+/// Names under which the rules' work is timed: as in the table, but for `path`.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    rules().map(|(row, _)| row.timed())
+    rules().map(|(_, name, _)| name)
 }
 
-/// Runs every rule over every span that may be judged.
+/// Runs every rule of the table over every span that may be judged.
 pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
-    run_each(trace, settings, &mut |_| ())
+    run_each(trace, settings, &[], &mut |_| ())
 }
 
-/// As [`run`]; `after` hears of each metric when it is through with the trace, so that a caller
+/// As [`run`], with metrics that were added from outside; `after` hears of each metric when it is through with the trace, so that a caller
 /// with a clock can tell what each costs.
 pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
+    custom: &[CustomMetric],
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let memo = Memo::new();
     let judged = evaluated_spans(trace);
     let mut out = Vec::new();
-    let custom = settings.custom.iter().map(|own| (own.row, &*own.metric));
-    let rules = rules().map(|(row, metric)| -> (_, &dyn Metric) { (row, metric) });
-    for (row, metric) in rules.chain(custom) {
+    let custom = custom.iter().map(|own| (own.row, own.row.name, &*own.metric));
+    for (row, name, metric) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Metric)).chain(custom)
+    {
         let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false);
@@ -67,10 +151,97 @@ pub(crate) fn run_each(
                 out.extend(measurements);
             }
         }
-        after(row.timed());
+        after(name);
     }
     // Stable, so that the metrics' order holds within a span.
     out.sort_by_key(|m| m.at);
     locate_quotes::locate(trace, &memo, &mut out);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::measure::Unmeasured;
+    use crate::measure::question_rounds::{Inputs, Questions};
+    use crate::measure::table::{Scale, asked};
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn every_rubric_says_what_it_is_about_and_anchors_its_scale() {
+        for row in asked() {
+            let text = row.rubric.unwrap().text;
+            assert!(text.starts_with("<!-- version "), "{}", row.name);
+            for part in ["## What is judged", "## What is not", "## Scale", "## Findings"] {
+                assert!(text.contains(part), "{} lacks {part}", row.name);
+            }
+            let anchors: Vec<String> = match row.scale {
+                Scale::Labels(labels) => labels.iter().map(|l| format!("\n- `{l}`: ")).collect(),
+                scale => scale.scores().iter().map(|s| format!("\n- {s}: ")).collect(),
+            };
+            for anchor in anchors {
+                assert_eq!(text.matches(&anchor).count(), 1, "{}: {anchor}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let names: BTreeSet<_> = TABLE.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        assert!(asked().all(|row| row.form() == row.name.replace('.', "_")));
+        assert_eq!(asked().count(), 16);
+    }
+
+    #[test]
+    fn rows_belong_to_the_section_of_their_name_and_agree_with_its_defaults() {
+        let settings = Settings::default();
+        for row in TABLE {
+            assert_eq!(row.name.split('.').next().unwrap(), format!("{:?}", row.section.unwrap()));
+            let default = settings.own(row);
+            assert_eq!(default.threshold, row.threshold, "{}", row.name);
+            if let (Scale::Labels(labels), true) = (row.scale, row.rubric.is_some()) {
+                let fails = |label: &&&str| settings.fails(row.name, label);
+                let failing: BTreeSet<_> = labels.iter().filter(fails).collect();
+                assert_eq!(failing, row.fail_labels.iter().collect(), "{}", row.name);
+            }
+        }
+    }
+
+    const TASK: &str = r#"
+task: refund
+alphabet: { look: get_order, pay: issue_refund }
+states:
+  begin: { on: { look: seen } }
+  seen: { on: { pay: paid } }
+  paid: { final: true }
+weights: { correctness: 1 }
+"#;
+
+    #[test]
+    fn rules_and_judges_together_write_exactly_the_metrics_of_the_table() {
+        let settings = "judges: [rules, main]\nplan: { enabled: true }\nlatency: { max_ms: { llm: 1 } }\n\
+            tokens: { max: 1 }\nchecklist: { fixed: [{ items: [{ question: 'Is it done?' }] }] }\n\
+            path: { tasks: [refund.yaml] }\n";
+        let mut settings: Settings = serde_saphyr::from_str(settings).unwrap();
+        let task = verdict_config::Source { name: "refund.yaml".into(), text: TASK.into() };
+        settings.path.loaded = path::settings::TaskSet::new(path::load::load(&[task]).unwrap().tasks);
+        let trace = Script::new("Please refund order A-17.")
+            .tools(&["get_order", "issue_refund"])
+            .says("First look, then pay.")
+            .plan(&["get_order", "issue_refund"])
+            .calls("", &[("issue_refund", "{}")])
+            .returns("paid")
+            .answers("Done.")
+            .build();
+        let rules = run(&trace, &settings);
+        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let mut rounds = Questions::new(inputs, &[]);
+        while rounds.next_question().is_some() {}
+        let asked = rounds.finish(Unmeasured::Timeout);
+        let written: BTreeSet<_> = rules.iter().chain(&asked).map(|m| m.metric).collect();
+        assert_eq!(written, TABLE.iter().map(|row| row.name).collect());
+    }
 }

@@ -11,7 +11,7 @@ use verdict_otlp::trace::{Idx, SpanId};
 use super::Context;
 pub use super::defect::Defect;
 use super::excerpt::head;
-pub(crate) use super::excerpt::{clip, clip_end};
+pub(crate) use super::excerpt::{QUOTE_BYTES, clip, clip_end};
 use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::recognise::AgentTrace;
 
@@ -19,8 +19,6 @@ use crate::recognise::AgentTrace;
 pub const RULES: &str = "rules/1";
 /// The best score on 1-5: what a measurement without findings gets.
 pub(crate) const BEST: f64 = 5.0;
-/// Longest quote kept, in bytes: a line or two, so that a span with many findings stays small.
-pub(crate) const QUOTE_BYTES: usize = 240;
 /// Most findings kept on one measurement; the worst are kept.
 pub(crate) const MAX_FINDINGS: usize = 16;
 

@@ -4,6 +4,8 @@
 //! stand in the span just so, for a person or a program to find it there. In scripts and data
 //! without borders between words a cut is made between characters.
 
+/// Longest quote kept, in bytes: a line or two, so that a span with many findings stays small.
+pub(crate) const QUOTE_BYTES: usize = 240;
 /// A word's border is looked for this near a cut: longer runs are identifiers, hashes, data.
 const REACH: usize = 32;
 

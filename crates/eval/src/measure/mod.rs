@@ -7,21 +7,6 @@ use verdict_otlp::trace::Idx;
 
 use crate::recognise::AgentTrace;
 
-/// What a metric must see before it can run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Need {
-    /// The span alone.
-    Span,
-    /// Its earlier siblings too.
-    Siblings,
-    /// Its parent too.
-    Parent,
-    /// The agent's whole subtree.
-    Subtree,
-    /// The whole trace.
-    Trace,
-}
-
 /// The next move of a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
@@ -64,6 +49,10 @@ impl<M: Metric + ?Sized> Metric for &M {
     }
 }
 
+// First, since a macro is known only after its definition.
+#[macro_use]
+pub(crate) mod table;
+
 pub(crate) mod agent;
 pub(crate) mod defect;
 pub(crate) mod defects;
@@ -94,7 +83,6 @@ pub(crate) mod sample;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod merge_judgements;
-pub(crate) mod table;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;
 pub(crate) mod conversation;
@@ -105,7 +93,7 @@ pub(crate) use measurement::{
 pub(crate) use memo::Memo;
 pub(crate) use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
 pub(crate) use settings::Settings;
-pub(crate) use table::MetricSpec;
+pub(crate) use table::{MetricSpec, Need};
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

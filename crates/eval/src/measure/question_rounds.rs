@@ -10,7 +10,7 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::ask::filter::{Doubt, Gate};
-use super::catalog::{self, Asking};
+use super::catalog::{self, Asking, CustomMetric};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::question::{Answer, Question, services};
@@ -66,17 +66,19 @@ pub struct Questions<'a> {
 
 impl<'a> Questions<'a> {
     /// Of a trace that has closed: whatever is to be asked of it.
-    pub fn new(inputs: Inputs<'a>) -> Questions<'a> {
-        Questions::over(catalog::asking(inputs.settings), inputs, Doubt::of(inputs.rules), |_, _| true)
+    pub(crate) fn new(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
+        Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::of(inputs.rules), |_, _| {
+            true
+        })
     }
 
     /// Of a trace that is still open: what can be asked already, where the span's parent has come
     /// and the metric looks no further. When the trace has closed the same questions are asked
     /// again, and then their answers are known, or on their way.
-    pub fn early(inputs: Inputs<'a>) -> Questions<'a> {
+    pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // What the rules found so far may change with what comes yet, and with it the questions.
         let inputs = Inputs { rules: &[], ..inputs };
-        Questions::over(catalog::asking(inputs.settings), inputs, Doubt::early(), |need, at| {
+        Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::early(), |need, at| {
             let tree = &inputs.trace.tree;
             need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
         })

@@ -1,27 +1,135 @@
 //! The metrics, one row each, under the section of `verdict.metrics` that configures them.
 //!
 //! A row's name is its attribute key. Settings, self-metrics, scales, propagation, scoring and the
-//! configuration's JSON schema are derived from the rows: a new metric is a file beside this one, a
-//! row here and, where judges answer it, a rubric. Names and scales are those of the papers: 001
-//! (tables 1 and 2), 000 (section 3), 002 to 004.
+//! configuration's JSON schema are derived from the rows: a new metric is a file in this folder, a row
+//! here and, where judges answer it, a rubric. Names and scales are those of the papers: 001 (tables 1
+//! and 2), 000 (section 3), 002 to 004.
+//!
+//! The rows are the body of the macro `metric_table!`, which passes them to another macro. This file
+//! makes the rows' data of them, `settings` the struct of the configuration, and `catalog` the list of
+//! implementations: so the settings need not import the metrics, which read them.
 
 use std::fmt;
-use std::sync::Arc;
 
 use Category::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
-use super::ask::Asker;
-use super::path::metric::NAMES as PATH;
-use super::plan::part::PlanPart;
-use super::rule::{AgentRule, SpanRule};
-use super::settings::*;
-use super::{
-    Category, Metric, Need, avoidance, checklist, error_detection, instruction_following, latency, path,
-    plan, reasoning, tokens, tool_completeness,
-};
+use super::measurement::Category;
+
+/// Calls a macro with every section: its documentation, key and type, then its rows: name, base,
+/// differences from the base, and the types that implement it.
+///
+/// Implementations: `rules` answers from the trace alone (where several rows of a section come from
+/// one implementation, the first row has it), `timed` is the name under which that is timed if not the
+/// row's, `asks` asks judges in another way than by the row's rubric.
+macro_rules! metric_table {
+    ($then:ident) => { $then! {
+        /// Errors, by status, exception, flag, or as returned text. Labels `valid`, `system_error`,
+        /// `tool_error`, `api_error`; by default all but `valid` fail.
+        error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
+            about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
+            fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
+            requires: Requires::OutputOrError, on_wrappers: true, rubric: rubric!("error_detection") }
+                by { rules: &SpanRule(error_detection::measure) };
+        /// Refusals and give-ups. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
+        avoidance: Labelled<FailingAvoidances> = "avoidance" => BLANK {
+            about: About::Model, need: Need::Parent, categories: &[GoalDeviation],
+            scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
+            fail_labels: &["missing_knowledge", "other"], requires: Requires::Output, rubric: rubric!("avoidance") }
+                by { rules: &SpanRule(avoidance::measure) };
+        /// Verifiable instructions of the prompt, compared with the output (1-5).
+        instruction_following: Scored = "instruction_following" => MODEL {
+            categories: &[InstructionNonCompliance, FormattingErrors], rubric: rubric!("instruction_following") }
+                by { rules: &instruction_following::InstructionFollowing };
+        /// Facts and claims compared with what the model had seen (1-5).
+        reasoning_integrity: Scored = "reasoning_integrity" => MODEL {
+            need: Need::Parent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
+                by { rules: &reasoning::ReasoningIntegrity };
+        /// Whether a tool call did what it was for (1-5).
+        tool_completeness: Scored = "tool_completeness" => FIVE {
+            about: About::Tool, need: Need::Parent, categories: TOOL_CALLS,
+            requires: Requires::OutputOrError, rubric: rubric!("tool_completeness") }
+                by { rules: &SpanRule(tool_completeness::measure) };
+        /// Time from start to end, in milliseconds.
+        latency: Latency = "latency" => BLANK {
+            scale: Scale::Quantity("ms"), process: true }
+                by { rules: &SpanRule(latency::measure) };
+        /// Tokens of a model call.
+        tokens: TokenLimits = "tokens" => BLANK {
+            about: About::Model, scale: Scale::Quantity("{token}"), process: true }
+                by { rules: &SpanRule(tokens::measure) };
+        /// An agent's run compared with its plan (1-5).
+        plan_efficiency: Scored = "plan_efficiency" => AGENT {
+            process: true, categories: PLANNING, rubric: rubric!("plan_efficiency") }
+                by { rules: &AgentRule(plan_efficiency::measure) };
+        /// Whether an agent's calls cover its task (1-5).
+        tool_coverage: Scored = "tool_coverage" => AGENT {
+            categories: TOOL_CHOICE, rubric: rubric!("tool_coverage") }
+                by { rules: &AgentRule(tool_coverage::measure) };
+        /// Repeated, looping or unadapted calls of an agent (1-5).
+        tool_abuse: Scored = "tool_abuse" => AGENT {
+            process: true, categories: &[ResourceAbuse], rubric: rubric!("tool_abuse") }
+                by { rules: &AgentRule(tool_abuse::measure) };
+        /// Whether an agent's final answer covers what was asked (1-5).
+        completeness: Scored = "completeness" => AGENT {
+            categories: ANSWER, requires: Requires::Answer, rubric: rubric!("completeness") }
+                by { rules: &AgentRule(completeness::measure) };
+        /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
+        plan: PlanSettings =
+            "plan.tool_prompt_alignment" => PLAN {},
+            "plan.format" => PLAN {},
+            "plan.step_executability" => PLAN {},
+            "plan.query_adherence" => PLAN {},
+            "plan.dependencies" => PLAN {},
+            "plan.redundancy" => PLAN {},
+            "plan.tool_usage_completeness" => PLAN {},
+            "plan.score" => PLAN {
+                scale: Scale::Scores(0, 100), threshold: Some(75.0) }
+                by { rules: &plan::metric::PlanRules, asks: &plan::metric::PlanJudged },
+            "plan.rating" => PLAN {
+                scale: Scale::Labels(&RATINGS), threshold: None, fail_labels: RATINGS.split_at(4).0 };
+        /// An agent's calls compared with the paths that its task allows (0-1): `path.*`.
+        path: PathSettings =
+            "path.correctness" => PATHS {}
+                by { rules: &path::metric::Paths, timed: "path" },
+            "path.pc_ktc" => PATHS {}, "path.prefix_criticality" => PATHS {}, "path.harm_rate" => PATHS {}, "path.efficiency" => PATHS {}, "path.pc_hlr" => PATHS {},
+            "path.accepting" => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
+            "path.weighted" => PATHS {},
+            "path.harmful_call" => PATHS { about: About::Step, scale: Scale::Labels(&HARM), fail_labels: &HARM };
+        /// The task as a checklist of yes or no questions, each proved from the run (003).
+        checklist: ChecklistSettings = "checklist.verdict" => BLANK {
+            about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"] }
+                by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
+        /// Goal, plan and action (0-3), by judges alone.
+        gpa: Gpa =
+            "gpa.goal_fulfillment" => GPA {
+                categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment") },
+            "gpa.logical_consistency" => GPA {
+                categories: REASONING, rubric: rubric!("gpa_logical_consistency") },
+            "gpa.execution_efficiency" => GPA {
+                process: true, categories: &[ResourceAbuse], rubric: rubric!("gpa_execution_efficiency") },
+            "gpa.plan_quality" => GPA {
+                about: About::Plans, categories: PLANNING, rubric: rubric!("gpa_plan_quality") },
+            "gpa.plan_adherence" => GPA {
+                about: About::Segments, categories: PLANNING, rubric: rubric!("gpa_plan_adherence") },
+            "gpa.tool_selection" => GPA { categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection") },
+            "gpa.tool_calling" => GPA { categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling") };
+    } };
+}
+
+/// What a metric must see before it can run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// The span alone.
+    Span,
+    /// Its earlier siblings too.
+    Siblings,
+    /// Its parent too.
+    Parent,
+    /// The agent's whole subtree.
+    Subtree,
+    /// The whole trace.
+    Trace,
+}
 
 /// What a metric's value may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,14 +244,14 @@ pub struct MetricSpec {
     pub categories: &'static [Category],
     /// How judges are asked, where the rows' common way of asking serves.
     pub rubric: Option<Rubric>,
-    /// The rule that answers it; of a section with several rows the first row has it.
-    pub(crate) rules: Option<&'static dyn Metric>,
-    /// The name under which that is timed, if not the row's.
-    timed: Option<&'static str>,
-    /// What asks judges in a way of its own.
-    pub(crate) asks: Option<&'static dyn Metric>,
-    /// What the configuration says of it.
-    pub(crate) settings: fn(&Settings) -> MetricSettings<'_>,
+    /// The section of `verdict.metrics` that configures it; none for a metric added from outside.
+    pub(crate) section: Option<SectionKey>,
+}
+
+impl PartialEq for MetricSpec {
+    fn eq(&self, other: &MetricSpec) -> bool {
+        self.name == other.name
+    }
 }
 
 impl fmt::Debug for MetricSpec {
@@ -157,34 +265,6 @@ impl MetricSpec {
     /// separated by dots. Wanted on every span; its first step decides.
     pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
-    }
-
-    /// The settings that hold unless the caller configures others.
-    pub fn defaults(&self) -> Scored {
-        Scored { threshold: self.threshold.unwrap_or_default(), ..Scored::default() }
-    }
-
-    /// Why a metric of this row cannot be added with these settings.
-    pub(crate) fn problem(&self, settings: &Scored) -> Option<String> {
-        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let is_word = |word: &str| !word.is_empty() && word.chars().all(legal);
-        if !self.name.split('.').all(is_word) || self.name.split('.').next() == Some("trace") {
-            return Some(
-                "a name is lower-case words separated by dots, and does not begin with 'trace'".into(),
-            );
-        }
-        if spec(self.name).is_some() {
-            return Some("there is a metric of this name".into());
-        }
-        thresholds(self.scale, settings.threshold, &settings.overrides)
-            .into_iter()
-            .next()
-            .map(|problem| problem.message)
-    }
-
-    /// The name under which its rule is timed.
-    pub(crate) fn timed(&self) -> &'static str {
-        self.timed.unwrap_or(self.name)
     }
 
     /// Names the schema of judges' answers.
@@ -205,10 +285,7 @@ const BLANK: MetricSpec = MetricSpec {
     process: false,
     categories: &[],
     rubric: None,
-    rules: None,
-    timed: None,
-    asks: None,
-    settings: |_| MetricSettings::OFF,
+    section: None,
 };
 
 const FIVE: MetricSpec = MetricSpec { scale: Scale::FIVE, threshold: Some(4.0), ..BLANK };
@@ -225,143 +302,27 @@ macro_rules! rubric {
     };
 }
 
-/// Sections of the configuration, their types, and their rows: name, base, what differs from that.
-macro_rules! metrics {
+/// The data of the rows.
+macro_rules! rows {
     ($(
         $(#[doc = $doc:literal])*
-        $section:ident: $settings:ty =
-            $( $name:expr => $base:ident { $($field:ident: $value:expr),* $(,)? } ),+;
+        $section:ident: $settings:ty = $(
+            $name:literal => $base:ident { $($field:ident: $value:expr),* $(,)? }
+            $(by { $($implementation:tt)* })?
+        ),+;
     )*) => {
-        /// All metrics of this version, as `verdict.metrics` configures them.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
-        pub struct Settings {
-            /// Default `[rules]`. Who answers where a metric does not say: `rules`, and the names of
-            /// `judges`. With both, a rule's fact is final, elsewhere the judge leads; several judges give
-            /// the median.
-            pub judges: Vec<String>,
-            $( $(#[doc = $doc])* pub $section: $settings, )*
-            /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
-            #[serde(skip)]
-            pub asker: Arc<Asker>,
-            /// Metrics that were added from outside.
-            #[serde(skip)]
-            pub(crate) custom: Vec<CustomMetric>,
-        }
+        /// Keys of `verdict.metrics`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(non_camel_case_types, reason = "named as the keys")]
+        pub(crate) enum SectionKey { $($section),* }
 
-        impl Default for Settings {
-            fn default() -> Settings {
-                let judges = vec![RULES.to_owned()];
-                Settings { judges, $( $section: <$settings>::default(), )* asker: Arc::default(), custom: Vec::new() }
-            }
-        }
-
-        impl Settings {
-            /// The sections, by key.
-            pub(super) fn sections(&self) -> Vec<(&'static str, &dyn Section)> {
-                vec![$( (stringify!($section), &self.$section), )*]
-            }
-        }
-
-        /// Every metric; of one span, measurements stand in this order.
-        pub static TABLE: &[MetricSpec] = &[$( $( MetricSpec {
-            name: $name,
-            settings: |settings| settings.$section.of($name),
-            $($field: $value,)*
-            ..$base
-        }, )* )*];
+        /// Every metric, in the order of the measurements of one span.
+        pub static TABLE: &[MetricSpec] = &[$($(
+            MetricSpec { name: $name, section: Some(SectionKey::$section), $($field: $value,)* ..$base },
+        )*)*];
     };
 }
-
-metrics! {
-    /// Errors, by status, exception, flag, or as returned text. Labels `valid`, `system_error`,
-    /// `tool_error`, `api_error`; by default all but `valid` fail.
-    error_detection: Labelled<FailingErrors> = error_detection::NAME => BLANK {
-        about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
-        fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
-        requires: Requires::OutputOrError, on_wrappers: true,
-        rules: Some(&SpanRule(error_detection::measure)), rubric: rubric!("error_detection") };
-    /// Refusals and give-ups. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
-    avoidance: Labelled<FailingAvoidances> = avoidance::NAME => BLANK {
-        about: About::Model, need: Need::Parent, categories: &[GoalDeviation],
-        scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
-        fail_labels: &["missing_knowledge", "other"], requires: Requires::Output,
-        rules: Some(&SpanRule(avoidance::measure)), rubric: rubric!("avoidance") };
-    /// Verifiable instructions of the prompt, held against the output (1-5).
-    instruction_following: Scored = instruction_following::NAME => MODEL {
-        categories: &[InstructionNonCompliance, FormattingErrors],
-        rules: Some(&instruction_following::InstructionFollowing), rubric: rubric!("instruction_following") };
-    /// Facts and claims held against what the model had seen (1-5).
-    reasoning_integrity: Scored = reasoning::NAME => MODEL {
-        need: Need::Parent, categories: REASONING,
-        rules: Some(&reasoning::ReasoningIntegrity), rubric: rubric!("reasoning_integrity") };
-    /// Whether a tool call did what it was for (1-5).
-    tool_completeness: Scored = tool_completeness::NAME => FIVE {
-        about: About::Tool, need: Need::Parent, categories: TOOL_CALLS, requires: Requires::OutputOrError,
-        rules: Some(&SpanRule(tool_completeness::measure)), rubric: rubric!("tool_completeness") };
-    /// Time from start to end, in milliseconds.
-    latency: Latency = latency::NAME => BLANK {
-        scale: Scale::Quantity("ms"), process: true, rules: Some(&SpanRule(latency::measure)) };
-    /// Tokens of a model call.
-    tokens: TokenLimits = tokens::NAME => BLANK {
-        about: About::Model, scale: Scale::Quantity("{token}"), process: true,
-        rules: Some(&SpanRule(tokens::measure)) };
-    /// An agent's run held against its plan (1-5).
-    plan_efficiency: Scored = plan_efficiency::NAME => AGENT {
-        process: true, categories: PLANNING,
-        rules: Some(&AgentRule(plan_efficiency::measure)), rubric: rubric!("plan_efficiency") };
-    /// Whether an agent's calls cover its task (1-5).
-    tool_coverage: Scored = tool_coverage::NAME => AGENT {
-        categories: TOOL_CHOICE,
-        rules: Some(&AgentRule(tool_coverage::measure)), rubric: rubric!("tool_coverage") };
-    /// Repeated, looping or unadapted calls of an agent (1-5).
-    tool_abuse: Scored = tool_abuse::NAME => AGENT {
-        process: true, categories: &[ResourceAbuse],
-        rules: Some(&AgentRule(tool_abuse::measure)), rubric: rubric!("tool_abuse") };
-    /// Whether an agent's final answer covers what was asked (1-5).
-    completeness: Scored = completeness::NAME => AGENT {
-        categories: ANSWER, requires: Requires::Answer,
-        rules: Some(&AgentRule(completeness::measure)), rubric: rubric!("completeness") };
-    /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
-    plan: plan::Settings =
-        PlanPart::ToolPromptAlignment.metric() => PLAN {},
-        PlanPart::Format.metric() => PLAN {},
-        PlanPart::StepExecutability.metric() => PLAN {},
-        PlanPart::QueryAdherence.metric() => PLAN {},
-        PlanPart::Dependencies.metric() => PLAN {},
-        PlanPart::Redundancy.metric() => PLAN {},
-        PlanPart::ToolUsageCompleteness.metric() => PLAN {},
-        plan::metric::SCORE => PLAN {
-            scale: Scale::Scores(0, 100), threshold: Some(75.0),
-            rules: Some(&plan::metric::PlanRules), asks: Some(&plan::metric::PlanJudged) },
-        plan::metric::RATING => PLAN {
-            scale: Scale::Labels(&RATINGS), threshold: None, fail_labels: RATINGS.split_at(4).0 };
-    /// An agent's calls held against the paths that its task allows (0-1): `path.*`.
-    path: path::Settings =
-        PATH[0] => PATHS { rules: Some(&path::metric::Paths), timed: Some("path") },
-        PATH[1] => PATHS {}, PATH[2] => PATHS {}, PATH[3] => PATHS {}, PATH[4] => PATHS {}, PATH[5] => PATHS {},
-        PATH[6] => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
-        PATH[7] => PATHS {},
-        path::metric::HARMFUL_CALL => PATHS { about: About::Step, scale: Scale::Labels(&HARM), fail_labels: &HARM };
-    /// The task as a checklist of yes or no questions, each proved from the run (003).
-    checklist: checklist::Settings = checklist::NAME => BLANK {
-        about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"],
-        rules: Some(&checklist::Checklist { asks: false }), asks: Some(&checklist::Checklist { asks: true }) };
-    /// Goal, plan and action (0-3), by judges alone.
-    gpa: Gpa =
-        Judgement::GoalFulfillment.metric() => GPA {
-            categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment") },
-        Judgement::LogicalConsistency.metric() => GPA {
-            categories: REASONING, rubric: rubric!("gpa_logical_consistency") },
-        Judgement::ExecutionEfficiency.metric() => GPA {
-            process: true, categories: &[ResourceAbuse], rubric: rubric!("gpa_execution_efficiency") },
-        Judgement::PlanQuality.metric() => GPA {
-            about: About::Plans, categories: PLANNING, rubric: rubric!("gpa_plan_quality") },
-        Judgement::PlanAdherence.metric() => GPA {
-            about: About::Segments, categories: PLANNING, rubric: rubric!("gpa_plan_adherence") },
-        Judgement::ToolSelection.metric() => GPA { categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection") },
-        Judgement::ToolCalling.metric() => GPA { categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling") };
-}
+metric_table!(rows);
 
 const HARM: [&str; 3] = ["not_allowed_here", "other_arguments", "other_function"];
 const RATINGS: [&str; 7] =
@@ -401,136 +362,7 @@ pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&
     spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
 }
 
-/// A metric that is added from outside.
-#[derive(Clone)]
-pub struct CustomMetric {
-    /// Its name and scale.
-    pub row: &'static MetricSpec,
-    /// Its threshold, and the judges that it asks.
-    pub settings: Scored,
-    pub(crate) metric: Arc<dyn Metric>,
-}
-
-impl CustomMetric {
-    /// Where `settings` name judges, its first step may ask; without, it runs with the rules and its
-    /// questions are not asked.
-    pub fn new(
-        row: &'static MetricSpec,
-        mut settings: Scored,
-        metric: impl Metric + 'static,
-    ) -> CustomMetric {
-        if settings.judges.is_empty() {
-            settings.judges.push(RULES.to_owned());
-        }
-        CustomMetric { row, settings, metric: Arc::new(metric) }
-    }
-
-    /// The judges that it asks.
-    pub fn named_judges(&self) -> impl Iterator<Item = &str> {
-        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
-    }
-}
-
-impl PartialEq for CustomMetric {
-    fn eq(&self, other: &CustomMetric) -> bool {
-        self.row.name == other.row.name && self.settings == other.settings
-    }
-}
-
-impl fmt::Debug for CustomMetric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CustomMetric").field(self.row).field(&self.settings).finish()
-    }
-}
-
 /// The rows that judges answer by a rubric.
 pub(crate) fn asked() -> impl Iterator<Item = &'static MetricSpec> {
     TABLE.iter().filter(|row| row.rubric.is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::measure::question_rounds::{Inputs, Questions};
-    use crate::measure::testing::Script;
-    use crate::measure::{Unmeasured, catalog};
-
-    #[test]
-    fn every_rubric_says_what_it_is_about_and_anchors_its_scale() {
-        for row in asked() {
-            let text = row.rubric.unwrap().text;
-            assert!(text.starts_with("<!-- version "), "{}", row.name);
-            for part in ["## What is judged", "## What is not", "## Scale", "## Findings"] {
-                assert!(text.contains(part), "{} lacks {part}", row.name);
-            }
-            let anchors: Vec<String> = match row.scale {
-                Scale::Labels(labels) => labels.iter().map(|l| format!("\n- `{l}`: ")).collect(),
-                scale => scale.scores().iter().map(|s| format!("\n- {s}: ")).collect(),
-            };
-            for anchor in anchors {
-                assert_eq!(text.matches(&anchor).count(), 1, "{}: {anchor}", row.name);
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_told_apart() {
-        let names: BTreeSet<_> = TABLE.iter().map(|row| row.name).collect();
-        assert_eq!(names.len(), TABLE.len());
-        assert!(asked().all(|row| row.form() == row.name.replace('.', "_")));
-        assert_eq!(asked().count(), 16);
-    }
-
-    #[test]
-    fn a_row_stands_under_its_section_and_says_its_defaults() {
-        let settings = Settings::default();
-        let sections: BTreeSet<_> = settings.sections().into_iter().map(|(key, _)| key).collect();
-        for row in TABLE {
-            assert!(sections.contains(row.name.split('.').next().unwrap()), "{}", row.name);
-            let default = (row.settings)(&settings);
-            assert_eq!(default.threshold, row.threshold, "{}", row.name);
-            if let (Scale::Labels(labels), true) = (row.scale, row.rubric.is_some()) {
-                let fails = |label: &&&str| settings.fails(row.name, label);
-                let failing: BTreeSet<_> = labels.iter().filter(fails).collect();
-                assert_eq!(failing, row.fail_labels.iter().collect(), "{}", row.name);
-            }
-        }
-    }
-
-    const TASK: &str = r#"
-task: refund
-alphabet: { look: get_order, pay: issue_refund }
-states:
-  begin: { on: { look: seen } }
-  seen: { on: { pay: paid } }
-  paid: { final: true }
-weights: { correctness: 1 }
-"#;
-
-    #[test]
-    fn what_rules_and_judges_write_is_in_the_table_and_the_table_has_nothing_else() {
-        let settings = "judges: [rules, main]\nplan: { enabled: true }\nlatency: { max_ms: { llm: 1 } }\n\
-            tokens: { max: 1 }\nchecklist: { fixed: [{ items: [{ question: 'Is it done?' }] }] }\n\
-            path: { tasks: [refund.yaml] }\n";
-        let mut settings: Settings = serde_saphyr::from_str(settings).unwrap();
-        let task = verdict_config::Source { name: "refund.yaml".into(), text: TASK.into() };
-        settings.path.loaded = path::settings::TaskSet::new(path::load::load(&[task]).unwrap().tasks);
-        let trace = Script::new("Please refund order A-17.")
-            .tools(&["get_order", "issue_refund"])
-            .says("First look, then pay.")
-            .plan(&["get_order", "issue_refund"])
-            .calls("", &[("issue_refund", "{}")])
-            .returns("paid")
-            .answers("Done.")
-            .build();
-        let rules = catalog::run(&trace, &settings);
-        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-        let mut rounds = Questions::new(inputs);
-        while rounds.next_question().is_some() {}
-        let asked = rounds.finish(Unmeasured::Timeout);
-        let written: BTreeSet<_> = rules.iter().chain(&asked).map(|m| m.metric).collect();
-        assert_eq!(written, TABLE.iter().map(|row| row.name).collect());
-    }
 }

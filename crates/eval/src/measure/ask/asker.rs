@@ -11,8 +11,9 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::config::{Ask, Instruction};
 use super::{prompt_page, sanitize, system};
+use crate::measure::defects;
+use crate::measure::settings::sections::agent_name;
 use crate::measure::table::MetricSpec;
-use crate::measure::{defects, settings};
 use crate::recognise::{Agent, AgentTrace};
 use crate::redact::{Redact, Redactor};
 
@@ -100,7 +101,7 @@ impl Asker {
     pub fn system(&self, topic: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
         let view = trace.views.get(at);
         let service = view.and_then(|view| view.service.as_deref());
-        let agent = settings::agent_name(trace, at);
+        let agent = agent_name(trace, at);
         let instructions: Vec<&Instruction> = self
             .instructions
             .iter()

@@ -17,7 +17,7 @@ use super::transcript::{RunScope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::defects::unmeasured;
-use crate::measure::settings::Per;
+use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};

@@ -63,7 +63,7 @@ fn judged(
 ) -> (Vec<Measurement>, Vec<Asking>) {
     let rules = catalog::run(trace, settings);
     let inputs = Inputs { trace, settings, rules: &rules };
-    let mut rounds = Questions::new(inputs);
+    let mut rounds = Questions::new(inputs, &[]);
     let mut asked = Vec::new();
     while let Some(ask) = rounds.next_question() {
         let opinions = judge(&ask).map(|values| {

@@ -33,8 +33,6 @@ pub(crate) mod settings;
 mod tests;
 pub(crate) mod tools;
 
-pub(crate) use settings::Settings;
-
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;

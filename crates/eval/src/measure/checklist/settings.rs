@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::{Problem, admits};
 
 use super::check::Check;
-use crate::measure::settings::{MetricSettings, Section, below};
+use crate::measure::settings::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
 /// The section.

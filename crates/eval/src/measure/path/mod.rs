@@ -47,4 +47,3 @@ pub(crate) mod walk;
 mod tests;
 
 pub(crate) use automaton::Symbol;
-pub(crate) use settings::Settings;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
 use super::task::{Gate, Task, Thresholds};
-use crate::measure::settings::{MetricSettings, Section};
+use crate::measure::settings::sections::{MetricSettings, Section};
 
 /// `path`: nothing is measured until a task file is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

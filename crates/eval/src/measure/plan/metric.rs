@@ -14,7 +14,7 @@ use verdict_otlp::trace::Idx;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
-use super::part::PlanPart;
+pub(crate) use super::part::{PlanPart, RATING, SCORE};
 use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
 use super::{parse, prose, shape};
@@ -26,10 +26,6 @@ use crate::measure::{
     Unmeasured, Value,
 };
 
-/// The name by which all plan metrics are switched, and under which they ask.
-pub(crate) const SCORE: &str = "plan.score";
-/// The rating's attribute key.
-pub(crate) const RATING: &str = "plan.rating";
 /// Quote for a plan without steps.
 const NO_STEPS: &str = "no steps";
 

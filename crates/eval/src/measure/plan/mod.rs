@@ -44,5 +44,3 @@ pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod tools;
 pub(crate) mod words;
-
-pub(crate) use settings::Settings;

@@ -9,6 +9,11 @@ use verdict_config::Problem;
 
 use super::schema::Fault;
 
+/// The name by which all plan metrics are switched, and under which they ask.
+pub(crate) const SCORE: &str = "plan.score";
+/// The rating's attribute key.
+pub(crate) const RATING: &str = "plan.rating";
+
 /// One of the seven metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PlanPart {

@@ -10,13 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
-use super::metric::{RATING, SCORE};
 use super::parse;
-use super::part::Weights;
+use super::part::{RATING, SCORE, Weights};
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
-use crate::measure::settings::{MetricSettings, Section};
+use crate::measure::settings::sections::{MetricSettings, Section};
 
 /// The section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

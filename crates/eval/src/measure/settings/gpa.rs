@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
-use super::{MetricSettings, Override, Scale, Section, below, outside, thresholds};
+use super::sections::{MetricSettings, Override, Section, below, outside, thresholds};
+use crate::measure::table::Scale;
 
 /// Goal, plan and action, each by a judge of its own. No rule answers them: without judges nothing
 /// is measured.

@@ -9,7 +9,7 @@ use crate::measure::testing::{captured, golden, traces_of};
 /// The first question, without what the rules found: their words change without ours.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
     let inputs = Inputs { trace, settings, rules: &[] };
-    Questions::new(inputs).next_question()
+    Questions::new(inputs, &[]).next_question()
 }
 
 /// The metrics whose prompts are written down: one of each kind.

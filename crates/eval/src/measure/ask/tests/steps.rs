@@ -115,7 +115,7 @@ fn a_weighted_score_counts_where_it_is_on_the_scale() {
     let settings = settings(&[FOLLOWING]);
     for (weighted, expected) in [(4.6, 4.6), (9.0, 5.0), (f64::NAN, 5.0)] {
         let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-        let mut rounds = Questions::new(inputs);
+        let mut rounds = Questions::new(inputs, &[]);
         while let Some(ask) = rounds.next_question() {
             let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
             let answer =

@@ -56,7 +56,7 @@ fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
     assert!(asked[1].question.prompt.user.contains("the agent helper by itself"));
     // Under a root that is no agent, three: the manager by itself as well.
     let mut settings = settings(&[GOAL]);
-    settings.gpa.per = vec![crate::measure::settings::Per::Agents];
+    settings.gpa.per = vec![crate::measure::settings::gpa::Per::Agents];
     let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
     let manager = &asked[0].question.prompt.user;
     assert!(manager.contains("the agent agent by itself"));
@@ -282,7 +282,7 @@ fn early_questions_are_those_of_the_closed_trace() {
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &rules };
     let all =
         |mut rounds: Questions<'_>| std::iter::from_fn(move || rounds.next_question()).collect::<Vec<_>>();
-    let (early, late) = (all(Questions::early(inputs)), all(Questions::new(inputs)));
+    let (early, late) = (all(Questions::early(inputs, &[])), all(Questions::new(inputs, &[])));
     assert!(!early.is_empty() && early.len() < late.len());
     for ask in &early {
         let same =

@@ -1,0 +1,322 @@
+//! The sections of `verdict.metrics`: switches, thresholds, failing labels, limits.
+//!
+//! Sections of metrics with more to configure stand with those metrics (`path`, `plan`, `checklist`).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use verdict_config::{Problem, admits};
+use verdict_otlp::trace::{Idx, Kind};
+
+use crate::measure::table::Scale;
+use crate::recognise::AgentTrace;
+
+/// The judge that is built in.
+pub(crate) const RULES: &str = "rules";
+
+/// Where an override holds. Every key that is given must match; `*` at the end of a pattern
+/// stands for any rest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Override {
+    /// Only on spans of this kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Only for this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Only for this `service.name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Only for this model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Switches the metric on or off there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// The threshold there, on the metric's scale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+}
+
+/// A metric on 1-5.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scored {
+    /// Default true. When false the metric is not written at all.
+    pub enabled: bool,
+    /// Default 4. A score below it fails.
+    pub threshold: f64,
+    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
+    pub judges: Vec<String>,
+    /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
+}
+
+impl Default for Scored {
+    fn default() -> Scored {
+        Scored { enabled: true, threshold: 4.0, judges: Vec::new(), overrides: Vec::new() }
+    }
+}
+
+/// A metric whose value is a label.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Labelled<L: Default> {
+    /// Default true. When false the metric is not written at all.
+    pub enabled: bool,
+    /// The labels that fail.
+    pub fail_labels: L,
+    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
+    pub judges: Vec<String>,
+    /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Override>,
+}
+
+impl<L: Default> Default for Labelled<L> {
+    fn default() -> Labelled<L> {
+        Labelled { enabled: true, fail_labels: L::default(), judges: Vec::new(), overrides: Vec::new() }
+    }
+}
+
+/// Labels of `error_detection` (001, table 1), each with its place among the labels of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorLabel {
+    /// The program or the framework itself failed.
+    SystemError = 3,
+    /// A tool failed.
+    ToolError = 2,
+    /// A remote API failed.
+    ApiError = 1,
+}
+
+/// Labels of `avoidance` (001, table 1), each with its place among the labels of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AvoidanceLabel {
+    /// It does not know, or could not get at it.
+    MissingKnowledge = 2,
+    /// It refuses on grounds of policy.
+    PolicyRestriction = 1,
+    /// Any other non-answer.
+    Other = 3,
+}
+
+/// Failing labels of `error_detection`; by default all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct FailingErrors(pub Vec<ErrorLabel>);
+
+impl Default for FailingErrors {
+    fn default() -> Self {
+        FailingErrors(vec![ErrorLabel::SystemError, ErrorLabel::ToolError, ErrorLabel::ApiError])
+    }
+}
+
+/// Failing labels of `avoidance`; by default all but `policy_restriction`: refusing is often right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct FailingAvoidances(pub Vec<AvoidanceLabel>);
+
+impl Default for FailingAvoidances {
+    fn default() -> Self {
+        FailingAvoidances(vec![AvoidanceLabel::MissingKnowledge, AvoidanceLabel::Other])
+    }
+}
+
+/// `latency`: off until a limit is set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Latency {
+    /// Default true; without limits nothing is measured all the same.
+    pub enabled: bool,
+    /// Default none. Most milliseconds by span kind (`llm`, `tool`, `agent`, ...).
+    pub max_ms: BTreeMap<Kind, f64>,
+    /// Default none. Most milliseconds of an LLM span by model, before `max_ms`.
+    pub by_model: BTreeMap<String, f64>,
+    /// Default none. Most milliseconds by agent and span kind, before `by_model`.
+    pub by_agent: BTreeMap<String, BTreeMap<Kind, f64>>,
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency {
+            enabled: true,
+            max_ms: BTreeMap::new(),
+            by_model: BTreeMap::new(),
+            by_agent: BTreeMap::new(),
+        }
+    }
+}
+
+/// `tokens` of LLM spans: off until a limit is set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokenLimits {
+    /// Default true; without limits nothing is measured all the same.
+    pub enabled: bool,
+    /// Default none. Most tokens, input and output together.
+    pub max: Option<u64>,
+    /// Default none. The same by model, before `max`.
+    pub by_model: BTreeMap<String, u64>,
+    /// Default none. The same by agent, before `by_model`.
+    pub by_agent: BTreeMap<String, u64>,
+}
+
+impl Default for TokenLimits {
+    fn default() -> TokenLimits {
+        TokenLimits { enabled: true, max: None, by_model: BTreeMap::new(), by_agent: BTreeMap::new() }
+    }
+}
+
+/// What the configuration says of one metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetricSettings<'a> {
+    pub(crate) enabled: bool,
+    pub(crate) threshold: Option<f64>,
+    /// A bit for each failing label, by its place among the labels of the row.
+    pub(crate) failing: u8,
+    pub(crate) judges: &'a [String],
+    pub(crate) overrides: &'a [Override],
+}
+
+impl MetricSettings<'_> {
+    /// Of a metric that is switched off.
+    pub(crate) const OFF: MetricSettings<'static> =
+        MetricSettings { enabled: false, threshold: None, failing: 0, judges: &[], overrides: &[] };
+
+    /// Whether the metric is wanted on the span `at`.
+    pub(crate) fn enabled(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let special = self.overrides.iter().filter(|o| o.enabled.is_some());
+        special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
+    }
+
+    /// Whether the metric is wanted, where that is the same on every span of every trace.
+    pub(crate) fn everywhere(&self) -> Option<bool> {
+        let differs = self.overrides.iter().any(|o| o.enabled.is_some());
+        (!differs).then_some(self.enabled)
+    }
+
+    pub(crate) fn anywhere(&self) -> bool {
+        self.enabled || self.overrides.iter().any(|o| o.enabled == Some(true))
+    }
+}
+
+/// A section of `verdict.metrics`.
+pub(crate) trait Section {
+    /// What it says of one of its metrics.
+    fn of(&self, metric: &str) -> MetricSettings<'_>;
+
+    /// What is wrong with the values.
+    fn problems(&self) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// The judges that it names, as (key below the section, name).
+    fn named_judges(&self) -> Vec<(String, &str)> {
+        below("judges", self.of("").judges)
+    }
+}
+
+impl Section for Scored {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        let Scored { enabled, threshold, judges, overrides } = self;
+        MetricSettings { enabled: *enabled, threshold: Some(*threshold), failing: 0, judges, overrides }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        thresholds(Scale::FIVE, self.threshold, &self.overrides)
+    }
+}
+
+/// Failing labels, by their places among the labels of the row.
+pub(crate) trait Failing: Default {
+    fn places(&self) -> impl Iterator<Item = u8>;
+}
+
+impl Failing for FailingErrors {
+    fn places(&self) -> impl Iterator<Item = u8> {
+        self.0.iter().map(|label| *label as u8)
+    }
+}
+
+impl Failing for FailingAvoidances {
+    fn places(&self) -> impl Iterator<Item = u8> {
+        self.0.iter().map(|label| *label as u8)
+    }
+}
+
+impl<L: Failing> Section for Labelled<L> {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        let failing = self.fail_labels.places().fold(0, |bits, place| bits | 1 << place);
+        let Labelled { enabled, judges, overrides, .. } = self;
+        MetricSettings { enabled: *enabled, threshold: None, failing, judges, overrides }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let with = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
+        let why = "this metric has labels, not scores: use fail_labels";
+        with.map(|(i, _)| Problem::new(format!("overrides[{i}].threshold"), why)).collect()
+    }
+}
+
+impl Section for Latency {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let of_kinds = self.by_agent.values().flat_map(BTreeMap::values);
+        let limits = self.max_ms.values().chain(self.by_model.values()).chain(of_kinds);
+        let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
+        wrong.map(|ms| Problem::new("", format!("{ms} is not a positive number of milliseconds"))).collect()
+    }
+}
+
+impl Section for TokenLimits {
+    fn of(&self, _: &str) -> MetricSettings<'_> {
+        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
+    }
+}
+
+/// Judges with the key that names them.
+pub(crate) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str)> {
+    judges.iter().map(|judge| (key.to_owned(), judge.as_str())).collect()
+}
+
+/// Thresholds outside a metric's scale.
+pub(crate) fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
+    let special = overrides.iter().enumerate();
+    let special = special.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
+    let all = [("threshold".to_owned(), general)].into_iter().chain(special);
+    all.filter_map(|(key, threshold)| outside(scale, key, threshold)).collect()
+}
+
+pub(crate) fn outside(scale: Scale, key: String, threshold: f64) -> Option<Problem> {
+    let (min, max) = scale.range()?;
+    let outside = !(min..=max).contains(&threshold);
+    outside.then(|| Problem::new(key, format!("{threshold} is outside the metric's scale {min} to {max}")))
+}
+
+impl Override {
+    pub(crate) fn holds(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let Some(view) = trace.views.get(at) else { return false };
+        self.kind.is_none_or(|kind| kind == view.kind)
+            && admits(self.service.as_deref(), view.service.as_deref())
+            && admits(self.model.as_deref(), view.model.as_deref())
+            && admits(self.agent.as_deref(), agent_name(trace, at))
+    }
+}
+
+/// The agent that a span belongs to, by the span's own word or its owner's.
+pub(crate) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
+    let own = trace.views.get(at).and_then(|r| r.agent.as_deref());
+    own.or_else(|| {
+        let agent = trace.owner.get(at).copied().flatten()?;
+        trace.agents.get(agent)?.name.as_deref()
+    })
+}
