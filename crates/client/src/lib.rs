@@ -1,7 +1,9 @@
 //! Outgoing connections of exporters and judges: TLS settings, headers, HTTP clients.
 //!
 //! In: settings by the Collector's key names. Out: a `rustls` configuration, or an HTTP client that
-//! follows no redirect, retries nothing by itself and uses a proxy for no loopback address.
+//! follows no redirects, does not retry, and uses no proxy for loopback addresses.
+
+#![deny(unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -17,13 +19,13 @@ pub use tls::{Tls, TlsError};
 /// The `User-Agent` of every request.
 pub const USER_AGENT: &str = concat!("otel-verdict/", env!("CARGO_PKG_VERSION"));
 
-/// A client that cannot be set up.
+/// A client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The endpoint or URL cannot be parsed.
     #[error("endpoint: {0}")]
     Endpoint(String),
-    /// Name or value are not valid in HTTP.
+    /// The name or the value is not valid in HTTP.
     #[error("headers.{0}: not a valid HTTP header")]
     Header(String),
     /// TLS cannot be set up.
@@ -34,7 +36,7 @@ pub enum ClientError {
 /// A header with its value, marked sensitive so that it is never printed.
 ///
 /// # Errors
-/// Name or value are not valid in HTTP.
+/// The name or the value is not valid in HTTP.
 pub fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), ClientError> {
     let bad = || ClientError::Header(name.to_owned());
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
@@ -51,8 +53,9 @@ pub fn headers(all: &BTreeMap<String, Secret>) -> Result<HeaderMap, ClientError>
     all.iter().map(|(name, value)| header(name, value)).collect()
 }
 
-/// A client for `urls` that follows no redirect, does not retry, and takes at most `timeout` from
-/// sending to the last byte. It keeps up to `idle` unused connections per host.
+/// A client for `urls` that follows no redirects and does not retry. A request fails after `timeout`,
+/// counted from sending to the last byte of the response. Up to `idle` unused connections per host are
+/// kept open.
 ///
 /// # Errors
 /// TLS or the client cannot be set up.
@@ -91,7 +94,7 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The error's message followed by those of its sources, without repetition.
+/// The messages of an error and its sources, without repetitions.
 pub fn reasons(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source()).take(8);
     let mut messages: Vec<String> = Vec::new();

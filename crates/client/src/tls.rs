@@ -1,13 +1,13 @@
-//! TLS of a client, with the Collector's keys, for gRPC and HTTP.
+//! TLS of gRPC and HTTP clients, configured by the Collector's key names.
 //!
-//! In: [`Tls`] settings; the files they name are read once, at start. Out: a `rustls` configuration.
+//! In: [`Tls`] settings, whose files are read once, at start. Out: a `rustls` configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -18,22 +18,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
-    /// No TLS, unless the endpoint says `https://`. Default false. Spans then travel in the clear.
-    /// For HTTP the URL alone decides.
+    /// Default false. No TLS, unless the endpoint begins with `https://`: content is sent unencrypted.
+    /// Ignored for HTTP, where the scheme of the URL decides.
     pub insecure: bool,
-    /// PEM file of authorities to trust. Default: the system's. With it, only these are trusted.
+    /// Default: the system's certificate authorities. PEM file of the only certificate authorities to
+    /// trust.
     pub ca_file: Option<PathBuf>,
-    /// PEM file of the client's certificate chain. Default: none; needs `key_file`.
+    /// Default none. PEM file of the client's certificate chain; requires `key_file`.
     pub cert_file: Option<PathBuf>,
-    /// PEM file of the client's private key. Default: none; needs `cert_file`.
+    /// Default none. PEM file of the client's private key; requires `cert_file`.
     pub key_file: Option<PathBuf>,
-    /// The name that the server's certificate must carry. Default: the endpoint's host.
+    /// Default: the endpoint's host. The name that the server's certificate must be valid for.
     pub server_name_override: Option<String>,
-    /// Accept any certificate. Default false. Anybody on the path can then read and change spans.
+    /// Default false. Accept any certificate: an attacker between client and server can then read and
+    /// change what is sent.
     pub insecure_skip_verify: bool,
 }
 
-/// Why TLS could not be set up.
+/// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A PEM file cannot be read.
@@ -43,9 +45,11 @@ pub enum TlsError {
     NoAuthorities,
     #[error("'{0}' is not a host name")]
     Name(String),
-    /// Certificate and key do not match, or the authorities are unusable.
-    #[error("{0}")]
-    Unusable(String),
+    #[error(transparent)]
+    Authorities(#[from] VerifierBuilderError),
+    /// For example, certificate and key do not match.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
 }
 
 /// A client's configuration for the protocols named in `alpn`.
@@ -54,29 +58,25 @@ pub enum TlsError {
 /// A file cannot be read, or its content is unusable.
 pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = if tls.insecure_skip_verify {
+    let inner = if tls.insecure_skip_verify {
         tracing::warn!("the server's certificate is not verified (insecure_skip_verify: true)");
-        Arc::new(AcceptAny(Arc::clone(&provider)))
+        None
     } else {
         let roots = Arc::new(authorities(tls.ca_file.as_deref())?);
-        let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .build()
-            .map_err(|e| TlsError::Unusable(e.to_string()))?;
-        match &tls.server_name_override {
-            Some(name) => Arc::new(NameOverride { inner, name: server_name(name)? }),
-            None => inner,
-        }
+        Some(WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?)
     };
+    let name = tls.server_name_override.as_deref().filter(|_| inner.is_some());
+    let name = name.map(server_name).transpose()?;
+    let algorithms = provider.signature_verification_algorithms;
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError::Unusable(e.to_string()))?
+        .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(Arc::new(Verifier { inner, name, algorithms }));
     let mut config = match (&tls.cert_file, &tls.key_file) {
         (Some(cert), Some(key)) => {
             let chain = certificates(cert)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, e))?;
-            builder.with_client_auth_cert(chain, key).map_err(|e| TlsError::Unusable(e.to_string()))?
+            builder.with_client_auth_cert(chain, key)?
         }
         _ => builder.with_no_client_auth(),
     };
@@ -84,8 +84,8 @@ pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError
     Ok(config)
 }
 
-/// For a client with plain HTTP endpoints, where only a proxy may use TLS: trusts the system's
-/// authorities, or none if the system has none.
+/// For a client whose endpoints use plain HTTP, so that only a proxy may use TLS: trusts the system's
+/// certificate authorities, or none if the system has none.
 ///
 /// # Errors
 /// The TLS provider does not support the default protocol versions.
@@ -99,13 +99,12 @@ pub fn for_proxy() -> Result<ClientConfig, TlsError> {
 /// As [`for_proxy`].
 pub fn without_authorities() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError::Unusable(e.to_string()))?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(RootCertStore::empty())
         .with_no_client_auth())
 }
 
-/// A host as certificates name it; an IPv6 address may be in brackets.
+/// A host name or address as certificates contain it; an IPv6 address may be in brackets.
 ///
 /// # Errors
 /// `host` is not a host name.
@@ -144,23 +143,30 @@ fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Verifies the certificate for the configured name instead of the endpoint's.
+/// Verifies certificates as [`WebPkiServerVerifier`] does, but with the settings of [`Tls`].
 #[derive(Debug)]
-struct NameOverride {
-    inner: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
+struct Verifier {
+    /// `None` accepts any certificate (`insecure_skip_verify`). Signatures are verified in any case.
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    /// Takes the place of the endpoint's host (`server_name_override`).
+    name: Option<ServerName<'static>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for NameOverride {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        host: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.inner.verify_server_cert(end_entity, intermediates, &self.name, ocsp, now)
+        let name = self.name.as_ref().unwrap_or(host);
+        match &self.inner {
+            Some(inner) => inner.verify_server_cert(end_entity, intermediates, name, ocsp, now),
+            None => Ok(ServerCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -169,7 +175,7 @@ impl ServerCertVerifier for NameOverride {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, signed)
+        verify_tls12_signature(message, cert, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -178,49 +184,10 @@ impl ServerCertVerifier for NameOverride {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, signed)
+        verify_tls13_signature(message, cert, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// `insecure_skip_verify`: accepts any certificate.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }

@@ -1,33 +1,23 @@
-//! Every self-metric, declared once: name, kind, unit, labels, meaning.
+//! Every self-metric, declared once: name, kind, unit, labels, description.
 //!
-//! In: nothing. Out: [`ALL`], from which the metrics are registered and against which the table
-//! in `docs/self-metrics.md` is tested. Names follow the Prometheus conventions (base
-//! units, `_total` on counters) under the prefix [`PREFIX`].
+//! Metrics are registered from their declarations, and a test compares [`ALL`] with the table in
+//! `docs/self-metrics.md`. Names follow the Prometheus conventions (base units, `_total` on
+//! counters) under the prefix [`PREFIX`].
 
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// Stands before every name, so that ours are told apart on a shared Prometheus.
+/// The namespace of all names on a shared Prometheus server.
 pub const PREFIX: &str = "otel_verdict";
 
-/// What kind of metric it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Only grows; its exposed name ends in `_total`.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Buckets, a sum and a count.
-    Histogram,
-}
-
-impl Kind {
-    /// As the table and the exposition format write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        }
+verdict_otlp::labelled_enum! {
+    /// The type of a metric, with the word that the exposition format uses.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Kind {
+        /// Never decreases; its exposed name ends in `_total`.
+        Counter = "counter",
+        Gauge = "gauge",
+        /// Buckets, a sum and a count.
+        Histogram = "histogram",
     }
 }
 
@@ -36,38 +26,31 @@ impl Kind {
 pub struct Declared {
     /// Without prefix, unit and `_total`.
     pub name: &'static str,
-    /// Counter, gauge or histogram.
     pub kind: Kind,
-    /// The base unit (`bytes`, `seconds`), or none for plain counts.
+    /// The base unit (`bytes`, `seconds`); none for counts.
     pub unit: Option<&'static str>,
-    /// Names of its labels, in the order in which values are given.
+    /// Names of the labels, in the order that [`Declared::with`] expects.
     pub labels: &'static [&'static str],
-    /// What it says, without a full stop (the exposition adds one).
+    /// The description, without a full stop (the exposition format adds one).
     pub help: &'static str,
 }
 
 impl Declared {
-    /// The name as a scrape shows it.
+    /// The name in a scrape.
     pub fn exposed(&self) -> String {
-        let mut name = format!("{PREFIX}_{}", self.name);
-        if let Some(unit) = self.unit {
-            name.push('_');
-            name.push_str(unit);
-        }
-        if self.kind == Kind::Counter {
-            name.push_str("_total");
-        }
-        name
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        let unit = self.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
+        format!("{PREFIX}_{}{unit}{total}", self.name)
     }
 
-    /// Joins the declared label names with `values`.
+    /// Pairs the declared label names with `values`.
     pub fn with<V, const N: usize>(&self, values: [V; N]) -> [(&'static str, V); N] {
         debug_assert_eq!(self.labels.len(), N, "{} has other labels", self.name);
         let mut names = self.labels.iter();
         values.map(|value| (names.next().copied().unwrap_or_default(), value))
     }
 
-    /// The unit as the registry knows it.
+    /// The unit as a type of the registry.
     pub fn unit(&self) -> Option<Unit> {
         self.unit.map(|unit| match unit {
             "bytes" => Unit::Bytes,
@@ -83,6 +66,13 @@ impl Declared {
             None => registry.register(self.name, self.help, metric),
         }
     }
+
+    /// Registers a new metric, and returns it.
+    pub fn register_new<M: Metric + Clone + Default>(&self, registry: &mut Registry) -> M {
+        let metric = M::default();
+        self.register(registry, metric.clone());
+        metric
+    }
 }
 
 macro_rules! declare {
@@ -93,7 +83,7 @@ macro_rules! declare {
                 name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
             };
         )*
-        /// All of them, in the order of the data path.
+        /// All declarations, in the order of the data path.
         pub const ALL: &[Declared] = &[$($id),*];
     };
 }
@@ -108,12 +98,12 @@ declare! {
     START_TIME = "process_start_time", Gauge, SECONDS, [],
         "When the process started, in Unix time";
     RELOADS = "config_reloads", Counter, COUNT, ["result"],
-        "Reloads of the configuration: taken, or refused so that the one before stays in force";
+        "Reloads of the configuration; result is taken, or refused when the previous configuration stays in use";
 
     REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
         "OTLP requests answered; outcome is accepted, partial, or why the request was refused";
     BODY_BYTES = "receive_body", Counter, BYTES, ["transport", "signal"],
-        "Bytes of request messages handed to the pipeline, after decompression";
+        "Bytes of request messages passed to the pipeline, after decompression";
     CONNECTIONS = "receive_connections", Gauge, COUNT, ["transport"],
         "Open connections";
     HANDSHAKES_FAILED = "receive_failed_handshakes", Counter, COUNT, ["transport"],
@@ -132,7 +122,7 @@ declare! {
     JOURNAL_BYTES = "journal", Gauge, BYTES, [],
         "Bytes of the journal's files";
     JOURNAL_LIVE_BYTES = "journal_live", Gauge, BYTES, [],
-        "Bytes of records in the journal that have not reached every required exporter";
+        "Bytes of the records that the journal retains for traces and exporters";
     JOURNAL_SEGMENTS = "journal_segments", Gauge, COUNT, [],
         "Files of the journal";
     JOURNAL_WRITTEN = "journal_written", Counter, BYTES, [],
@@ -142,7 +132,7 @@ declare! {
     JOURNAL_ERRORS = "journal_errors", Counter, COUNT, [],
         "Writes, fsyncs and deletions of the journal that failed";
     JOURNAL_CORRUPT = "journal_corrupt_records", Counter, COUNT, [],
-        "Damaged places of the journal that were skipped at start";
+        "Damaged parts of the journal that were skipped at start";
     JOURNAL_RECOVERED = "journal_recovered_records", Counter, COUNT, [],
         "Requests and verdicts that were recovered from the journal at start";
     JOURNAL_SYNC_DURATION = "journal_sync_duration", Histogram, SECONDS, [],
@@ -165,29 +155,29 @@ declare! {
     SPANS_PASSED = "spans_passed_through", Counter, COUNT, [],
         "Spans forwarded without being evaluated, because the configuration does not select them";
     ATTRIBUTES_REPLACED = "verdict_attributes_replaced", Counter, COUNT, [],
-        "Spans that arrived with verdict attributes, which were removed before ours were written";
+        "Spans that arrived with verdict attributes, which were removed before new ones were written";
     TRACES_UNJUDGED = "traces_unjudged", Counter, COUNT, [],
         "Traces forwarded without being evaluated: evaluation failed, or shutdown left no time";
     TRACES_QUARANTINED = "traces_quarantined", Counter, COUNT, [],
-        "Of traces_unjudged, those during whose evaluation the process had died twice";
+        "Traces forwarded without being evaluated because the process died twice while it evaluated them; included in traces_unjudged";
     HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
         "Harmful calls reported while their trace was open, by the spans that had arrived";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
-        "Results of each metric: pass, fail or unmeasured";
+        "Measurements by metric; result is pass, fail or unmeasured";
     METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
         "Time that a metric took on all spans of one trace, including waiting for judges";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
-        "Verdicts on whole traces: pass, fail or unmeasured";
+        "Verdicts on whole traces; result is pass, fail or unmeasured";
     CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
         "Time from a trace's close until its annotated spans are in every exporter's queue";
 
     JUDGE_QUESTIONS = "judge_questions", Counter, COUNT, ["judge", "outcome"],
         "Questions to a judge, one per sample, by outcome: answered, cached, shared with a pending one, replayed, budget, timeout, failed, withheld";
     JUDGE_REQUESTS = "judge_requests", Counter, COUNT, ["judge", "status"],
-        "Requests to a judge by the status they ended with, including retries and hedges";
+        "Requests to a judge by final status, including retries and hedges";
     JUDGE_UNUSABLE = "judge_unusable_answers", Counter, COUNT, ["judge", "fault"],
-        "Answers of a judge that could not be used: cut, refused, or without the requested object; and questions longer than its context window";
+        "Answers of a judge that were cut off, refused, or without the requested object, and questions longer than its context window";
     JUDGE_TOKENS = "judge_tokens", Counter, COUNT, ["judge", "kind"],
         "Tokens spent on a judge: input, cached (part of the prompt that the server had cached), output";
     JUDGE_COST = "judge_cost", Counter, Some("usd"), ["judge"],
@@ -195,20 +185,20 @@ declare! {
     JUDGE_IN_FLIGHT = "judge_requests_in_flight", Gauge, COUNT, ["judge"],
         "Requests to a judge that are in flight";
     JUDGE_WAITING = "judge_questions_waiting", Gauge, COUNT, ["judge"],
-        "Questions that wait for a judge: for its concurrency limit, its rate limit, or a pause that it requested";
+        "Questions that wait for a judge's concurrency limit, its rate limit, or the end of a pause that it requested";
     JUDGE_BREAKER = "judge_breaker_state", Gauge, COUNT, ["judge"],
-        "State of a judge's circuit breaker: 0 closed (it is asked), 1 half open (one request is tried), 2 open (it is not asked)";
+        "State of a judge's circuit breaker: 0 closed (requests are sent), 1 half open (one request is sent as a probe), 2 open (no requests are sent)";
     JUDGE_DURATION = "judge_request_duration", Histogram, SECONDS, ["judge"],
         "Time until a request to a judge was answered or failed";
     JUDGE_DISK_ERRORS = "judge_disk_errors", Counter, COUNT, [],
         "Reads and writes of cached and recorded answers that failed, and damaged ones that were skipped";
 
     EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
-        "Spans, log records and data points by how they left an exporter; lost is a bug";
+        "Spans, log records and data points by their outcome at an exporter; lost is a bug";
     EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],
-        "The dropped ones of exporter_items, by reason";
+        "Items that an exporter dropped, by reason; exporter_items counts them with outcome dropped";
     EXPORT_REQUESTS = "exporter_requests", Counter, COUNT, ["exporter", "status"],
-        "Export requests by the status they ended with, including retries";
+        "Export requests by final status, including retries";
     EXPORT_RETRIES = "exporter_retries", Counter, COUNT, ["exporter"],
         "Export requests sent again after a retryable failure";
     EXPORT_DURATION = "exporter_request_duration", Histogram, SECONDS, ["exporter"],

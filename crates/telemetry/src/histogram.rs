@@ -1,14 +1,14 @@
-//! Buckets that several metrics share.
+//! Histogram buckets that several metrics share.
 
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 
-/// Buckets of latencies: from under the millisecond that closing should cost to the longest wait for judges.
+/// Buckets for latencies, in seconds: from the evaluation of a small trace to the timeout of a judge.
 pub fn latency_buckets() -> Histogram {
     Histogram::new([0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0])
 }
 
-/// Makes the histograms of a family.
+/// Constructs the histograms of a family.
 #[derive(Clone, Debug)]
 pub struct Buckets(pub fn() -> Histogram);
 

@@ -10,58 +10,35 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::declared as d;
-use super::histogram::{Buckets, latency_family};
+use crate::declared as d;
+use crate::histogram::{Buckets, latency_family};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
-/// The end of one question to one judge, for one sample.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum QuestionOutcome {
-    Answered,
-    /// Answered from the cache.
-    Cached,
-    /// Answered together with the same question of another span, which was pending.
-    Shared,
-    /// Answered from a recording.
-    Replayed,
-    /// The budget is spent.
-    Budget,
-    Timeout,
-    /// The judge failed, or its answer could not be used.
-    Failed,
-    /// This judge may not see content of the service.
-    Withheld,
-}
-
-impl QuestionOutcome {
-    pub const ALL: [QuestionOutcome; 8] = [
-        QuestionOutcome::Answered,
-        QuestionOutcome::Cached,
-        QuestionOutcome::Shared,
-        QuestionOutcome::Replayed,
-        QuestionOutcome::Budget,
-        QuestionOutcome::Timeout,
-        QuestionOutcome::Failed,
-        QuestionOutcome::Withheld,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            QuestionOutcome::Answered => "answered",
-            QuestionOutcome::Cached => "cached",
-            QuestionOutcome::Shared => "shared",
-            QuestionOutcome::Replayed => "replayed",
-            QuestionOutcome::Budget => "budget",
-            QuestionOutcome::Timeout => "timeout",
-            QuestionOutcome::Failed => "failed",
-            QuestionOutcome::Withheld => "withheld",
-        }
+verdict_otlp::labelled_enum! {
+    /// The outcome of one question to one judge, for one sample.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum QuestionOutcome {
+        Answered = "answered",
+        /// Answered from the cache.
+        Cached = "cached",
+        /// Answered together with the same question of another span, which was pending.
+        Shared = "shared",
+        /// Answered from a recording.
+        Replayed = "replayed",
+        /// The budget is spent.
+        Budget = "budget",
+        Timeout = "timeout",
+        /// The judge failed, or its answer could not be used.
+        Failed = "failed",
+        /// The configuration keeps content of the service from this judge.
+        Withheld = "withheld",
     }
 }
 
-/// Counters of judges, by name; there are none without `judges`.
-#[derive(Clone, Debug, Default)]
+/// Metrics of all judges, labelled with the judge's name. There are none without `judges`. Clones
+/// share their values.
+#[derive(Clone, Debug)]
 pub struct JudgeMetrics {
     questions: Family<Labels<2>, Counter>,
     requests: Family<Labels<2>, Counter>,
@@ -71,49 +48,52 @@ pub struct JudgeMetrics {
     in_flight: Family<Labels<1>, Gauge>,
     waiting: Family<Labels<1>, Gauge>,
     breaker: Family<Labels<1>, Gauge>,
-    durations: Option<Family<Labels<1>, Histogram, Buckets>>,
+    durations: Family<Labels<1>, Histogram, Buckets>,
     /// Failed reads and writes of cached and recorded answers.
     pub disk_errors: Counter,
 }
 
+/// Metrics that no registry exposes.
+impl Default for JudgeMetrics {
+    fn default() -> JudgeMetrics {
+        JudgeMetrics::register(&mut Registry::default())
+    }
+}
+
 impl JudgeMetrics {
-    /// Registers every cell.
     pub fn register(registry: &mut Registry) -> JudgeMetrics {
         let durations = latency_family();
-        let cells = JudgeMetrics { durations: Some(durations.clone()), ..JudgeMetrics::default() };
-        d::JUDGE_QUESTIONS.register(registry, cells.questions.clone());
-        d::JUDGE_REQUESTS.register(registry, cells.requests.clone());
-        d::JUDGE_UNUSABLE.register(registry, cells.unusable.clone());
-        d::JUDGE_TOKENS.register(registry, cells.tokens.clone());
-        d::JUDGE_COST.register(registry, cells.cost.clone());
-        d::JUDGE_IN_FLIGHT.register(registry, cells.in_flight.clone());
-        d::JUDGE_WAITING.register(registry, cells.waiting.clone());
-        d::JUDGE_BREAKER.register(registry, cells.breaker.clone());
-        d::JUDGE_DURATION.register(registry, durations);
-        d::JUDGE_DISK_ERRORS.register(registry, cells.disk_errors.clone());
-        cells
+        d::JUDGE_DURATION.register(registry, durations.clone());
+        JudgeMetrics {
+            questions: d::JUDGE_QUESTIONS.register_new(registry),
+            requests: d::JUDGE_REQUESTS.register_new(registry),
+            unusable: d::JUDGE_UNUSABLE.register_new(registry),
+            tokens: d::JUDGE_TOKENS.register_new(registry),
+            cost: d::JUDGE_COST.register_new(registry),
+            in_flight: d::JUDGE_IN_FLIGHT.register_new(registry),
+            waiting: d::JUDGE_WAITING.register_new(registry),
+            breaker: d::JUDGE_BREAKER.register_new(registry),
+            durations,
+            disk_errors: d::JUDGE_DISK_ERRORS.register_new(registry),
+        }
     }
 
+    /// The metrics of one judge.
     pub fn of(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let one = |metric: &d::Declared| metric.with([name.clone()]);
-        let outcomes = QuestionOutcome::ALL.map(|outcome| {
-            let labels = [name.clone(), Cow::Borrowed(outcome.as_str())];
-            self.questions.get_or_create_owned(&d::JUDGE_QUESTIONS.with(labels))
-        });
-        let tokens = ["input", "cached", "output"].map(|kind| {
-            let labels = [name.clone(), Cow::Borrowed(kind)];
-            self.tokens.get_or_create_owned(&d::JUDGE_TOKENS.with(labels))
-        });
-        let duration = self.durations.as_ref();
+        let two = |metric: &d::Declared, label| metric.with([name.clone(), Cow::Borrowed(label)]);
         JudgeCells {
-            outcomes,
-            tokens,
+            outcomes: QuestionOutcome::ALL.map(|outcome| {
+                self.questions.get_or_create_owned(&two(&d::JUDGE_QUESTIONS, outcome.as_str()))
+            }),
+            tokens: ["input", "cached", "output"]
+                .map(|kind| self.tokens.get_or_create_owned(&two(&d::JUDGE_TOKENS, kind))),
             cost: self.cost.get_or_create_owned(&one(&d::JUDGE_COST)),
             in_flight: self.in_flight.get_or_create_owned(&one(&d::JUDGE_IN_FLIGHT)),
             waiting: self.waiting.get_or_create_owned(&one(&d::JUDGE_WAITING)),
             breaker: self.breaker.get_or_create_owned(&one(&d::JUDGE_BREAKER)),
-            duration: duration.map(|family| family.get_or_create_owned(&one(&d::JUDGE_DURATION))),
+            duration: self.durations.get_or_create_owned(&one(&d::JUDGE_DURATION)),
             requests: self.requests.clone(),
             unusable: self.unusable.clone(),
             name,
@@ -121,44 +101,45 @@ impl JudgeMetrics {
     }
 }
 
+/// Metrics of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
     outcomes: [Counter; QuestionOutcome::ALL.len()],
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: Gauge,
     /// Questions that wait for the request limiter.
     pub waiting: Gauge,
     /// 0 closed, 1 half open, 2 open.
     pub breaker: Gauge,
-    duration: Option<Histogram>,
+    duration: Histogram,
     requests: Family<Labels<2>, Counter>,
     unusable: Family<Labels<2>, Counter>,
 }
 
 impl JudgeCells {
+    /// Counts a question.
     pub fn question(&self, outcome: QuestionOutcome) {
         self.outcomes[outcome as usize].inc();
     }
 
-    /// A request ended; `status` is one of a fixed set of words.
+    /// Counts a request that has ended; `status` is one of a fixed set of words.
     pub fn request(&self, status: &'static str, took: Duration) {
         let labels = [self.name.clone(), Cow::Borrowed(status)];
         self.requests.get_or_create(&d::JUDGE_REQUESTS.with(labels)).inc();
-        if let Some(duration) = &self.duration {
-            duration.observe(took.as_secs_f64());
-        }
+        self.duration.observe(took.as_secs_f64());
     }
 
-    /// An answer could not be used; `fault` is one of a fixed set of words.
+    /// Counts an answer that could not be used; `fault` is one of a fixed set of words.
     pub fn unusable(&self, fault: &'static str) {
         let labels = [self.name.clone(), Cow::Borrowed(fault)];
         self.unusable.get_or_create(&d::JUDGE_UNUSABLE.with(labels)).inc();
     }
 
-    /// Tokens of prompts (not cached, cached by the server) and of answers, and what they cost.
+    /// Counts tokens and their cost. Tokens are those of prompts that the server had not cached, those
+    /// that it had cached, and those of answers.
     pub fn spent(&self, tokens: [u64; 3], usd: f64) {
         for (counter, tokens) in self.tokens.iter().zip(tokens) {
             counter.inc_by(tokens);

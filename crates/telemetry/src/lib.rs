@@ -1,14 +1,16 @@
-//! Metrics about the process itself: every one declared once, and the cells of components that are
-//! crates of their own. The product registers them and serves them at `/metrics`.
+//! Self-metrics: the declaration of each, and the metrics of the journal and of judges, which are crates
+//! of their own. The product registers all of them and serves them at `/metrics`.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | [`declared`] | every self-metric: name, kind, unit, labels, meaning |
-//! | `histogram` | the buckets that several metrics share |
-//! | `journal`, `judge` | cells of the journal and of judges |
-//! | `throttle` | one log line for many |
+//! | [`declared`] | every self-metric: name, kind, unit, labels, description |
+//! | [`histogram`] | buckets that several metrics share |
+//! | `journal`, `judge` | metrics of the journal and of judges |
+//! | `throttle` | the limit on repeated log lines |
 //!
-//! Counting is cheap: cells are resolved once and then cost an atomic addition.
+//! Counting is cheap: labels are resolved once, and then each count is an atomic addition.
+
+#![deny(unreachable_pub)]
 
 pub mod declared;
 pub mod histogram;

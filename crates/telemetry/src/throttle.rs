@@ -1,23 +1,23 @@
-//! Limits repeated log lines, so that a fault of every request does not fill the log.
+//! Limits repeated log lines, so that a fault that every request has does not fill the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A fault of every request would otherwise write a line for each.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Short enough to show in the log that a fault persists.
+const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Allows one log line per subject and interval, and counts the lines suppressed between two.
+/// Allows one log line per subject every ten seconds, and counts the suppressed lines.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<BTreeMap<&'static str, (Option<Instant>, u64)>>);
 
 impl LogThrottle {
-    /// `Some(lines suppressed since the last one)` when it is time for a line about `what`.
-    pub fn allow(&self, what: &'static str) -> Option<u64> {
+    /// The number of suppressed lines since the last one, if a line about `subject` may be logged now.
+    pub fn allow(&self, subject: &'static str) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, suppressed) = all.entry(what).or_default();
+        let (last, suppressed) = all.entry(subject).or_default();
         let now = Instant::now();
-        if last.is_some_and(|last| now - last < LOG_EVERY) {
+        if last.is_some_and(|last| now - last < INTERVAL) {
             *suppressed += 1;
             return None;
         }
