@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::{Fields, Payload, write};
 
 /// Any value, nested a few levels. No NaN: it would not equal itself.
-pub fn any_value() -> impl Strategy<Value = AnyValue> {
+pub(crate) fn any_value() -> impl Strategy<Value = AnyValue> {
     let leaf = prop_oneof![
         1 => Just(None),
         4 => ".{0,40}".prop_map(|s| Some(Value::StringValue(s))),
@@ -40,7 +40,7 @@ fn key_value(value: impl Strategy<Value = AnyValue>) -> impl Strategy<Value = Ke
         .prop_map(|(key, value)| KeyValue { key, value, key_strindex: 0 })
 }
 
-pub fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
+pub(crate) fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
     vec(key_value(any_value()), 0..5)
 }
 
@@ -75,7 +75,7 @@ fn link() -> impl Strategy<Value = Link> {
 }
 
 /// A span of one of few traces, so that they meet.
-pub fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     let ids = (0..5u8, id::<8>(), proptest::option::of(id::<8>()), ".{0,8}", any::<u32>());
     let heads = (".{0,20}", 0..9i32, any::<u64>(), any::<u64>(), attributes());
     let status = proptest::option::of((".{0,12}", -1..4i32));
@@ -132,18 +132,18 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 /// A request with several resources and scopes.
-pub fn request() -> impl Strategy<Value = ExportTraceServiceRequest> {
+pub(crate) fn request() -> impl Strategy<Value = ExportTraceServiceRequest> {
     let resource_spans = (proptest::option::of(resource()), vec(scope_spans(), 0..3), ".{0,8}")
         .prop_map(|(resource, scope_spans, schema_url)| ResourceSpans { resource, scope_spans, schema_url });
     vec(resource_spans, 0..4).prop_map(|resource_spans| ExportTraceServiceRequest { resource_spans })
 }
 
 /// A small generator of numbers, so that one seed decides on all of a test's choices.
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     /// A number below `sides` (splitmix64).
-    pub fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -154,7 +154,7 @@ impl Dice {
 
 /// Messages of a trace request, and which of their fields hold messages.
 #[derive(Clone, Copy)]
-pub enum Level {
+pub(crate) enum Level {
     Request,
     ResourceSpans,
     Resource,
@@ -195,7 +195,7 @@ impl Level {
 
 /// The message with fields that OTLP does not define put between its own, at every level below
 /// the request's own.
-pub fn with_unknown_fields(encoded: &[u8], level: Level, dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn with_unknown_fields(encoded: &[u8], level: Level, dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
     for field in Fields::new(encoded) {
         let field = field.unwrap();

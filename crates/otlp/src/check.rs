@@ -1,20 +1,18 @@
 //! Structure of OTLP's nested messages, checked without decoding them.
 //!
-//! In: encoded attributes, events, links, status, resource, scope. Out: nothing, or why they are
-//! [`Malformed`]. What passes here is what a receiver that decodes fully would accept: wire types
-//! of every field that OTLP defines, UTF-8 of every string, lengths of ids, bounded depth. Fields
-//! that OTLP does not define are stepped over.
+//! In: an encoded message. Out: nothing, or the reason why it is [`Malformed`]. A message that passes
+//! is one that a full decoder accepts: the wire types of all fields that OTLP defines, UTF-8 of all
+//! strings, lengths of ids, bounded depth. Fields that OTLP does not define are skipped. Attributes
+//! and status, which most spans have, are read by functions of their own; the others by a table.
 
+use super::json::table::{Kind, Message};
 use super::malformed::Malformed;
 use super::scan::{Scan, is_short_ascii};
-use super::tags::{
-    self, any_value, array_value, entity_ref, instrumentation_scope as scope, key_value, key_value_list,
-    resource, span_event as event, span_link as link, status,
-};
+use super::tags::{self, any_value, array_value, key_value, key_value_list, status};
 
-/// How deep `AnyValue`s may nest. Instrumentations write two or three levels; the bound keeps
-/// hostile input from using up the stack.
-pub const MAX_DEPTH: u32 = 64;
+/// How deep `AnyValue`s may nest. Instrumentations write two or three levels; the bound protects the
+/// stack from hostile input.
+pub(super) const MAX_DEPTH: u32 = 64;
 
 /// An id that may be absent: empty or exactly `N` bytes.
 #[inline]
@@ -103,75 +101,23 @@ fn list(encoded: &[u8], keyed: bool, depth: u32) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Checks a `Resource`.
-pub(super) fn resource(encoded: &[u8]) -> Result<(), Malformed> {
+/// Checks the fields of a message against the table of OTLP's messages.
+pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
-        match tag {
-            resource::ATTRIBUTES => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
-            resource::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
-            resource::ENTITY_REFS => entity(scan.bytes()?)?,
-            _ => scan.skip(tag, resource::DEFINED)?,
-        }
-    }
-    Ok(())
-}
-
-fn entity(encoded: &[u8]) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            entity_ref::SCHEMA_URL
-            | entity_ref::TYPE
-            | entity_ref::ID_KEYS
-            | entity_ref::DESCRIPTION_KEYS => drop(scan.text()?),
-            _ => scan.skip(tag, entity_ref::DEFINED)?,
-        }
-    }
-    Ok(())
-}
-
-/// Checks an `InstrumentationScope`.
-pub(super) fn scope(encoded: &[u8]) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            scope::NAME | scope::VERSION => drop(scan.text()?),
-            scope::ATTRIBUTES => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
-            scope::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
-            _ => scan.skip(tag, scope::DEFINED)?,
-        }
-    }
-    Ok(())
-}
-
-/// Checks a `Span.Event`.
-pub(super) fn event(encoded: &[u8]) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            event::TIME_UNIX_NANO => drop(scan.fixed64()?),
-            event::NAME => drop(scan.text()?),
-            event::ATTRIBUTES => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
-            event::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
-            _ => scan.skip(tag, event::DEFINED)?,
-        }
-    }
-    Ok(())
-}
-
-/// Checks a `Span.Link`. Its ids may be absent; receivers refuse any other length.
-pub(super) fn link(encoded: &[u8]) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            link::TRACE_ID => drop(optional_id::<16>(scan.bytes()?)?),
-            link::SPAN_ID => drop(optional_id::<8>(scan.bytes()?)?),
-            link::TRACE_STATE => drop(scan.text()?),
-            link::ATTRIBUTES => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
-            link::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
-            link::FLAGS => drop(scan.fixed32()?),
-            _ => scan.skip(tag, link::DEFINED)?,
+        let Some(field) = message.fields.iter().find(|field| field.tag() == tag) else {
+            scan.skip(tag, message.fields.iter().fold(0, |defined, field| defined | 1 << field.number))?;
+            continue;
+        };
+        match field.kind {
+            Kind::String => drop(scan.text()?),
+            Kind::Id(16) => drop(optional_id::<16>(scan.bytes()?)?),
+            Kind::Id(_) => drop(optional_id::<8>(scan.bytes()?)?),
+            // These two may contain each other, so that their depth must be bounded.
+            Kind::Message(Message { name: "KeyValue", .. }) => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
+            Kind::Message(Message { name: "AnyValue", .. }) => any_value(scan.bytes()?, MAX_DEPTH)?,
+            Kind::Message(inner) => self::message(scan.bytes()?, inner)?,
+            _ => scan.skip(tag, 0)?,
         }
     }
     Ok(())

@@ -39,6 +39,14 @@ impl<'a> Fields<'a> {
         Fields { scan: Scan::new(buf), len: buf.len() }
     }
 
+    /// The contents of all length-delimited fields `number` before the first error.
+    pub fn contents(self, number: u32) -> impl Iterator<Item = &'a [u8]> {
+        self.map_while(Result::ok).filter_map(move |field| match field.payload {
+            Payload::Bytes(content) if field.number == number => Some(content),
+            _ => None,
+        })
+    }
+
     #[inline]
     fn step(&mut self) -> Result<Option<Field<'a>>, Malformed> {
         let start = self.len - self.scan.left();

@@ -6,6 +6,8 @@
 //! joins spans into requests. [`json`] converts OTLP/JSON to the same bytes and back. All readers
 //! borrow, are bounded by their input, and panic on no input.
 
+#![deny(unreachable_pub)]
+
 mod check;
 pub mod fields;
 mod intern;

@@ -6,11 +6,12 @@
 
 use bytes::Bytes;
 
-use super::check::{self, MAX_DEPTH};
+use super::check;
 use super::fields::{Fields, Payload};
+use super::json::messages;
 use super::malformed::Malformed;
-use super::scan::Scan;
-use super::tags::{export_logs_service_request as export, log_record, resource_logs, scope_logs};
+use super::scan::{each, utf8};
+use super::tags::{export_logs_service_request as export, resource_logs, scope_logs};
 use super::trace::{SpanId, TraceId};
 use super::value::{Attributes, LOG_ATTRIBUTES, Value};
 
@@ -46,75 +47,42 @@ pub struct GenAiRecord {
 /// The framing above the records is broken: `body` is not such a request.
 pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
     let mut logs = Logs::default();
-    let mut request = Scan::new(body);
-    while let Some(tag) = request.tag()? {
-        match tag {
-            export::RESOURCE_LOGS => read_resource_logs(request.bytes()?, &mut logs)?,
-            _ => request.skip(tag, export::DEFINED)?,
-        }
-    }
+    each(body, &[export::RESOURCE_LOGS], &mut |_, encoded| {
+        use resource_logs::{RESOURCE, SCHEMA_URL, SCOPE_LOGS};
+        each(encoded, &[RESOURCE, SCOPE_LOGS, SCHEMA_URL], &mut |tag, content| match tag {
+            RESOURCE => check::message(content, &messages::RESOURCE),
+            SCOPE_LOGS => read_scope_logs(content, &mut logs),
+            _ => utf8(content),
+        })
+    })?;
     Ok(logs)
 }
 
-fn read_resource_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            resource_logs::RESOURCE => check::resource(scan.bytes()?)?,
-            resource_logs::SCOPE_LOGS => read_scope_logs(scan.bytes()?, logs)?,
-            resource_logs::SCHEMA_URL => drop(scan.text()?),
-            _ => scan.skip(tag, resource_logs::DEFINED)?,
-        }
-    }
-    Ok(())
-}
-
 fn read_scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            scope_logs::SCOPE => check::scope(scan.bytes()?)?,
-            scope_logs::LOG_RECORDS => {
-                let record = scan.bytes()?;
-                logs.records += 1;
-                if let Ok(Some((trace, span))) = gen_ai_span(record) {
-                    logs.gen_ai.push(GenAiRecord { trace, span, bytes: Bytes::copy_from_slice(record) });
-                }
-            }
-            scope_logs::SCHEMA_URL => drop(scan.text()?),
-            _ => scan.skip(tag, scope_logs::DEFINED)?,
+    use scope_logs::{LOG_RECORDS, SCHEMA_URL, SCOPE};
+    each(encoded, &[SCOPE, LOG_RECORDS, SCHEMA_URL], &mut |tag, content| match tag {
+        SCOPE => check::message(content, &messages::INSTRUMENTATION_SCOPE),
+        LOG_RECORDS => {
+            logs.records += 1;
+            logs.gen_ai.extend(gen_ai_record(content));
+            Ok(())
         }
-    }
-    Ok(())
+        _ => utf8(content),
+    })
 }
 
-/// Validates a record; returns the span it belongs to if it is about GenAI.
-fn gen_ai_span(record: &[u8]) -> Result<Option<(TraceId, SpanId)>, Malformed> {
-    let mut trace = TraceId::default();
-    let mut span = SpanId::default();
-    let mut gen_ai = false;
-    let mut scan = Scan::new(record);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            log_record::TIME_UNIX_NANO | log_record::OBSERVED_TIME_UNIX_NANO => drop(scan.fixed64()?),
-            log_record::SEVERITY_NUMBER | log_record::DROPPED_ATTRIBUTES_COUNT => drop(scan.varint()?),
-            log_record::SEVERITY_TEXT => drop(scan.text()?),
-            log_record::BODY => check::any_value(scan.bytes()?, MAX_DEPTH)?,
-            log_record::ATTRIBUTES => {
-                gen_ai |= check::key_value(scan.bytes()?, MAX_DEPTH)?.starts_with(GEN_AI.as_bytes())
-            }
-            log_record::FLAGS => drop(scan.fixed32()?),
-            log_record::TRACE_ID => trace.0 = check::optional_id(scan.bytes()?)?,
-            log_record::SPAN_ID => span.0 = check::optional_id(scan.bytes()?)?,
-            log_record::EVENT_NAME => gen_ai |= scan.text()?.starts_with(GEN_AI.as_bytes()),
-            _ => scan.skip(tag, log_record::DEFINED)?,
-        }
-    }
-    if trace.is_zero() || span.is_zero() {
-        return Ok(None);
-    }
-    gen_ai = gen_ai || LogView::read(record).event_name.is_some_and(|name| name.starts_with(GEN_AI));
-    Ok(gen_ai.then_some((trace, span)))
+/// The record, if it is valid, about GenAI and belongs to a span.
+fn gen_ai_record(record: &[u8]) -> Option<GenAiRecord> {
+    check::message(record, &messages::LOG_RECORD).ok()?;
+    let view = LogView::read(record);
+    let (trace, span) = (view.trace, view.span);
+    let is_gen_ai = |name: &str| name.starts_with(GEN_AI);
+    let gen_ai = view.event_name.is_some_and(is_gen_ai) || view.attributes().any(|(key, _)| is_gen_ai(key));
+    (gen_ai && !trace.is_zero() && !span.is_zero()).then(|| GenAiRecord {
+        trace,
+        span,
+        bytes: Bytes::copy_from_slice(record),
+    })
 }
 
 /// The fields of a log record that recognition uses.
@@ -126,6 +94,8 @@ pub struct LogView<'a> {
     pub body: Value<'a>,
     /// `time_unix_nano`, else `observed_time_unix_nano`; 0 if neither is set.
     pub time: u64,
+    trace: TraceId,
+    span: SpanId,
     record: &'a [u8],
 }
 
@@ -139,6 +109,8 @@ impl<'a> LogView<'a> {
                 (1, Payload::Fixed64(time)) => view.time = time,
                 (11, Payload::Fixed64(time)) => observed = time,
                 (5, Payload::Bytes(body)) => view.body = Value::read(body),
+                (9, Payload::Bytes(id)) => view.trace.0 = id.try_into().unwrap_or_default(),
+                (10, Payload::Bytes(id)) => view.span.0 = id.try_into().unwrap_or_default(),
                 (12, Payload::Bytes(name)) => view.event_name = simdutf8::basic::from_utf8(name).ok(),
                 _ => {}
             }

@@ -1,24 +1,24 @@
 //! Counts the data points of an encoded `ExportMetricsServiceRequest`.
 //!
-//! Metrics pass through unchanged; the count is for the ledger.
+//! Metrics are forwarded unchanged; outcomes are counted by data point.
 
 use super::malformed::Malformed;
-use super::scan::Scan;
+use super::scan::each;
 use super::tags::{export_metrics_service_request, gauge, metric, resource_metrics, scope_metrics};
 
 /// The fields of a `Metric` that hold data points, each in its field 1.
 const DATA: [u32; 5] =
     [metric::GAUGE, metric::SUM, metric::HISTOGRAM, metric::EXPONENTIAL_HISTOGRAM, metric::SUMMARY];
 
-/// The data points in the metrics request `body`.
+/// The number of data points in the metrics request `body`.
 ///
 /// # Errors
 /// `body` is not such a request.
 pub fn count(body: &[u8]) -> Result<u64, Malformed> {
     let mut count = 0;
-    each(body, &[export_metrics_service_request::RESOURCE_METRICS], &mut |resource| {
-        each(resource, &[resource_metrics::SCOPE_METRICS], &mut |scope| {
-            each(scope, &[scope_metrics::METRICS], &mut |metric| {
+    each(body, &[export_metrics_service_request::RESOURCE_METRICS], &mut |_, resource| {
+        each(resource, &[resource_metrics::SCOPE_METRICS], &mut |_, scope| {
+            each(scope, &[scope_metrics::METRICS], &mut |_, metric| {
                 count += points(metric)?;
                 Ok(())
             })
@@ -27,37 +27,19 @@ pub fn count(body: &[u8]) -> Result<u64, Malformed> {
     Ok(count)
 }
 
-/// The data points in one encoded `Metric`.
+/// The number of data points in one encoded `Metric`.
 ///
 /// # Errors
 /// `metric` is not such a message.
 pub fn points(metric: &[u8]) -> Result<u64, Malformed> {
     let mut points = 0;
-    each(metric, &DATA, &mut |data| {
-        each(data, &[gauge::DATA_POINTS], &mut |_| {
+    each(metric, &DATA, &mut |_, data| {
+        each(data, &[gauge::DATA_POINTS], &mut |_, _| {
             points += 1;
             Ok(())
         })
     })?;
     Ok(points)
-}
-
-/// Calls `then` with the content of every field that has one of the (length-delimited) `tags`.
-fn each<'a>(
-    encoded: &'a [u8],
-    tags: &[u32],
-    then: &mut dyn FnMut(&'a [u8]) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    let expected = tags.iter().fold(0, |fields, tag| fields | 1 << (tag >> 3));
-    let mut scan = Scan::new(encoded);
-    while let Some(tag) = scan.tag()? {
-        if tags.contains(&tag) {
-            then(scan.bytes()?)?;
-        } else {
-            scan.skip(tag, expected)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

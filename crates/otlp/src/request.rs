@@ -16,8 +16,10 @@ use bytes::Bytes;
 
 use super::check::{self, MAX_DEPTH};
 pub use super::intern::Interner;
+use super::json::messages;
+use super::json::table::Message;
 use super::malformed::Malformed;
-use super::scan::{self, Scan};
+use super::scan::{self, Scan, each};
 use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
 use super::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
 
@@ -118,13 +120,7 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
         traces: Traces::default(),
         rejected: Rejected::default(),
     };
-    let mut scan = Scan::new(body);
-    while let Some(tag) = scan.tag()? {
-        match tag {
-            export::RESOURCE_SPANS => splitter.resource_spans(scan.bytes()?)?,
-            _ => scan.skip(tag, export::DEFINED)?,
-        }
-    }
+    each(body, &[export::RESOURCE_SPANS], &mut |_, encoded| splitter.resource_spans(encoded))?;
     let Splitter { pending, scopes, traces, rejected, .. } = splitter;
     Ok(Split { groups: copy(pending, &scopes, &traces.all), rejected })
 }
@@ -163,19 +159,12 @@ type Bad = Option<(Part, Malformed)>;
 
 impl<'a> Splitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
-        let (resource, bad) = envelope_fields(encoded, check::resource, |_| ())?;
+        let (resource, bad) = envelope_fields(encoded, &messages::RESOURCE, |_| ())?;
         let bad = bad.map(|reason| (Part::Resource, reason));
         let mut shared = None;
-        let mut scan = Scan::new(encoded);
-        while let Some(tag) = scan.tag()? {
-            match tag {
-                resource_spans::SCOPE_SPANS => {
-                    self.scope_spans(scan.bytes()?, &resource, &mut shared, bad)?
-                }
-                _ => scan.skip(tag, 0)?,
-            }
-        }
-        Ok(())
+        each(encoded, &[resource_spans::SCOPE_SPANS], &mut |_, scope_spans| {
+            self.scope_spans(scope_spans, &resource, &mut shared, bad)
+        })
     }
 
     /// Reads each span when it is found, since finding costs about as much as reading while the
@@ -189,12 +178,13 @@ impl<'a> Splitter<'a> {
         bad: Bad,
     ) -> Result<(), Malformed> {
         let (before, rejected) = (self.pending.len(), self.rejected.clone());
-        let (scope, bad_scope) = envelope_fields(encoded, check::scope, |span| self.span(span, bad))?;
+        let owner = &messages::INSTRUMENTATION_SCOPE;
+        let (scope, bad_scope) = envelope_fields(encoded, owner, |span| self.span(span, bad))?;
         if let (Some(reason), None) = (bad_scope, bad) {
             let (taken, traces) = (self.pending.drain(before..), &mut self.traces);
             taken.for_each(|pending| traces.discount(&pending));
             self.rejected = rejected;
-            envelope_fields(encoded, check::scope, |span| self.span(span, Some((Part::Scope, reason))))?;
+            envelope_fields(encoded, owner, |span| self.span(span, Some((Part::Scope, reason))))?;
         }
         if self.pending.len() > before {
             self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
@@ -221,7 +211,7 @@ impl<'a> Splitter<'a> {
 /// The framing of the message itself is broken.
 fn envelope_fields<'a>(
     encoded: &'a [u8],
-    check: fn(&[u8]) -> Result<(), Malformed>,
+    owner: &'static Message,
     mut inner: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
     const OWNER: u32 = scope_spans::SCOPE;
@@ -238,7 +228,7 @@ fn envelope_fields<'a>(
                 inner(scan.bytes()?);
                 continue;
             }
-            Some(OWNER) => bad = bad.and(check(scan.bytes()?)),
+            Some(OWNER) => bad = bad.and(check::message(scan.bytes()?, owner)),
             Some(SCHEMA_URL) => bad = bad.and(scan::utf8(scan.bytes()?)),
             Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
@@ -270,8 +260,8 @@ fn read_span(encoded: &[u8], prefix: &[u8], read: &mut Read) -> Result<(), Malfo
             | span::DROPPED_LINKS_COUNT => drop(scan.varint()?),
             span::START_TIME_UNIX_NANO => read.start = scan.fixed64()?,
             span::END_TIME_UNIX_NANO => read.end = scan.fixed64()?,
-            span::EVENTS => check::event(scan.bytes()?)?,
-            span::LINKS => check::link(scan.bytes()?)?,
+            span::EVENTS => check::message(scan.bytes()?, &messages::SPAN_EVENT)?,
+            span::LINKS => check::message(scan.bytes()?, &messages::SPAN_LINK)?,
             span::STATUS => {
                 if let Some(code) = check::status(scan.bytes()?)? {
                     read.status = match code {

@@ -131,6 +131,24 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Calls `then` with tag and content of every field that has one of the (length-delimited) `tags`.
+pub(crate) fn each<'a>(
+    encoded: &'a [u8],
+    tags: &[u32],
+    then: &mut dyn FnMut(u32, &'a [u8]) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let defined = tags.iter().fold(0, |fields, tag| fields | 1 << (tag >> 3));
+    let mut scan = Scan::new(encoded);
+    while let Some(tag) = scan.tag()? {
+        if tags.contains(&tag) {
+            then(tag, scan.bytes()?)?;
+        } else {
+            scan.skip(tag, defined)?;
+        }
+    }
+    Ok(())
+}
+
 /// Validates a string. Keys and names are mostly short and ASCII, which needs no loop; the call of
 /// the vectorised validation pays off on longer strings.
 #[inline]

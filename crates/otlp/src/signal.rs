@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 crate::labelled_enum! {
     /// One of OTLP's services.
-    #[derive(
-        Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-    )]
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Signal {
         /// `TraceService`, `/v1/traces`.

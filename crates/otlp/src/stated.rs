@@ -1,6 +1,6 @@
 //! Values of a span's or its resource's attribute as text, for configured patterns.
 
-use super::fields::{Fields, Payload};
+use super::fields::Fields;
 use super::trace::{Envelope, Span};
 use super::value::{Attributes, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Value};
 
@@ -20,10 +20,7 @@ pub fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, V
 /// The message in field 1 of [`Envelope::resource`] or [`Envelope::scope`]: `Resource`, or
 /// `InstrumentationScope`.
 pub fn inner(envelope: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Fields::new(envelope).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
-        (1, Payload::Bytes(b)) => Some(b),
-        _ => None,
-    })
+    Fields::new(envelope).contents(1)
 }
 
 fn text(value: &Value<'_>) -> Option<String> {

@@ -72,10 +72,7 @@ impl<'a> Value<'a> {
     /// The items of an array; nothing for any other value.
     pub fn items(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let encoded: &'a [u8] = if let Value::Array(b) = *self { b } else { &[] };
-        Fields::new(encoded).map_while(Result::ok).filter_map(|f| match (f.number, f.payload) {
-            (1, Payload::Bytes(b)) => Some(Value::read(b)),
-            _ => None,
-        })
+        Fields::new(encoded).contents(1).map(Value::read)
     }
 
     /// The entries of a map; nothing for any other value.

@@ -7,6 +7,7 @@ use super::table::{Field, Kind, Message};
 use crate::fields::{Fields, Payload};
 use crate::malformed::Malformed;
 use crate::scan::Scan;
+use crate::trace::hex;
 
 /// How deep messages may nest: what [`crate::split`] accepts (64 values, each up to three
 /// messages deep), and the levels around them.
@@ -155,10 +156,7 @@ fn write_value(
         (Kind::Bytes, Payload::Bytes(b)) => json(out, &STANDARD.encode(b)),
         (Kind::Id(_), Payload::Bytes(b)) => {
             out.push(b'"');
-            for byte in b {
-                let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
-                out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-            }
+            out.extend(hex(b));
             out.push(b'"');
         }
         (Kind::Bool, Payload::Varint(v)) => json(out, &(v != 0)),

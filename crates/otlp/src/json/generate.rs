@@ -91,7 +91,7 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
             messages.push((name, message));
         }
         for (name, message) in &messages {
-            writeln!(out, "\npub(super) static {}: Message = Message {{", ident(name))?;
+            writeln!(out, "\npub(crate) static {}: Message = Message {{", ident(name))?;
             writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
             for field in &message.field {
                 let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);

@@ -2,28 +2,28 @@
 
 use super::table::{Field, Kind, Message};
 
-pub(super) static EXPORT_TRACE_SERVICE_REQUEST: Message = Message {
+pub(crate) static EXPORT_TRACE_SERVICE_REQUEST: Message = Message {
     name: "ExportTraceServiceRequest",
     fields: &[
         Field { number: 1, json: "resourceSpans", snake: "resource_spans", repeated: true, oneof: false, kind: Kind::Message(&RESOURCE_SPANS) },
     ],
 };
 
-pub(super) static EXPORT_LOGS_SERVICE_REQUEST: Message = Message {
+pub(crate) static EXPORT_LOGS_SERVICE_REQUEST: Message = Message {
     name: "ExportLogsServiceRequest",
     fields: &[
         Field { number: 1, json: "resourceLogs", snake: "resource_logs", repeated: true, oneof: false, kind: Kind::Message(&RESOURCE_LOGS) },
     ],
 };
 
-pub(super) static EXPORT_METRICS_SERVICE_REQUEST: Message = Message {
+pub(crate) static EXPORT_METRICS_SERVICE_REQUEST: Message = Message {
     name: "ExportMetricsServiceRequest",
     fields: &[
         Field { number: 1, json: "resourceMetrics", snake: "resource_metrics", repeated: true, oneof: false, kind: Kind::Message(&RESOURCE_METRICS) },
     ],
 };
 
-pub(super) static ANY_VALUE: Message = Message {
+pub(crate) static ANY_VALUE: Message = Message {
     name: "AnyValue",
     fields: &[
         Field { number: 1, json: "stringValue", snake: "string_value", repeated: false, oneof: true, kind: Kind::String },
@@ -37,21 +37,21 @@ pub(super) static ANY_VALUE: Message = Message {
     ],
 };
 
-pub(super) static ARRAY_VALUE: Message = Message {
+pub(crate) static ARRAY_VALUE: Message = Message {
     name: "ArrayValue",
     fields: &[
         Field { number: 1, json: "values", snake: "values", repeated: true, oneof: false, kind: Kind::Message(&ANY_VALUE) },
     ],
 };
 
-pub(super) static KEY_VALUE_LIST: Message = Message {
+pub(crate) static KEY_VALUE_LIST: Message = Message {
     name: "KeyValueList",
     fields: &[
         Field { number: 1, json: "values", snake: "values", repeated: true, oneof: false, kind: Kind::Message(&KEY_VALUE) },
     ],
 };
 
-pub(super) static KEY_VALUE: Message = Message {
+pub(crate) static KEY_VALUE: Message = Message {
     name: "KeyValue",
     fields: &[
         Field { number: 1, json: "key", snake: "key", repeated: false, oneof: false, kind: Kind::String },
@@ -60,7 +60,7 @@ pub(super) static KEY_VALUE: Message = Message {
     ],
 };
 
-pub(super) static INSTRUMENTATION_SCOPE: Message = Message {
+pub(crate) static INSTRUMENTATION_SCOPE: Message = Message {
     name: "InstrumentationScope",
     fields: &[
         Field { number: 1, json: "name", snake: "name", repeated: false, oneof: false, kind: Kind::String },
@@ -70,7 +70,7 @@ pub(super) static INSTRUMENTATION_SCOPE: Message = Message {
     ],
 };
 
-pub(super) static RESOURCE: Message = Message {
+pub(crate) static RESOURCE: Message = Message {
     name: "Resource",
     fields: &[
         Field { number: 1, json: "attributes", snake: "attributes", repeated: true, oneof: false, kind: Kind::Message(&KEY_VALUE) },
@@ -79,7 +79,7 @@ pub(super) static RESOURCE: Message = Message {
     ],
 };
 
-pub(super) static ENTITY_REF: Message = Message {
+pub(crate) static ENTITY_REF: Message = Message {
     name: "EntityRef",
     fields: &[
         Field { number: 1, json: "schemaUrl", snake: "schema_url", repeated: false, oneof: false, kind: Kind::String },
@@ -89,7 +89,7 @@ pub(super) static ENTITY_REF: Message = Message {
     ],
 };
 
-pub(super) static RESOURCE_SPANS: Message = Message {
+pub(crate) static RESOURCE_SPANS: Message = Message {
     name: "ResourceSpans",
     fields: &[
         Field { number: 1, json: "resource", snake: "resource", repeated: false, oneof: false, kind: Kind::Message(&RESOURCE) },
@@ -98,7 +98,7 @@ pub(super) static RESOURCE_SPANS: Message = Message {
     ],
 };
 
-pub(super) static SCOPE_SPANS: Message = Message {
+pub(crate) static SCOPE_SPANS: Message = Message {
     name: "ScopeSpans",
     fields: &[
         Field { number: 1, json: "scope", snake: "scope", repeated: false, oneof: false, kind: Kind::Message(&INSTRUMENTATION_SCOPE) },
@@ -107,7 +107,7 @@ pub(super) static SCOPE_SPANS: Message = Message {
     ],
 };
 
-pub(super) static SPAN: Message = Message {
+pub(crate) static SPAN: Message = Message {
     name: "Span",
     fields: &[
         Field { number: 1, json: "traceId", snake: "trace_id", repeated: false, oneof: false, kind: Kind::Id(16) },
@@ -129,7 +129,7 @@ pub(super) static SPAN: Message = Message {
     ],
 };
 
-pub(super) static SPAN_LINK: Message = Message {
+pub(crate) static SPAN_LINK: Message = Message {
     name: "Span.Link",
     fields: &[
         Field { number: 1, json: "traceId", snake: "trace_id", repeated: false, oneof: false, kind: Kind::Id(16) },
@@ -141,7 +141,7 @@ pub(super) static SPAN_LINK: Message = Message {
     ],
 };
 
-pub(super) static SPAN_EVENT: Message = Message {
+pub(crate) static SPAN_EVENT: Message = Message {
     name: "Span.Event",
     fields: &[
         Field { number: 1, json: "timeUnixNano", snake: "time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },
@@ -151,7 +151,7 @@ pub(super) static SPAN_EVENT: Message = Message {
     ],
 };
 
-pub(super) static STATUS: Message = Message {
+pub(crate) static STATUS: Message = Message {
     name: "Status",
     fields: &[
         Field { number: 2, json: "message", snake: "message", repeated: false, oneof: false, kind: Kind::String },
@@ -159,7 +159,7 @@ pub(super) static STATUS: Message = Message {
     ],
 };
 
-pub(super) static RESOURCE_LOGS: Message = Message {
+pub(crate) static RESOURCE_LOGS: Message = Message {
     name: "ResourceLogs",
     fields: &[
         Field { number: 1, json: "resource", snake: "resource", repeated: false, oneof: false, kind: Kind::Message(&RESOURCE) },
@@ -168,7 +168,7 @@ pub(super) static RESOURCE_LOGS: Message = Message {
     ],
 };
 
-pub(super) static SCOPE_LOGS: Message = Message {
+pub(crate) static SCOPE_LOGS: Message = Message {
     name: "ScopeLogs",
     fields: &[
         Field { number: 1, json: "scope", snake: "scope", repeated: false, oneof: false, kind: Kind::Message(&INSTRUMENTATION_SCOPE) },
@@ -177,7 +177,7 @@ pub(super) static SCOPE_LOGS: Message = Message {
     ],
 };
 
-pub(super) static LOG_RECORD: Message = Message {
+pub(crate) static LOG_RECORD: Message = Message {
     name: "LogRecord",
     fields: &[
         Field { number: 1, json: "timeUnixNano", snake: "time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },
@@ -194,7 +194,7 @@ pub(super) static LOG_RECORD: Message = Message {
     ],
 };
 
-pub(super) static RESOURCE_METRICS: Message = Message {
+pub(crate) static RESOURCE_METRICS: Message = Message {
     name: "ResourceMetrics",
     fields: &[
         Field { number: 1, json: "resource", snake: "resource", repeated: false, oneof: false, kind: Kind::Message(&RESOURCE) },
@@ -203,7 +203,7 @@ pub(super) static RESOURCE_METRICS: Message = Message {
     ],
 };
 
-pub(super) static SCOPE_METRICS: Message = Message {
+pub(crate) static SCOPE_METRICS: Message = Message {
     name: "ScopeMetrics",
     fields: &[
         Field { number: 1, json: "scope", snake: "scope", repeated: false, oneof: false, kind: Kind::Message(&INSTRUMENTATION_SCOPE) },
@@ -212,7 +212,7 @@ pub(super) static SCOPE_METRICS: Message = Message {
     ],
 };
 
-pub(super) static METRIC: Message = Message {
+pub(crate) static METRIC: Message = Message {
     name: "Metric",
     fields: &[
         Field { number: 1, json: "name", snake: "name", repeated: false, oneof: false, kind: Kind::String },
@@ -227,14 +227,14 @@ pub(super) static METRIC: Message = Message {
     ],
 };
 
-pub(super) static GAUGE: Message = Message {
+pub(crate) static GAUGE: Message = Message {
     name: "Gauge",
     fields: &[
         Field { number: 1, json: "dataPoints", snake: "data_points", repeated: true, oneof: false, kind: Kind::Message(&NUMBER_DATA_POINT) },
     ],
 };
 
-pub(super) static SUM: Message = Message {
+pub(crate) static SUM: Message = Message {
     name: "Sum",
     fields: &[
         Field { number: 1, json: "dataPoints", snake: "data_points", repeated: true, oneof: false, kind: Kind::Message(&NUMBER_DATA_POINT) },
@@ -243,7 +243,7 @@ pub(super) static SUM: Message = Message {
     ],
 };
 
-pub(super) static HISTOGRAM: Message = Message {
+pub(crate) static HISTOGRAM: Message = Message {
     name: "Histogram",
     fields: &[
         Field { number: 1, json: "dataPoints", snake: "data_points", repeated: true, oneof: false, kind: Kind::Message(&HISTOGRAM_DATA_POINT) },
@@ -251,7 +251,7 @@ pub(super) static HISTOGRAM: Message = Message {
     ],
 };
 
-pub(super) static EXPONENTIAL_HISTOGRAM: Message = Message {
+pub(crate) static EXPONENTIAL_HISTOGRAM: Message = Message {
     name: "ExponentialHistogram",
     fields: &[
         Field { number: 1, json: "dataPoints", snake: "data_points", repeated: true, oneof: false, kind: Kind::Message(&EXPONENTIAL_HISTOGRAM_DATA_POINT) },
@@ -259,14 +259,14 @@ pub(super) static EXPONENTIAL_HISTOGRAM: Message = Message {
     ],
 };
 
-pub(super) static SUMMARY: Message = Message {
+pub(crate) static SUMMARY: Message = Message {
     name: "Summary",
     fields: &[
         Field { number: 1, json: "dataPoints", snake: "data_points", repeated: true, oneof: false, kind: Kind::Message(&SUMMARY_DATA_POINT) },
     ],
 };
 
-pub(super) static NUMBER_DATA_POINT: Message = Message {
+pub(crate) static NUMBER_DATA_POINT: Message = Message {
     name: "NumberDataPoint",
     fields: &[
         Field { number: 2, json: "startTimeUnixNano", snake: "start_time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },
@@ -279,7 +279,7 @@ pub(super) static NUMBER_DATA_POINT: Message = Message {
     ],
 };
 
-pub(super) static HISTOGRAM_DATA_POINT: Message = Message {
+pub(crate) static HISTOGRAM_DATA_POINT: Message = Message {
     name: "HistogramDataPoint",
     fields: &[
         Field { number: 2, json: "startTimeUnixNano", snake: "start_time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },
@@ -296,7 +296,7 @@ pub(super) static HISTOGRAM_DATA_POINT: Message = Message {
     ],
 };
 
-pub(super) static EXPONENTIAL_HISTOGRAM_DATA_POINT: Message = Message {
+pub(crate) static EXPONENTIAL_HISTOGRAM_DATA_POINT: Message = Message {
     name: "ExponentialHistogramDataPoint",
     fields: &[
         Field { number: 1, json: "attributes", snake: "attributes", repeated: true, oneof: false, kind: Kind::Message(&KEY_VALUE) },
@@ -316,7 +316,7 @@ pub(super) static EXPONENTIAL_HISTOGRAM_DATA_POINT: Message = Message {
     ],
 };
 
-pub(super) static EXPONENTIAL_HISTOGRAM_DATA_POINT_BUCKETS: Message = Message {
+pub(crate) static EXPONENTIAL_HISTOGRAM_DATA_POINT_BUCKETS: Message = Message {
     name: "ExponentialHistogramDataPoint.Buckets",
     fields: &[
         Field { number: 1, json: "offset", snake: "offset", repeated: false, oneof: false, kind: Kind::Sint32 },
@@ -324,7 +324,7 @@ pub(super) static EXPONENTIAL_HISTOGRAM_DATA_POINT_BUCKETS: Message = Message {
     ],
 };
 
-pub(super) static SUMMARY_DATA_POINT: Message = Message {
+pub(crate) static SUMMARY_DATA_POINT: Message = Message {
     name: "SummaryDataPoint",
     fields: &[
         Field { number: 2, json: "startTimeUnixNano", snake: "start_time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },
@@ -337,7 +337,7 @@ pub(super) static SUMMARY_DATA_POINT: Message = Message {
     ],
 };
 
-pub(super) static SUMMARY_DATA_POINT_VALUE_AT_QUANTILE: Message = Message {
+pub(crate) static SUMMARY_DATA_POINT_VALUE_AT_QUANTILE: Message = Message {
     name: "SummaryDataPoint.ValueAtQuantile",
     fields: &[
         Field { number: 1, json: "quantile", snake: "quantile", repeated: false, oneof: false, kind: Kind::Double },
@@ -345,7 +345,7 @@ pub(super) static SUMMARY_DATA_POINT_VALUE_AT_QUANTILE: Message = Message {
     ],
 };
 
-pub(super) static EXEMPLAR: Message = Message {
+pub(crate) static EXEMPLAR: Message = Message {
     name: "Exemplar",
     fields: &[
         Field { number: 2, json: "timeUnixNano", snake: "time_unix_nano", repeated: false, oneof: false, kind: Kind::Fixed64 },

@@ -20,9 +20,9 @@ mod decode;
 mod encode;
 mod error;
 #[rustfmt::skip]
-mod messages;
+pub(crate) mod messages;
 mod scalar;
-mod table;
+pub(crate) mod table;
 
 pub use error::JsonError;
 

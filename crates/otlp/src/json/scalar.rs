@@ -47,29 +47,23 @@ pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: JsonScalar<'_
         (Kind::Id(len), JsonScalar::Text(s)) => sized(out, &id(s, *len)?),
         (Kind::Bool, JsonScalar::Bool(b)) => out.push(u8::from(b)),
         (Kind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
-        (Kind::Int32, scalar) => write::varint(out, i64::from(i32::try_from(integer(scalar)?).ok()?) as u64),
-        (Kind::Int64, scalar) => write::varint(out, i64::try_from(integer(scalar)?).ok()? as u64),
-        (Kind::Uint32, scalar) => write::varint(out, u32::try_from(integer(scalar)?).ok()?.into()),
-        (Kind::Uint64, scalar) => write::varint(out, u64::try_from(integer(scalar)?).ok()?),
+        (Kind::Int32, scalar) => write::varint(out, i64::from(integer::<i32>(scalar)?) as u64),
+        (Kind::Int64, scalar) => write::varint(out, integer::<i64>(scalar)? as u64),
+        (Kind::Uint32, scalar) => write::varint(out, integer::<u32>(scalar)?.into()),
+        (Kind::Uint64, scalar) => write::varint(out, integer(scalar)?),
         (Kind::Sint32, scalar) => {
-            let value = i32::try_from(integer(scalar)?).ok()?;
+            let value: i32 = integer(scalar)?;
             write::varint(out, ((value << 1 ^ value >> 31) as u32).into());
         }
-        (Kind::Fixed32, scalar) => {
-            out.extend_from_slice(&u32::try_from(integer(scalar)?).ok()?.to_le_bytes());
-        }
-        (Kind::Fixed64, scalar) => {
-            out.extend_from_slice(&u64::try_from(integer(scalar)?).ok()?.to_le_bytes());
-        }
-        (Kind::Sfixed64, scalar) => {
-            out.extend_from_slice(&i64::try_from(integer(scalar)?).ok()?.to_le_bytes());
-        }
+        (Kind::Fixed32, scalar) => out.extend_from_slice(&integer::<u32>(scalar)?.to_le_bytes()),
+        (Kind::Fixed64, scalar) => out.extend_from_slice(&integer::<u64>(scalar)?.to_le_bytes()),
+        (Kind::Sfixed64, scalar) => out.extend_from_slice(&integer::<i64>(scalar)?.to_le_bytes()),
         (Kind::Enum(values), scalar) => {
             let number = match scalar {
                 JsonScalar::Text(s) => values.iter().find(|(name, _)| *name == s).map(|(_, number)| *number),
                 _ => None,
             };
-            let number = number.or_else(|| i32::try_from(integer(scalar)?).ok())?;
+            let number = number.or_else(|| integer(scalar))?;
             write::varint(out, i64::from(number) as u64);
         }
         _ => return None,
@@ -83,14 +77,15 @@ fn sized(out: &mut Vec<u8>, content: &[u8]) {
 }
 
 /// An integer, written as a number or a string; protobuf also allows `1e3` and `5.0`.
-fn integer(scalar: JsonScalar<'_>) -> Option<i128> {
+fn integer<T: TryFrom<i128>>(scalar: JsonScalar<'_>) -> Option<T> {
     let from_float = |f: f64| (f.fract() == 0.0 && f.abs() < 2e19).then_some(f as i128);
-    match scalar {
+    let integer = match scalar {
         JsonScalar::Bool(_) => None,
         JsonScalar::Integer(i) => Some(i),
         JsonScalar::Float(f) => from_float(f),
         JsonScalar::Text(s) => s.parse().ok().or_else(|| s.parse().ok().and_then(from_float)),
-    }
+    };
+    T::try_from(integer?).ok()
 }
 
 fn double(scalar: JsonScalar<'_>) -> Option<f64> {

@@ -2,28 +2,35 @@
 
 /// A message.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) name: &'static str,
-    pub(super) fields: &'static [Field],
+pub(crate) struct Message {
+    pub(crate) name: &'static str,
+    pub(crate) fields: &'static [Field],
 }
 
 /// A field of a message.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) number: u32,
+pub(crate) struct Field {
+    pub(crate) number: u32,
     /// Its name in JSON.
-    pub(super) json: &'static str,
+    pub(crate) json: &'static str,
     /// Its name in the `.proto` file, which parsers must accept as well.
-    pub(super) snake: &'static str,
-    pub(super) repeated: bool,
+    pub(crate) snake: &'static str,
+    pub(crate) repeated: bool,
     /// Member of the message's only oneof.
-    pub(super) oneof: bool,
-    pub(super) kind: Kind,
+    pub(crate) oneof: bool,
+    pub(crate) kind: Kind,
+}
+
+impl Field {
+    /// Number and wire type as they are encoded.
+    pub(crate) fn tag(&self) -> u32 {
+        self.number << 3 | if self.repeated && self.kind.packed() { 2 } else { self.kind.wire_type() }
+    }
 }
 
 /// A field's type.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     String,
     Bytes,
     /// Bytes of this length when they are set; hex in JSON.
@@ -45,12 +52,12 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Repeated values are encoded in one length-delimited field.
-    pub(super) fn packed(&self) -> bool {
+    pub(crate) fn packed(&self) -> bool {
         !matches!(self, Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_))
     }
 
     /// The wire type when not packed.
-    pub(super) fn wire_type(&self) -> u32 {
+    pub(crate) fn wire_type(&self) -> u32 {
         match self {
             Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => 1,
             Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_) => 2,

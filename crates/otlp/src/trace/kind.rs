@@ -2,20 +2,8 @@
 
 crate::labelled_enum! {
     /// The kind of a span, independent of the convention that wrote it (conventions, section 0).
-    #[derive(
-        Clone,
-        Copy,
-        PartialEq,
-        Eq,
-        Hash,
-        Debug,
-        PartialOrd,
-        Ord,
-        serde::Serialize,
-        serde::Deserialize,
-        schemars::JsonSchema,
-        Default,
-    )]
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Kind {
         /// One model invocation.

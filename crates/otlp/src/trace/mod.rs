@@ -11,6 +11,7 @@ mod span;
 mod tree;
 
 pub use closed::{CloseReason, ClosedTrace, PriorVerdict};
+pub(crate) use id::hex;
 pub use id::{ById, SpanId, TraceId};
 pub use kind::Kind;
 pub use span::{Attached, Envelope, Idx, Span, Status};
