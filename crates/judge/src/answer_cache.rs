@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use moka::sync::Cache;
 use prometheus_client::metrics::counter::Counter;
@@ -16,6 +17,7 @@ use verdict_telemetry::QuestionOutcome;
 use crate::cache_key::Key;
 use crate::config::CacheConfig;
 use crate::disk_cache::{DiskCache, DiskCacheError};
+use crate::lock::lock;
 use crate::record::JudgeAnswer;
 
 /// The end of one question to one judge.
@@ -53,18 +55,14 @@ impl AnswerCache {
         errors: &Counter,
     ) -> Result<AnswerCache, DiskCacheError> {
         let max_bytes = config.max_bytes.0;
-        let disk = match &config.directory {
-            None => None,
-            Some(path) => {
-                match before.and_then(|cache| cache.disk.as_ref()).filter(|disk| disk.is_at(path)) {
-                    Some(disk) => {
-                        disk.set_max_bytes(max_bytes);
-                        Some(Arc::clone(disk))
-                    }
-                    None => Some(Arc::new(DiskCache::open(path, max_bytes, errors.clone())?)),
-                }
+        let open = |path: &PathBuf| match before.and_then(|cache| cache.disk.as_ref()) {
+            Some(disk) if disk.is_at(path) => {
+                disk.set_max_bytes(max_bytes);
+                Ok(Arc::clone(disk))
             }
+            _ => DiskCache::open(path, max_bytes, errors.clone()).map(Arc::new),
         };
+        let disk = config.directory.as_ref().map(open).transpose()?;
         // Answers stay valid under another configuration: keys contain all that an answer depends on.
         let memory = Cache::builder().max_capacity(config.entries).weigher(weight).build();
         for (key, answer) in before.iter().flat_map(|cache| cache.memory.iter()) {
@@ -159,10 +157,6 @@ impl Drop for Flight<'_> {
             in_flight.remove(&self.key);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! In: how requests end, and the time. Out: whether one may be sent. After the configured number of
 //! failures in a row none may for a time; then one probe is sent, and its end decides.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::config::BreakerConfig;
+use crate::lock::lock;
 
 #[derive(Debug)]
 pub(crate) struct Breaker {
@@ -51,7 +52,7 @@ impl Breaker {
 
     /// `None` while the breaker is open.
     pub(crate) fn try_acquire(&self, now: Instant) -> Option<BreakerPermit<'_>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let is_probe = match *state {
             State::Closed(_) => false,
             State::Open(until) if now >= until => {
@@ -65,7 +66,7 @@ impl Breaker {
 
     /// Whether no request may be sent now, so that there is no use in waiting for the request limiter.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
-        match *self.state() {
+        match *lock(&self.state) {
             State::Closed(_) => false,
             State::Open(until) => now < until,
             State::Probing => true,
@@ -73,15 +74,11 @@ impl Breaker {
     }
 
     pub(crate) fn health(&self, now: Instant) -> BreakerState {
-        match *self.state() {
+        match *lock(&self.state) {
             State::Closed(_) => BreakerState::Closed,
             State::Open(until) if now < until => BreakerState::Open,
             State::Open(_) | State::Probing => BreakerState::HalfOpen,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,12 +86,12 @@ impl BreakerPermit<'_> {
     pub(crate) fn succeeded(mut self) {
         self.is_probe = false;
         // Also if it was sent before the breaker opened: the judge has recovered.
-        *self.breaker.state() = State::Closed(0);
+        *lock(&self.breaker.state) = State::Closed(0);
     }
 
     /// True if this failure opens the breaker.
     pub(crate) fn failed(mut self, now: Instant) -> bool {
-        let mut state = self.breaker.state();
+        let mut state = lock(&self.breaker.state);
         let opens = match *state {
             State::Closed(before) if before + 1 < self.breaker.failures => {
                 *state = State::Closed(before + 1);
@@ -117,7 +114,7 @@ impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         if self.is_probe {
             // The probe was cancelled: the next request may be one at once.
-            let mut state = self.breaker.state();
+            let mut state = lock(&self.breaker.state);
             if *state == State::Probing {
                 *state = State::Open(Instant::now());
             }

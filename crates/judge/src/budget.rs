@@ -1,12 +1,12 @@
 //! Budgets of judges: reserved before a request is sent, settled when it is answered.
 //!
-//! In: limits, an estimate of a request, the time. Out: a [`Reservation`], or `None` when the budget is
-//! spent. A request must fit into two accounts, that of all judges and that of its own. If only the
-//! reservations of others are in the way, it waits until they settle, so that what is asked does not
-//! depend on how many questions are asked at once.
+//! In: limits, the estimated cost of a request, the time. Out: a [`Reservation`], or `None` when the
+//! budget is spent. A request must fit into two accounts, that of all judges and that of its judge. If it
+//! would fit but for the reservations of other requests, it waits until those are settled, so that
+//! concurrency has no effect on which questions are asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use moka::policy::EvictionPolicy;
@@ -16,9 +16,11 @@ use tokio::time::Instant;
 use verdict_otlp::trace::TraceId;
 
 use crate::config::{BudgetConfig, Limit, Price};
+use crate::lock::lock;
 use crate::provider::TokenCount;
 
-/// Traces whose spending is remembered, some 150 bytes each. The least recently used are forgotten first.
+/// Traces whose spending each account remembers, some 150 bytes each. The least recently used are
+/// forgotten first.
 const MAX_TRACES: u64 = 100_000;
 /// Slots of a window, which expire one by one. One more is kept, so that a window never covers less
 /// than its length.
@@ -119,7 +121,7 @@ struct Account {
     hour: Window,
     day: Window,
     reserved: Amount,
-    traces: Cache<TraceId, Arc<Mutex<TraceAccount>>>,
+    traces: Cache<TraceId, TraceAccount>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -142,9 +144,10 @@ impl Account {
         }
     }
 
-    fn availability(&mut self, trace: &TraceAccount, amount: Amount, now: Instant) -> Availability {
+    fn availability(&mut self, trace: TraceId, amount: Amount, now: Instant) -> Availability {
         self.hour.advance(now);
         self.day.advance(now);
+        let trace = self.traces.get(&trace).unwrap_or_default();
         let limits = &self.limits;
         let of = |spent: Amount, reserved: Amount, limit: &Limit| match spent.plus(amount) {
             over if !over.within(limit) => Availability::Spent,
@@ -155,12 +158,27 @@ impl Account {
             .max(of(self.day.total, self.reserved, &limits.per_day))
             .max(of(trace.spent, trace.reserved, &limits.per_trace))
     }
+
+    fn reserve(&mut self, trace: TraceId, amount: Amount) {
+        self.reserved = self.reserved.plus(amount);
+        let TraceAccount { spent, reserved } = self.traces.get(&trace).unwrap_or_default();
+        self.traces.insert(trace, TraceAccount { spent, reserved: reserved.plus(amount) });
+    }
+
+    /// Replaces a reservation of `amount` by what was spent.
+    fn settle(&mut self, trace: TraceId, amount: Amount, cost: Amount, now: Instant) {
+        self.reserved = self.reserved.less(amount);
+        self.hour.spend(cost, now);
+        self.day.spend(cost, now);
+        let TraceAccount { spent, reserved } = self.traces.get(&trace).unwrap_or_default();
+        self.traces.insert(trace, TraceAccount { spent: spent.plus(cost), reserved: reserved.less(amount) });
+    }
 }
 
-/// All accounts. What was spent outlives a reload of the configuration.
+/// All accounts, by the name of their judge. What was spent outlives a reload of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetTracker {
-    accounts: Mutex<HashMap<String, Arc<Mutex<Account>>>>,
+    accounts: Mutex<HashMap<String, Account>>,
     settled: Notify,
 }
 
@@ -170,36 +188,27 @@ pub(crate) const ALL: &str = "";
 impl BudgetTracker {
     /// Sets the limits of the account `name`; what was spent remains.
     pub(crate) fn set_limits(&self, name: &str, limits: BudgetConfig) {
-        lock(&self.account(name)).limits = limits;
-    }
-
-    fn account(&self, name: &str) -> Arc<Mutex<Account>> {
-        let mut accounts = lock(&self.accounts);
-        let new = || Arc::new(Mutex::new(Account::new(Instant::now())));
-        Arc::clone(accounts.entry(name.to_owned()).or_insert_with(new))
+        account(&mut lock(&self.accounts), name).limits = limits;
     }
 
     /// Reserves `amount` for a request to `judge` about `trace`. `None` if the budget is spent.
-    pub(crate) async fn reserve(
-        &self,
-        judge: &str,
+    pub(crate) async fn reserve<'a>(
+        &'a self,
+        judge: &'a str,
         trace: TraceId,
         amount: Amount,
-    ) -> Option<Reservation<'_>> {
-        let accounts = [self.account(ALL), self.account(judge)];
-        let trace_accounts = accounts.each_ref().map(|account| trace_account(account, trace));
+    ) -> Option<Reservation<'a>> {
         loop {
             // Registered before the check, so that a settlement in between is not missed.
             let settled = self.settled.notified();
-            match try_reserve(&accounts, &trace_accounts, amount) {
+            match self.try_reserve([ALL, judge], trace, amount) {
                 Availability::Free => {
-                    let tracker = self;
                     return Some(Reservation {
-                        tracker,
-                        accounts,
-                        trace_accounts,
+                        tracker: self,
+                        judge,
+                        trace,
                         amount,
-                        floor: Amount::default(),
+                        cost: Amount::default(),
                     });
                 }
                 Availability::Reserved => settled.await,
@@ -207,72 +216,54 @@ impl BudgetTracker {
             }
         }
     }
-}
 
-fn trace_account(account: &Mutex<Account>, trace: TraceId) -> Arc<Mutex<TraceAccount>> {
-    let traces = lock(account).traces.clone();
-    traces.get_with(trace, Arc::default)
-}
-
-/// All or nothing.
-fn try_reserve(
-    accounts: &[Arc<Mutex<Account>>; 2],
-    trace_accounts: &[Arc<Mutex<TraceAccount>>; 2],
-    amount: Amount,
-) -> Availability {
-    let now = Instant::now();
-    // Always in this order, accounts before their traces: no deadlock.
-    let [mut all, mut one] = accounts.each_ref().map(|account| lock(account));
-    let [mut of_all, mut of_one] = trace_accounts.each_ref().map(|trace_account| lock(trace_account));
-    let found = all.availability(&of_all, amount, now).max(one.availability(&of_one, amount, now));
-    if found == Availability::Free {
-        all.reserved = all.reserved.plus(amount);
-        one.reserved = one.reserved.plus(amount);
-        of_all.reserved = of_all.reserved.plus(amount);
-        of_one.reserved = of_one.reserved.plus(amount);
+    /// All or nothing.
+    fn try_reserve(&self, names: [&str; 2], trace: TraceId, amount: Amount) -> Availability {
+        let now = Instant::now();
+        let mut accounts = lock(&self.accounts);
+        let [all, own] = names.map(|name| account(&mut accounts, name).availability(trace, amount, now));
+        if all.max(own) == Availability::Free {
+            names.into_iter().for_each(|name| account(&mut accounts, name).reserve(trace, amount));
+        }
+        all.max(own)
     }
-    found
 }
 
-/// A reserved amount. Dropping it releases all but what a request that was sent costs at least.
+fn account<'a>(accounts: &'a mut HashMap<String, Account>, name: &str) -> &'a mut Account {
+    accounts.entry(name.to_owned()).or_insert_with(|| Account::new(Instant::now()))
+}
+
+/// A reserved amount. Dropping it settles it.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     tracker: &'a BudgetTracker,
-    accounts: [Arc<Mutex<Account>>; 2],
-    trace_accounts: [Arc<Mutex<TraceAccount>>; 2],
+    judge: &'a str,
+    trace: TraceId,
     amount: Amount,
-    floor: Amount,
+    cost: Amount,
 }
 
 impl Reservation<'_> {
-    /// The request is sent: from here on it costs at least this.
-    pub(crate) fn sent(&mut self, floor: Amount) {
-        self.floor = floor;
+    /// The request is sent: from now on it costs at least `cost`.
+    pub(crate) fn sent(&mut self, cost: Amount) {
+        self.cost = cost;
     }
 
-    pub(crate) fn settle(mut self, amount: Amount) {
-        self.floor = amount;
+    pub(crate) fn settle(mut self, cost: Amount) {
+        self.cost = cost;
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        for (account, trace_account) in self.accounts.iter().zip(&self.trace_accounts) {
-            let mut account = lock(account);
-            account.reserved = account.reserved.less(self.amount);
-            account.hour.spend(self.floor, now);
-            account.day.spend(self.floor, now);
-            let mut trace_account = lock(trace_account);
-            trace_account.reserved = trace_account.reserved.less(self.amount);
-            trace_account.spent = trace_account.spent.plus(self.floor);
+        let mut accounts = lock(&self.tracker.accounts);
+        for name in [ALL, self.judge] {
+            account(&mut accounts, name).settle(self.trace, self.amount, self.cost, now);
         }
+        drop(accounts);
         self.tracker.settled.notify_waiters();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use prometheus_client::metrics::counter::Counter;
 
 use crate::cache_key::{self, Key};
+use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
 /// What file systems allocate at least for a file: a bound in bytes of content would be exceeded on disk.
@@ -84,16 +85,16 @@ impl DiskCache {
 
     /// Holds from the next answer on.
     pub(crate) fn set_max_bytes(&self, max_bytes: u64) {
-        self.index().max_bytes = max_bytes;
+        lock(&self.index).max_bytes = max_bytes;
     }
 
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        self.index().files.contains_key(key)
+        lock(&self.index).files.contains_key(key)
     }
 
     /// Blocks. A file that cannot be read or is damaged is removed and counted.
     pub(crate) fn read(&self, key: &Key) -> Option<JudgeAnswer> {
-        let mut index = self.index();
+        let mut index = lock(&self.index);
         index.files.get(key)?;
         let mut text = String::new();
         let read = File::open(self.file(key)).and_then(|file| file.take(MAX_LINE).read_to_string(&mut text));
@@ -112,7 +113,7 @@ impl DiskCache {
     /// Blocks.
     pub(crate) fn write(&self, key: &Key, answer: &JudgeAnswer) {
         let text = record::write(key, answer);
-        let mut index = self.index();
+        let mut index = lock(&self.index);
         if text.len() as u64 > MAX_LINE {
             return;
         }
@@ -145,10 +146,6 @@ impl DiskCache {
 
     fn file(&self, key: &Key) -> PathBuf {
         self.path.join(cache_key::hex(key))
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! is asked for once more, with its fault. Dropping the future at any point releases everything.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -24,6 +24,7 @@ use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
 use crate::config::{JudgeConfig, JudgingConfig};
 use crate::failure::{Failure, FailureKind};
+use crate::lock::lock;
 use crate::logprobs;
 use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, TokenCount};
 use crate::record::JudgeAnswer;
@@ -75,6 +76,8 @@ struct Outgoing<'a> {
     body: &'a Bytes,
     budget: &'a BudgetTracker,
     trace: TraceId,
+    /// What requests to this judge about the question have cost so far.
+    spent: &'a Mutex<Amount>,
 }
 
 /// Why there is no reply.
@@ -133,23 +136,25 @@ impl JudgeClient {
         budget: &BudgetTracker,
     ) -> (Result<JudgeAnswer, Unmeasured>, Usage) {
         let PreparedQuestion { question, validator, trace, .. } = prepared;
-        let mut usage = Usage::default();
+        let spent = Mutex::default();
+        let usage = || {
+            let spent: Amount = *lock(&spent);
+            Usage { tokens: spent.tokens, cost_usd: spent.usd() }
+        };
         let mut correction = None;
         for _ in 0..ROUNDS {
             let request = self.request(question, correction.as_ref());
-            let outgoing = Outgoing { request, body: &body, budget, trace: *trace };
-            let (reply, spent) = self.reply(outgoing).await;
-            usage += Usage { tokens: spent.tokens, cost_usd: spent.usd() };
-            let reply = match reply {
+            let outgoing = Outgoing { request, body: &body, budget, trace: *trace, spent: &spent };
+            let reply = match self.reply(outgoing).await {
                 Ok(reply) => reply,
-                Err(reason) => return (Err(reason), usage),
+                Err(reason) => return (Err(reason), usage()),
             };
             let again = match read(&reply, validator) {
                 Ok(value) => {
                     let score = question.form.score.as_ref();
                     let weighted = score.and_then(|f| logprobs::weighted(&reply.text, &reply.tokens, f));
                     let judge = format!("{}/{}", self.config.model, prepared.rubric);
-                    return (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage);
+                    return (Ok(JudgeAnswer::new(&judge, value, weighted, usage())), usage());
                 }
                 Err((fault, again)) => {
                     self.unusable(fault);
@@ -160,16 +165,15 @@ impl JudgeClient {
             body = self.provider.encode(&self.request(question, Some(&again)));
             correction = Some(again);
         }
-        (Err(Unmeasured::JudgeError), usage)
+        (Err(Unmeasured::JudgeError), usage())
     }
 
-    /// Sends a request until there is a reply, or another attempt cannot help. Also returns what it cost.
-    async fn reply(&self, outgoing: Outgoing<'_>) -> (Result<Reply, Unmeasured>, Amount) {
-        let mut spent = Amount::default();
+    /// Sends a request until there is a reply, or another attempt cannot help.
+    async fn reply(&self, outgoing: Outgoing<'_>) -> Result<Reply, Unmeasured> {
         let tokens = outgoing.body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens);
         if tokens > self.config.max_prompt_tokens {
             self.unusable("question_too_long");
-            return (Err(Unmeasured::JudgeError), spent);
+            return Err(Unmeasured::JudgeError);
         }
         let mut waits = ExponentialBuilder::default()
             .with_jitter()
@@ -178,26 +182,24 @@ impl JudgeClient {
             .with_max_times(self.config.retries as usize)
             .build();
         loop {
-            let (result, cost) = Box::pin(self.hedged(outgoing)).await;
-            spent = spent.plus(cost);
-            let failure = match result {
-                Ok(reply) => return (Ok(reply), spent),
-                Err(NoReply::BudgetSpent) => return (Err(Unmeasured::Budget), spent),
-                Err(NoReply::BreakerOpen) => return (Err(Unmeasured::JudgeError), spent),
+            let failure = match Box::pin(self.hedged(outgoing)).await {
+                Ok(reply) => return Ok(reply),
+                Err(NoReply::BudgetSpent) => return Err(Unmeasured::Budget),
+                Err(NoReply::BreakerOpen) => return Err(Unmeasured::JudgeError),
                 Err(NoReply::Failed(failure)) => failure,
             };
             let too_long = failure.retry_after.is_some_and(|after| after > MAX_PAUSE);
             let wait = if failure.is_retryable() && !too_long { waits.next() } else { None };
             match wait {
                 Some(wait) => sleep(wait).await,
-                None if failure.kind == FailureKind::Timeout => return (Err(Unmeasured::Timeout), spent),
-                None => return (Err(Unmeasured::JudgeError), spent),
+                None if failure.kind == FailureKind::Timeout => return Err(Unmeasured::Timeout),
+                None => return Err(Unmeasured::JudgeError),
             }
         }
     }
 
     /// One attempt; with `hedge_after`, a second one once the first takes longer, and the first reply.
-    async fn hedged(&self, outgoing: Outgoing<'_>) -> (Result<Reply, NoReply>, Amount) {
+    async fn hedged(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
         let sent = Notify::new();
         let first = self.attempt(outgoing, &sent);
         let Some(after) = self.config.hedge_after else { return first.await };
@@ -217,35 +219,32 @@ impl JudgeClient {
             ended = &mut first => (ended, true),
             ended = &mut second => (ended, false),
         };
-        let (Err(why), spent) = ended else { return ended };
-        let (rest, cost) = if first_ended { second.await } else { first.await };
-        let rest = match rest {
-            // Of two reasons, the failure of the request that was sent says more.
+        let Err(why) = ended else { return ended };
+        match if first_ended { second.await } else { first.await } {
+            // Of two reasons, the failure of the request that was sent is more specific.
             Err(NoReply::BudgetSpent | NoReply::BreakerOpen) => Err(why),
-            rest => rest,
-        };
-        (rest, spent.plus(cost))
+            other => other,
+        }
     }
 
-    async fn attempt(&self, outgoing: Outgoing<'_>, sent: &Notify) -> (Result<Reply, NoReply>, Amount) {
-        let Outgoing { request, body, budget, trace } = outgoing;
-        let nothing = Amount::default();
+    async fn attempt(&self, outgoing: Outgoing<'_>, sent: &Notify) -> Result<Reply, NoReply> {
+        let Outgoing { request, body, budget, trace, spent } = outgoing;
         if self.breaker.is_open(Instant::now()) {
-            return (Err(NoReply::BreakerOpen), nothing);
+            return Err(NoReply::BreakerOpen);
         }
         let price = &self.config.price;
         let prompt =
             TokenCount { input: (body.len() as u64).div_ceil(FEWEST_BYTES), ..TokenCount::default() };
         let most = TokenCount { output: u64::from(self.config.max_tokens), ..prompt };
         let reserved = budget.reserve(&self.name, trace, Amount::of(most, price)).await;
-        let Some(mut reserved) = reserved else { return (Err(NoReply::BudgetSpent), nothing) };
+        let mut reserved = reserved.ok_or(NoReply::BudgetSpent)?;
         let slot = {
             let _waiting = GaugeGuard::inc(&self.cells.waiting);
             self.limiter.acquire().await
         };
         let permit = self.breaker.try_acquire(Instant::now());
         let (Some(_slot), Some(permit)) = (slot, permit) else {
-            return (Err(NoReply::BreakerOpen), nothing);
+            return Err(NoReply::BreakerOpen);
         };
         let _in_flight = GaugeGuard::inc(&self.cells.in_flight);
         let prompt_cost = Amount::of(prompt, price);
@@ -266,14 +265,16 @@ impl JudgeClient {
             }
             Err(failure) => {
                 // After a timeout the server may have read the prompt all the same.
-                let cost = if failure.kind == FailureKind::Timeout { prompt_cost } else { nothing };
+                let cost = if failure.kind == FailureKind::Timeout { prompt_cost } else { Amount::default() };
                 self.failed(&failure, permit);
                 (Err(NoReply::Failed(failure)), cost)
             }
         };
         reserved.settle(cost);
+        let mut spent = lock(spent);
+        *spent = spent.plus(cost);
         self.cells.breaker.set(self.breaker.health(Instant::now()) as i64);
-        (result, cost)
+        result
     }
 
     fn failed(&self, failure: &Failure, permit: BreakerPermit<'_>) {
@@ -304,7 +305,7 @@ impl JudgeClient {
     }
 
     fn is_first(&self, kind: &'static str) -> bool {
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(kind)
+        lock(&self.logged).insert(kind)
     }
 }
 

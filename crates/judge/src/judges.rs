@@ -49,7 +49,7 @@ struct Judge {
 }
 
 /// Configures [`Judges`]; made by [`Judges::builder`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct JudgesBuilder {
     configs: JudgeConfigs,
@@ -83,11 +83,9 @@ impl JudgesBuilder {
 #[derive(Debug)]
 struct Inner {
     judges: BTreeMap<String, Arc<Judge>>,
-    judging: JudgingConfig,
+    builder: JudgesBuilder,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
-    metrics: JudgeMetrics,
-    extensions: JudgeExtensions,
 }
 
 /// All judges. Cheap to clone; clones share everything.
@@ -122,10 +120,9 @@ impl Judges {
     /// # Errors
     /// As [`JudgesBuilder::build`].
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
-        let before = &*self.inner;
         let (configs, judging) = (configs.clone(), judging.clone());
-        let (metrics, extensions) = (before.metrics.clone(), before.extensions.clone());
-        build(JudgesBuilder { configs, judging, metrics, extensions }, Some(before))
+        let builder = JudgesBuilder { configs, judging, ..self.inner.builder.clone() };
+        build(builder, Some(&self.inner))
     }
 
     /// The same judges, with answers that are independent of those of other runs.
@@ -164,9 +161,9 @@ impl Judges {
     /// One judge, one sample.
     async fn resolve(&self, judge: &Judge, prepared: &PreparedQuestion<'_>, sample: u32) -> Resolved {
         let Judge { client, replay, record } = judge;
-        let Inner { judging, budget, cache, .. } = &*self.inner;
+        let Inner { builder, budget, cache, .. } = &*self.inner;
         let valid = |answer: &JudgeAnswer| prepared.validator.validate(answer.value.clone()).is_ok();
-        let resolved = if !client.may_see(prepared.services, judging) {
+        let resolved = if !client.may_see(prepared.services, &builder.judging) {
             Resolved::free(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
         } else if let Some(recording) = replay {
             // A recorded answer that does not fit was edited.
@@ -191,28 +188,28 @@ impl Judges {
     }
 }
 
-fn build(builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, JudgeError> {
-    let JudgesBuilder { mut configs, judging, metrics, extensions } = builder;
-    for name in extensions.providers.keys() {
-        configs.entry(name.clone()).or_default();
+fn build(mut builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, JudgeError> {
+    for name in builder.extensions.providers.keys() {
+        builder.configs.entry(name.clone()).or_default();
     }
-    let cache = AnswerCache::open(&judging.cache, before.map(|inner| &inner.cache), &metrics.disk_errors)?;
+    let disk_errors = &builder.metrics.disk_errors;
+    let cache = AnswerCache::open(&builder.judging.cache, before.map(|inner| &inner.cache), disk_errors)?;
     let mut judges = BTreeMap::new();
-    for (name, config) in &configs {
+    for (name, config) in &builder.configs {
         // One whose configuration is the same keeps its connections, limits and breaker.
         let known = before.and_then(|inner| inner.judges.get(name));
         let judge = match known.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
-            None => Arc::new(judge(name, config, &extensions, &metrics)?),
+            None => Arc::new(judge(name, config, &builder.extensions, &builder.metrics)?),
         };
         judges.insert(name.clone(), judge);
     }
     let budget = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
-    budget.set_limits(budget::ALL, judging.budget);
-    for (name, config) in &configs {
+    budget.set_limits(budget::ALL, builder.judging.budget);
+    for (name, config) in &builder.configs {
         budget.set_limits(name, config.budget);
     }
-    let inner = Inner { judges, judging, budget, cache, metrics, extensions };
+    let inner = Inner { judges, builder, budget, cache };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 

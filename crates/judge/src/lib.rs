@@ -25,7 +25,7 @@
 //!
 //! Requests to judges carry no trace context and make no spans, so that they are never judged.
 
-#![warn(unreachable_pub)]
+#![deny(unreachable_pub)]
 
 mod answer_cache;
 mod answer_validator;
@@ -42,6 +42,7 @@ mod failure;
 mod http_provider;
 mod judge_client;
 mod judges;
+mod lock;
 mod logprobs;
 mod provider;
 mod record;

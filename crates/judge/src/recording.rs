@@ -7,11 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use prometheus_client::metrics::counter::Counter;
 
 use crate::cache_key::Key;
+use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
 /// More than the answers of one run.
@@ -66,7 +67,7 @@ impl Recorder {
     /// Appends an answer. Blocks for as long as the operating system takes to copy a few KiB.
     pub(crate) fn record(&self, key: &Key, answer: &JudgeAnswer) {
         let line = record::write(key, answer) + "\n";
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         let (file, known) = &mut *file;
         if known.contains(key) {
             return;

@@ -5,7 +5,7 @@
 //! more than the configured number and a sixtieth.
 
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use governor::clock::Clock;
@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::JudgeConfig;
+use crate::lock::lock;
 
 /// A server that asks for a longer pause is tried sooner: it may have recovered.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(120);
@@ -73,12 +74,12 @@ impl RequestLimiter {
     /// Issues no permit for this time.
     pub(crate) fn pause(&self, time: Duration) {
         let until = Instant::now() + time.min(MAX_PAUSE);
-        let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paused = lock(&self.paused_until);
         *paused = Some(paused.map_or(until, |before| before.max(until)));
     }
 
     fn paused_until(&self) -> Option<Instant> {
-        let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paused = lock(&self.paused_until);
         *paused = paused.filter(|until| *until > Instant::now());
         *paused
     }
