@@ -39,16 +39,12 @@ pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -
     }
     let mut out = String::with_capacity(text.len());
     let mut problems = Vec::new();
-    let mut pieces = 0;
-    let mut variables = 0;
+    let mut written = *style;
     let mut rest = text.as_str();
-    while let Some(at) = rest.find('$') {
-        pieces += usize::from(at > 0);
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
         if let Some(escaped) = after.strip_prefix('$') {
             out.push('$');
-            pieces += 1;
             rest = escaped;
         } else if let Some(inner) = after.strip_prefix('{') {
             let Some((expression, behind)) = inner.split_once('}') else {
@@ -64,26 +60,20 @@ pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -
                 }
                 Err(problem) => problems.push(problem),
             }
-            variables += 1;
+            let whole = before.is_empty() && rest.len() == text.len() && behind.is_empty();
+            // Text around a variable makes the scalar text, even if the parts look like numbers.
+            written = if whole { Style::Substituted } else { Style::Mixed };
             rest = behind;
         } else {
             out.push('$');
-            pieces += 1;
             rest = after;
         }
     }
-    pieces += usize::from(!rest.is_empty());
     out.push_str(rest);
     if !problems.is_empty() {
         return Err(problems);
     }
-    *style = match (variables, pieces) {
-        (0, _) => *style,
-        (1, 0) => Style::Substituted,
-        // A mixture is text, even if its parts look like numbers.
-        _ => Style::Mixed,
-    };
-    *text = out;
+    (*text, *style) = (out, written);
     Ok(known)
 }
 

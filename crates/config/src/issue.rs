@@ -54,6 +54,7 @@ impl Issue {
 
 /// The configuration cannot be used. Shows one line per problem: `file:line:column: key: message`.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines.join("\n"))]
 pub struct Invalid {
     lines: Vec<String>,
 }
@@ -81,12 +82,6 @@ impl Invalid {
     /// One line per problem, in order of files and lines.
     pub fn lines(&self) -> &[String] {
         &self.lines
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))
     }
 }
 

@@ -16,7 +16,7 @@
 //! Sections are not known here: each section's struct belongs to the component that it configures, and the
 //! product joins them.
 
-#![warn(unreachable_pub)]
+#![deny(unreachable_pub)]
 
 pub mod env;
 mod issue;
@@ -34,4 +34,4 @@ pub use pattern::{admits, matches};
 pub use place::{Mark, Step, dotted, undotted};
 pub use read::{read, read_joined};
 pub use source::{Source, read_bounded};
-pub use units::{MemoryBudget, Period, REDACTED, Secret, Size};
+pub use units::{MemoryBudget, Period, REDACTED, Secret, Size, UnitError};

@@ -94,24 +94,20 @@ impl Node {
 
     /// Removes the node at `path`; false if there is none.
     pub(crate) fn remove(&mut self, path: &[Step]) -> bool {
-        match (&mut self.value, path) {
-            (Value::Map(entries), [Step::Key(key)]) => {
-                let before = entries.len();
-                entries.retain(|(k, _)| k.text != *key);
-                entries.len() < before
-            }
-            (Value::List(items), [Step::Item(i)]) if *i < items.len() => {
-                items.remove(*i);
-                true
-            }
-            (Value::Map(entries), [Step::Key(key), rest @ ..]) => {
-                entries.iter_mut().find(|(k, _)| k.text == *key).is_some_and(|(_, node)| node.remove(rest))
-            }
-            (Value::List(items), [Step::Item(i), rest @ ..]) => {
-                items.get_mut(*i).is_some_and(|node| node.remove(rest))
-            }
-            _ => false,
+        let [step, rest @ ..] = path else { return false };
+        match (&mut self.value, step) {
+            (Value::Map(entries), Step::Key(key)) => match entries.iter().position(|(k, _)| k.text == *key) {
+                Some(at) if rest.is_empty() => drop(entries.remove(at)),
+                Some(at) => return entries[at].1.remove(rest),
+                None => return false,
+            },
+            (Value::List(items), Step::Item(i)) if *i < items.len() => match rest {
+                [] => drop(items.remove(*i)),
+                _ => return items[*i].remove(rest),
+            },
+            _ => return false,
         }
+        true
     }
 
     /// `message` without the text of this node if that came from outside the file: it may be a secret.

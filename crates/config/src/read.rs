@@ -4,6 +4,9 @@
 //! So the value or key at fault is removed from the tree, and the section is read again without it, until
 //! it can be read or nothing is left to remove.
 
+use std::iter::Enumerate;
+use std::slice;
+
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess,
@@ -188,8 +191,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             _ if self.0.is_null() => visitor.visit_unit(),
             Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
             Value::Scalar(text, _) => plain(text, visitor),
-            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
-            Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
+            Value::List(items) => visitor.visit_seq(Items(items.iter().enumerate())),
+            Value::Map(entries) => visitor.visit_map(Entries(entries, 0)),
         }
     }
 
@@ -228,17 +231,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     /// A key without a value is a section of defaults, as in the Collector.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0.is_null() {
-            true => visitor.visit_map(Entries { entries: &[], next: 0 }),
-            false => self.deserialize_any(visitor),
-        }
+        if self.0.is_null() { visitor.visit_map(Entries(&[], 0)) } else { self.deserialize_any(visitor) }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.0.is_null() {
-            true => visitor.visit_seq(Items { items: &[], next: 0 }),
-            false => self.deserialize_any(visitor),
-        }
+        let empty = Items([].iter().enumerate());
+        if self.0.is_null() { visitor.visit_seq(empty) } else { self.deserialize_any(visitor) }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -270,40 +268,33 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-struct Items<'n> {
-    items: &'n [Node],
-    next: usize,
-}
+struct Items<'n>(Enumerate<slice::Iter<'n, Node>>);
 
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let Some(node) = self.items.get(self.next) else { return Ok(None) };
-        let step = Step::Item(self.next);
-        self.next += 1;
-        seed.deserialize(Reader(node)).map(Some).map_err(|e| e.placed(node).below(step))
+        let Some((index, node)) = self.0.next() else { return Ok(None) };
+        seed.deserialize(Reader(node)).map(Some).map_err(|e| e.placed(node).below(Step::Item(index)))
     }
 }
 
-struct Entries<'n> {
-    entries: &'n [(Key, Node)],
-    next: usize,
-}
+/// The entries of a map, and the index of the current one.
+struct Entries<'n>(&'n [(Key, Node)], usize);
 
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let Some((key, _)) = self.entries.get(self.next) else { return Ok(None) };
+        let Some((key, _)) = self.0.get(self.1) else { return Ok(None) };
         seed.deserialize(key.read()).map(Some).map_err(|e| Error { at: Some(key.at), ..e }.below(key.step()))
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
-        let Some((key, node)) = self.entries.get(self.next) else {
+        let Some((key, node)) = self.0.get(self.1) else {
             return Err(Error::new("a key without a value".to_owned()));
         };
-        self.next += 1;
+        self.1 += 1;
         seed.deserialize(Reader(node)).map_err(|e| e.placed(node).below(key.step()))
     }
 }

@@ -20,15 +20,39 @@ macro_rules! schema {
     };
 }
 
-/// A span of time, written as in the Collector: `200ms`, `30s`, `5m`, `1h30m`; a bare 0 is zero.
+/// Types that are shown and serialised as their `Display` text.
+macro_rules! as_text {
+    ($($type:ident),*) => {$(
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+    )*};
+}
+
+as_text!(Period, Size, Secret);
+
+/// A text is not a duration or size.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnitError(String);
+
+/// A duration, written as in the Collector: `200ms`, `30s`, `5m`, `1h30m`; `0` needs no unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Period(pub Duration);
 
-/// A number of bytes: a bare number, or with a unit (`64MiB`, `10GB`).
+/// A number of bytes, written without a unit or with one: `1048576`, `64MiB`, `10GB`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Size(pub u64);
 
-/// A secret. Shows as `[redacted]` in debug output, logs and `print-config`.
+/// A secret. Debug output, logs and `print-config` show `[redacted]` instead.
 #[derive(Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -38,7 +62,7 @@ impl Secret {
         Secret(secret.into())
     }
 
-    /// The secret itself: to be sent, never to be shown.
+    /// The secret itself, which must not be logged or displayed.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -46,15 +70,9 @@ impl Secret {
 
 pub const REDACTED: &str = "[redacted]";
 
-impl fmt::Debug for Secret {
+impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(REDACTED)
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(REDACTED)
     }
 }
 
@@ -84,27 +102,15 @@ impl fmt::Display for Period {
     }
 }
 
-impl fmt::Debug for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl std::str::FromStr for Period {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Period, String> {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Period, UnitError> {
         if text == "0" {
             return Ok(Period(Duration::ZERO));
         }
         humantime::parse_duration(text)
             .map(Period)
-            .map_err(|e| format!("'{text}' is not a duration like 30s or 5m: {e}"))
-    }
-}
-
-impl Serialize for Period {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+            .map_err(|e| UnitError(format!("'{text}' is not a duration like 30s or 5m: {e}")))
     }
 }
 
@@ -116,31 +122,15 @@ impl<'de> Deserialize<'de> for Period {
 
 schema!(Period, { "type": "string", "description": "a duration: 200ms, 30s, 5m, 1h30m" });
 
-/// A number of bytes, or `auto`: as much as the machine suggests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
+/// A number of bytes, or `auto`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", expecting = "expected a size like 64MiB or 1048576, or auto")]
 pub enum MemoryBudget {
-    /// From the container's limit or the machine's memory, when the process starts.
+    /// Derived from the container's memory limit, else from the machine's memory, at start.
     #[default]
     Auto,
     #[serde(untagged)]
     Bytes(Size),
-}
-
-impl<'de> Deserialize<'de> for MemoryBudget {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<MemoryBudget, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
-        }
-        match Written::deserialize(d)? {
-            Written::Number(bytes) => Ok(MemoryBudget::Bytes(Size(bytes))),
-            Written::Text(text) if text == "auto" => Ok(MemoryBudget::Auto),
-            Written::Text(text) => text.parse().map(MemoryBudget::Bytes).map_err(de::Error::custom),
-        }
-    }
 }
 
 schema!(MemoryBudget, { "type": ["integer", "string"], "description": "bytes: 1073741824, 1GiB, or auto" });
@@ -158,9 +148,9 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 impl std::str::FromStr for Size {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Size, String> {
-        let bad = || format!("'{text}' is not a size like 64MiB or 1048576");
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Size, UnitError> {
+        let bad = || UnitError(format!("'{text}' is not a size like 64MiB or 1048576"));
         let (number, unit) = UNITS
             .iter()
             .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))
@@ -177,18 +167,6 @@ impl fmt::Display for Size {
             Some((suffix, unit)) => write!(f, "{}{suffix}", self.0 / unit),
             None => write!(f, "{}", self.0),
         }
-    }
-}
-
-impl fmt::Debug for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
     }
 }
 

@@ -31,6 +31,11 @@ pub enum InvalidAnswer {
     SchemaMismatch(String),
 }
 
+/// The schema of a form is not a JSON schema.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSchema(String);
+
 /// A form with its compiled schema.
 #[derive(Debug)]
 pub struct AnswerValidator<'a> {
@@ -41,12 +46,9 @@ pub struct AnswerValidator<'a> {
 impl<'a> AnswerValidator<'a> {
     /// # Errors
     /// The form's schema is not a JSON schema, which is a bug of the metric that made it.
-    pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, String> {
+    pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, InvalidSchema> {
         let schema = Schema::compile(&form.schema);
-        match schema.flaw() {
-            Some(flaw) => Err(flaw),
-            None => Ok(AnswerValidator { form, schema }),
-        }
+        schema.flaw().map_or_else(|| Ok(AnswerValidator { form, schema }), |flaw| Err(InvalidSchema(flaw)))
     }
 
     /// The answer in `text`.

@@ -155,7 +155,7 @@ impl Judges {
         let resolved = join_all(each).await;
         let mut usage = Usage::default();
         resolved.iter().for_each(|one| usage += one.usage);
-        answer(opinions(resolved), usage)
+        answer(opinions(&resolved), usage)
     }
 
     /// One judge, one sample.
@@ -262,29 +262,26 @@ fn http_provider(
     }
 }
 
-/// The opinions in order; without any, the most telling reason: a failure before a timeout, before a spent
-/// budget, before judges that may not be asked.
-fn opinions(resolved: Vec<Resolved>) -> Result<Vec<Opinion>, Unmeasured> {
-    let weight = |reason: &Unmeasured| match reason {
+/// The opinions in order. Without any, the most specific reason: a failure before a timeout, before a
+/// spent budget, before judges that the content is withheld from.
+fn opinions(resolved: &[Resolved]) -> Result<Vec<Opinion>, Unmeasured> {
+    let answers = resolved.iter().filter_map(|one| one.answer.as_ref().ok());
+    let opinion = |answer: &Arc<JudgeAnswer>| Opinion {
+        value: answer.value.clone(),
+        weighted: answer.weighted,
+        judge: Arc::clone(&answer.judge),
+    };
+    let opinions: Vec<Opinion> = answers.map(opinion).collect();
+    let rank = |reason: &Unmeasured| match reason {
         Unmeasured::JudgeError => 3,
         Unmeasured::Timeout => 2,
         Unmeasured::Budget => 1,
         _ => 0,
     };
-    let mut why: Option<Unmeasured> = None;
-    let mut opinions = Vec::new();
-    for one in resolved {
-        match one.answer {
-            Ok(answer) => opinions.push(Opinion {
-                value: answer.value.clone(),
-                weighted: answer.weighted,
-                judge: Arc::clone(&answer.judge),
-            }),
-            Err(reason) => {
-                why = Some(why.map_or(reason, |w| if weight(&reason) > weight(&w) { reason } else { w }))
-            }
-        }
+    let reasons = resolved.iter().filter_map(|one| one.answer.as_ref().err().copied());
+    match opinions.is_empty() {
+        // Without reasons either, no judge of these names is configured.
+        true => Err(reasons.rev().max_by_key(rank).unwrap_or(Unmeasured::JudgeError)),
+        false => Ok(opinions),
     }
-    // Neither opinions nor reasons: no judge of these names is configured.
-    if opinions.is_empty() { Err(why.unwrap_or(Unmeasured::JudgeError)) } else { Ok(opinions) }
 }

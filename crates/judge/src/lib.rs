@@ -53,7 +53,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use answer_validator::{AnswerValidator, InvalidAnswer};
+pub use answer_validator::{AnswerValidator, InvalidAnswer, InvalidSchema};
 pub use check::problems;
 pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig};
 pub use dialect::Dialect;

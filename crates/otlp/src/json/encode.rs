@@ -47,11 +47,9 @@ fn write_message(
     keep_last_of_oneofs(&mut all);
     all.sort_by_key(|met| met.index);
     out.push(b'{');
-    for (i, same) in all.chunk_by(|a, b| a.index == b.index).enumerate() {
+    for same in all.chunk_by(|a, b| a.index == b.index) {
         let Some(Met { field, .. }) = same.first() else { continue };
-        if i > 0 {
-            out.push(b',');
-        }
+        comma(out, b'{');
         out.push(b'"');
         out.extend_from_slice(field.json.as_bytes());
         out.extend_from_slice(b"\":");
@@ -90,18 +88,12 @@ fn write_array(
     depth: usize,
 ) -> Result<(), Malformed> {
     out.push(b'[');
-    let mut first = true;
-    let mut comma = |out: &mut Vec<u8>| {
-        if !std::mem::take(&mut first) {
-            out.push(b',');
-        }
-    };
     for met in all {
         match met.payload {
             Payload::Bytes(packed) if kind.packed() => {
                 let mut scan = Scan::new(packed);
                 while scan.left() > 0 {
-                    comma(out);
+                    comma(out, b'[');
                     let payload = match kind.wire_type() {
                         1 => Payload::Fixed64(scan.fixed64()?),
                         5 => Payload::Fixed32(scan.fixed32()?),
@@ -111,13 +103,20 @@ fn write_array(
                 }
             }
             payload => {
-                comma(out);
+                comma(out, b'[');
                 write_value(out, kind, payload, depth)?;
             }
         }
     }
     out.push(b']');
     Ok(())
+}
+
+/// Separates a value from the one before it; `open` is the bracket that precedes the first.
+fn comma(out: &mut Vec<u8>, open: u8) {
+    if out.last() != Some(&open) {
+        out.push(b',');
+    }
 }
 
 /// The last occurrence of a scalar field counts; occurrences of a message are merged.

@@ -1,19 +1,11 @@
-//! Why a JSON text is not an OTLP request.
+//! The error of parsing OTLP/JSON.
 
-use std::fmt;
-
-/// The text is not an OTLP request in JSON.
+/// A JSON text is not an OTLP request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: {message}", if path.is_empty() { "request" } else { path })]
 pub struct JsonError {
-    /// Path of the faulty message, such as `resourceSpans[0].scopeSpans[0]`; empty for the request.
+    /// Path of the invalid message, such as `resourceSpans[0].scopeSpans[0]`; empty for the request.
     pub path: String,
     /// The fault, with line and column.
     pub message: String,
-}
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { "request" } else { &self.path };
-        write!(f, "{path}: {}", self.message)
-    }
 }
