@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_on_reading_are_read_and_limits_on_answers_are_not() {
+    fn only_limits_on_reading_are_read() {
         assert_eq!(read_limit("Make sure to do it 500 characters at a time.").unwrap().0, 500);
         assert_eq!(read_limit("Print only the first 300 characters of a file.").unwrap().0, 300);
         assert_eq!(read_limit("Answer in at most 200 characters."), None);

@@ -52,7 +52,7 @@ fn instructions_about_the_output_are_read() {
 }
 
 #[test]
-fn what_is_no_instruction_for_this_output_is_left_alone() {
+fn conditional_or_unrelated_sentences_are_not_instructions() {
     for text in [
         "If the user asks for data, respond with JSON only.",
         "When the task is done, end your reply with \"TERMINATE\".",
@@ -74,7 +74,7 @@ fn what_is_no_instruction_for_this_output_is_left_alone() {
 }
 
 #[test]
-fn a_missing_closing_tag_scores_three() {
+fn missing_closing_tag_scores_three() {
     let system = "After writing the final step of the plan, write the '\n<end_plan>' tag and stop there.";
     assert_eq!(score(system, "1. Search.\n2. Answer.\n"), Some(3.0));
     assert_eq!(score(system, "1. Search.\n2. Answer.\n<end_plan>"), Some(5.0));
@@ -83,7 +83,7 @@ fn a_missing_closing_tag_scores_three() {
 }
 
 #[test]
-fn formats_are_held_against_the_output() {
+fn format_rules_are_checked_against_the_output() {
     let json = "Respond with valid JSON only.";
     assert_eq!(score(json, "{\"a\": [1, 2]}"), Some(5.0));
     assert_eq!(score(json, "```json\n{\"a\": 1}\n```"), Some(5.0));
@@ -102,7 +102,7 @@ fn formats_are_held_against_the_output() {
 }
 
 #[test]
-fn abbreviations_end_no_sentence() {
+fn abbreviations_do_not_end_a_sentence() {
     let rule = "Answer in one sentence.";
     assert_eq!(
         score(rule, "Mt. Elbrus (5642 m) is 836.5 m taller than Mt. Blanc, i.e. the U.S. figure."),
@@ -112,7 +112,7 @@ fn abbreviations_end_no_sentence() {
 }
 
 #[test]
-fn two_calls_where_one_is_allowed() {
+fn second_call_violates_a_limit_of_one() {
     let view = llm(vec![said(Role::System, "Only call one tool at a time.")], "");
     let mut sample = Sample::new();
     let one = sample.span(None, asking(view.clone(), "search", "{}"));
@@ -124,7 +124,7 @@ fn two_calls_where_one_is_allowed() {
 }
 
 #[test]
-fn an_answer_without_the_tool_that_had_to_be_used() {
+fn answer_without_the_required_tool_is_a_violation() {
     let base = || {
         Script::new("Where is order 7?")
             .system("You must call the lookup_order tool.")
@@ -143,7 +143,7 @@ fn an_answer_without_the_tool_that_had_to_be_used() {
 }
 
 #[test]
-fn an_instruction_about_the_answer_does_not_bind_a_step_on_the_way() {
+fn answer_instruction_does_not_apply_to_intermediate_steps() {
     let trace = Script::new("How tall?")
         .system("Respond with valid JSON only.")
         .says("I will think first.")
@@ -155,7 +155,7 @@ fn an_instruction_about_the_answer_does_not_bind_a_step_on_the_way() {
 }
 
 #[test]
-fn without_content_it_is_unmeasured() {
+fn missing_content_is_unmeasured() {
     let trace =
         Script::new("How tall?").system("Respond with valid JSON only.").answers("x").build_without_content();
     assert_eq!(run(&InstructionFollowing, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
@@ -173,7 +173,7 @@ proptest! {
 }
 
 #[test]
-fn more_read_at_once_than_the_prompt_allows_is_found_where_it_was_written() {
+fn exceeded_reading_limit_is_found_on_the_requesting_span() {
     let run = |back: usize| {
         crate::measure::testing::Script::new("Fix it. Read files 500 characters at a time.")
             .says("```py\nprint(content)\n```")

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_definition_that_fits_wins() {
+    fn call_is_classified_by_the_first_matching_definition() {
         let alphabet = Alphabet::new(
             vec![
                 definition("A", "water", vec![argument("plant", ValuePattern::equal(json!("C")))]),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_look_into_arguments_and_cover_them() {
+    fn pointer_reads_and_covers_its_argument() {
         let minimum = ValuePattern { min: Some(0.0), ..ValuePattern::default() };
         let alphabet = Alphabet::new(
             vec![definition("A", "search", vec![argument("/filters/0/price", minimum)])],
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_anything_needs_no_record_of_arguments() {
+    fn definition_without_conditions_matches_unrecorded_arguments() {
         let anything =
             SymbolDefinition { symbol: "A".into(), function: "unlock".into(), arguments: None, others: true };
         let alphabet = Alphabet::new(vec![anything], vec![], false);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_knows_numbers_by_their_value() {
+    fn numbers_are_equal_by_value() {
         let one = ValuePattern::equal(json!(1));
         assert!(fits(&one, json!(1)) && fits(&one, json!(1.0)));
         assert!(!fits(&one, json!("1")) && !fits(&one, json!(true)) && !fits(&one, json!(null)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_must_hold() {
+    fn pattern_matches_when_every_condition_matches() {
         let pattern =
             ValuePattern { min: Some(0.0), max: Some(4.5), not: vec![json!(2)], ..ValuePattern::default() };
         assert!(fits(&pattern, json!(0)) && fits(&pattern, json!(4.5)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_prompt_said_is_compared_as_text_or_number() {
+    fn captured_text_is_compared_as_text_or_number() {
         let pattern = ValuePattern { captured: Some("plant".into()), ..ValuePattern::default() };
         let said = |text: &str| PromptCaptures::from_iter([("plant".to_owned(), text.to_owned())]);
         assert!(pattern.fits(&json!("A"), &said("A")) && !pattern.fits(&json!("B"), &said("A")));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_no_value_fits_both_are_told() {
+    fn disjoint_patterns_exclude_each_other() {
         let not = |v| ValuePattern { not: vec![v], ..ValuePattern::default() };
         assert!(ValuePattern::equal(json!(1)).excludes(&not(json!(1.0))));
         assert!(not(json!("a")).excludes(&ValuePattern::equal(json!("a"))));

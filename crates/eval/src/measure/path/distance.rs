@@ -104,13 +104,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_distance_of_the_textbook(one in word(200), other in word(200)) {
+        fn distance_equals_the_textbook_algorithm(one in word(200), other in word(200)) {
             prop_assert_eq!(levenshtein(&one, &other), plain(&one, &other));
         }
 
         /// Appendix C: NLD is a metric. Words of symbols only: foreign tokens differ from themselves.
         #[test]
-        fn the_normalised_distance_is_a_metric(
+        fn normalised_distance_is_a_metric(
             x in prop::collection::vec(0u32..4, 0..12),
             y in prop::collection::vec(0u32..4, 0..12),
             z in prop::collection::vec(0u32..4, 0..12),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_pairs() {
+    fn pairs_of_the_paper_have_their_published_similarity() {
         let word = |text: &str| text.bytes().map(Code::from).collect::<Vec<_>>();
         let s = |one: &str, other: &str| 1.0 - nld(&word(one), &word(other));
         for (one, other, expected) in [

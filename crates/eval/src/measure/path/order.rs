@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inversions_are_the_pairs_out_of_order(ranks in prop::collection::hash_set(0usize..60, 0..40)) {
+        fn inversions_equal_the_pairs_out_of_order(ranks in prop::collection::hash_set(0usize..60, 0..40)) {
             let ranks: Vec<usize> = ranks.into_iter().collect();
             let plain = ranks.iter().enumerate()
                 .map(|(i, a)| ranks.iter().skip(i + 1).filter(|b| a > *b).count() as u64)

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_is_found() {
+    fn compensating_calls_are_paired() {
         let calls = [
             ("transfer", json!({"from": "a", "to": "b", "amount": 5})),
             ("create_user", json!({"name": "x", "age": 3})),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_write_twice_is_found_and_the_same_read_is_not() {
+    fn repeated_writes_are_paired_and_repeated_reads_are_not() {
         let calls = [
             ("send", json!({"to": "b"})),
             ("list_inbox", json!({})),

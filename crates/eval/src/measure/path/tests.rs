@@ -74,7 +74,7 @@ fn near(found: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn the_running_example() {
+fn running_example_has_its_published_scores() {
     // B is a read at the start; B and D are reads after AB.
     let rover = automaton("start A>one B>start; one B>two; two C>end BD>two; *end").unwrap();
     let walk = walk(&rover, "BBABXDC");
@@ -92,7 +92,7 @@ fn the_running_example() {
 }
 
 #[test]
-fn section_5_where_its_print_and_its_equations_agree_or_not() {
+fn section_5_examples_follow_the_equations() {
     // A: the mandatory check is skipped. The paper prints PC-KTC .25 and efficiency 0.
     let check = words(&["CE"]);
     let a = scores(&check, "E", 0.5);
@@ -116,7 +116,7 @@ fn section_5_where_its_print_and_its_equations_agree_or_not() {
 }
 
 #[test]
-fn candidates_of_refinement_are_repaired_paths_alone() {
+fn refinement_candidates_are_repaired_paths_only() {
     let two = words(&["ABCDE", "F"]);
     let run = scores(&two, "A", 0.5);
     near(run.correctness, 0.3333);
@@ -124,7 +124,7 @@ fn candidates_of_refinement_are_repaired_paths_alone() {
 }
 
 #[test]
-fn doing_nothing_scores_well_where_only_harm_counts() {
+fn run_without_calls_has_the_best_harm_scores() {
     let idle = scores(&words(&["ABC"]), "", 0.5);
     near(idle.correctness, 0.0);
     near(idle.pc_ktc, 0.25);
@@ -137,7 +137,7 @@ fn doing_nothing_scores_well_where_only_harm_counts() {
 }
 
 #[test]
-fn a_failed_call_does_not_advance() {
+fn failed_call_does_not_advance_the_state() {
     let steps = automaton("start A>one R>start; *one").unwrap();
     let [a, r] = ["A", "R"].map(|s| Token::Symbol(steps.symbol(s).unwrap()));
     let mut walk = Walk::new(&steps);
@@ -155,7 +155,7 @@ fn refused(states: &str) -> String {
 }
 
 #[test]
-fn what_is_no_sound_automaton_is_refused_with_a_reason() {
+fn unsound_automaton_is_rejected_with_a_reason() {
     for (states, reason) in [
         ("*a A>b", "no state is named 'b'"),
         ("a A>a A>b; *b", "must be deterministic"),
@@ -196,7 +196,7 @@ fn what_is_no_sound_automaton_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_circle_is_found_among_states_beyond_it_too() {
+fn progress_cycle_is_found_when_later_states_follow_it() {
     let why = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
     assert!(why.contains("'a' -> 'b' -> 'a'") || why.contains("'b' -> 'a' -> 'b'"), "{why}");
 }
@@ -313,7 +313,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn programmes_give_what_listing_everything_gives(automaton in sound(), run in run(7), lambda in 0.0f64..=1.0) {
+    fn scores_equal_those_of_exhaustive_enumeration(automaton in sound(), run in run(7), lambda in 0.0f64..=1.0) {
         let walk = walked(&automaton, &run);
         let path = correctness::codes(&walk);
         let golden = golden(&automaton);
@@ -338,7 +338,7 @@ proptest! {
 
     /// Appendix C, but for its "monotonicity", which is false as stated.
     #[test]
-    fn properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
+    fn scores_have_the_properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
         let walk = walked(&automaton, &run);
         let scores = PathScores::of(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
@@ -365,7 +365,7 @@ proptest! {
 }
 
 #[test]
-fn long_paths_are_compared_exactly_within_a_band_and_without() {
+fn long_paths_have_the_exact_nearest_reference() {
     let letters: Vec<String> = (0..400).map(|i| format!("s{i}")).collect();
     let mut draft = Draft::new(letters.clone());
     for (i, letter) in letters.iter().enumerate() {
@@ -386,7 +386,7 @@ fn long_paths_are_compared_exactly_within_a_band_and_without() {
 }
 
 #[test]
-fn golden_paths_beyond_number_are_not_listed() {
+fn exponentially_many_golden_paths_are_not_enumerated() {
     // 2^60 golden paths: two ways at each of sixty steps.
     let mut draft = Draft::new((0..60).flat_map(|i| [format!("a{i}"), format!("b{i}")]));
     for i in 0..60 {
@@ -409,7 +409,7 @@ fn golden_paths_beyond_number_are_not_listed() {
 }
 
 #[test]
-fn one_number_and_who_is_not_beaten() {
+fn weighted_mean_and_dominance_are_computed() {
     let task = words(&["AB"]);
     let (good, poor, idle) = (scores(&task, "AB", 0.5), scores(&task, "XAB", 0.5), scores(&task, "", 0.5));
     assert!(good.dominates(&poor) && !poor.dominates(&good) && !good.dominates(&good));

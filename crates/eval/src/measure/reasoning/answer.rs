@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_a_final_answer_tool_are_an_answer() {
+    fn arguments_of_a_final_answer_tool_are_the_answer() {
         let by_call = output("", &[("final_answer", r#"{"answer": "about 800 m"}"#)]);
         assert_eq!(answer_of(&by_call).as_deref(), Some("about 800 m"));
         let by_code = output("Thought: done.\n<code>\nfinal_answer(\"It is 836 m.\")\n</code>", &[]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_are_no_answers() {
+    fn actions_are_not_answers() {
         assert!(answer_of(&output("I will search.", &[("search", "{}")])).is_none());
         assert!(answer_of(&output("Thought: run\n<code>\nprint(5642)\n</code>", &[])).is_none());
         assert!(answer_of(&output("Thought: run\nAction: search[x]", &[])).is_none());

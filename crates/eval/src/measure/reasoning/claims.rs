@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_of_work_are_found_with_the_tool_they_name() {
+    fn claims_are_found_with_the_tool_they_name() {
         let one = claims("I verified this figure with the calculator.");
         assert_eq!(one[0].tool, Some("calculator"));
         let two = claims("The difference was computed with the calculator and both heights were confirmed.");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_offers_failures_and_the_worlds_own_checks_are_no_claims() {
+    fn plans_offers_failures_and_checks_by_others_are_not_claims() {
         for text in [
             "I will verify this with the calculator.",
             "I could not open the page.",
@@ -136,13 +136,13 @@ mod tests {
 
     /// A known false positive. Nothing follows from it: `review` leaves claims alone whose tool it does not know.
     #[test]
-    fn a_person_after_by_is_taken_for_a_tool() {
+    fn person_named_after_by_is_taken_for_a_tool() {
         let found = claims("The theory was confirmed in 1919 by Eddington.");
         assert_eq!(found.iter().map(|c| c.tool).collect::<Vec<_>>(), [Some("Eddington")]);
     }
 
     #[test]
-    fn a_noun_means_a_tool_by_its_words() {
+    fn noun_matches_a_tool_name_by_words() {
         assert!(noun_means_tool("search_agent", "SearchAgent"));
         assert!(noun_means_tool("calculator", "simple_calculator"));
         assert!(!noun_means_tool("search", "research_agent"));

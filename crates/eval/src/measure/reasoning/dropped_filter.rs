@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_counts_where_the_request_has_its_word() {
+    fn filter_counts_only_if_the_request_names_it() {
         let task = "which available lamps are cheapest?";
         assert!(switched_off(r#"{"available_only": false}"#, task).is_some());
         assert!(switched_off("search(only_available=False)", task).is_some());

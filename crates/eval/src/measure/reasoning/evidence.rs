@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_or_follows_from_it_is_supported() {
+    fn recorded_and_derivable_numbers_are_supported() {
         let t =
             texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "61.7% of 1,250"]);
         let mut e = evidence(&t);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_gives_is_not_supported() {
+    fn underivable_numbers_are_unsupported() {
         let t =
             texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "1. Elbrus 2019"]);
         let mut e = evidence(&t);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_is_support_and_a_hedge_widens_it() {
+    fn rounded_numbers_are_supported_and_a_hedge_widens_the_tolerance() {
         let t = texts(&["population 2,102,650; height 836 m; seventeen or fifty-six"]);
         let mut e = evidence(&t);
         assert_eq!(support(&mut e, "2.1 million"), Support::Present);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn among_many_numbers_only_those_the_model_used_are_reckoned_with() {
+    fn among_many_numbers_only_those_the_model_used_are_operands() {
         let page: String = (0..150).map(|i| format!("row {}.37 ", 1000 + i * 37)).collect();
         let t = texts(&[&page]);
         let mut e = evidence(&t);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tainted_number_is_no_evidence_until_the_world_says_it() {
+    fn tainted_number_is_not_evidence_until_a_tool_returns_it() {
         let t = texts(&["the agent reports about 5600 m", "gauge: 5600"]);
         let mut e = Evidence::default();
         e.taint(5600.0);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_is_read_once() {
+    fn repeated_text_is_read_once() {
         let t = texts(&["836"]);
         let mut e = evidence(&t);
         for _ in 0..3 {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_are_found_whatever_their_case() {
+    fn phrases_are_found_ignoring_case() {
         let t = texts(&["The Alpine ALMANAC", "by Jane Roe"]);
         let mut e = evidence(&t);
         assert_eq!(e.mentions(&["almanac", "jane roe", "john"]), vec![true, true, false]);

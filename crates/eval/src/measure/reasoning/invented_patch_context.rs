@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_to_what_was_read_stands_however_it_was_shown() {
+    fn patch_of_shown_lines_is_not_a_finding() {
         let escaped = serde_json::to_string(FILE).unwrap();
         for shown in [FILE, escaped.as_str()] {
             let run =
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_to_what_nobody_read_is_made_up() {
+    fn patch_of_unseen_lines_is_found() {
         let run =
             fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).raises("no such file").answers(PATCH);
         let trace = run.build();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_diff_the_models_own_file_and_a_patch_of_few_lines_prove_nothing() {
+    fn tool_diffs_own_files_and_short_patches_are_not_findings() {
         let diff = fix().calls("", &[("git_diff", "{}")]).returns(PATCH).answers(PATCH);
         assert!(found(diff).is_empty());
         let own = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();

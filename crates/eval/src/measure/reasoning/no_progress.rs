@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_patterns_compile_and_find_what_they_are_for() {
+    fn patterns_match_their_examples() {
         assert!(ANOTHER_WAY.is_match("Let me try a different approach to find it."));
         assert!(ANOTHER_WAY.is_match("I will use another method."));
         assert!(!ANOTHER_WAY.is_match("There are different ways of saying it."));

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_whatever_separates_their_digits() {
+    fn quantities_are_read_with_any_digit_separator() {
         assert_eq!(values("5642 m, 5,642 m, 5'642 m, 5\u{a0}642 m, 5\u{202f}642 m"), vec![5642.0; 5]);
         assert_eq!(values("1,234,567 and 1.234.567"), vec![1_234_567.0; 2]);
         assert_eq!(values("2.1 million, 2.1M, 10k"), vec![2_100_000.0, 2_100_000.0, 10_000.0]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_no_quantities() {
+    fn digits_in_identifiers_are_marked() {
         assert!(values("GPT4 x86 call_12 utf8").is_empty());
         for text in ["GPT-4", "v.2", "3rd", "7f3a9", "192.168.0.1", "#42", "1.2.3"] {
             assert!(all(text)[0].in_identifier, "{text}");
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn precision_follows_the_digits_shown() {
+    fn tolerance_follows_the_last_digit_shown() {
         assert_eq!(all("836")[0].tolerance, 0.5);
         assert!((all("2.10")[0].tolerance - 0.005).abs() < 1e-12);
         assert_eq!(all("2 million")[0].tolerance, 500_000.0);
     }
 
     #[test]
-    fn numbers_are_spelled() {
+    fn numbers_below_1000_are_spelled() {
         assert_eq!(spelled(17.0).as_deref(), Some("seventeen"));
         assert_eq!(spelled(56.0).as_deref(), Some("fifty-six"));
         assert_eq!(spelled(836.0).as_deref(), Some("eight hundred and thirty-six"));
@@ -322,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn a_written_integer_is_read_back(n in 0u32..2_000_000_000) {
+        fn written_integer_is_read_back(n in 0u32..2_000_000_000) {
             prop_assert_eq!(values(&format!("x {n} y")), vec![f64::from(n)]);
         }
     }

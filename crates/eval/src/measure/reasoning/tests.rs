@@ -48,7 +48,7 @@ fn visited() -> Script {
 }
 
 #[test]
-fn a_correct_run_passes_with_five() {
+fn correct_run_scores_five() {
     let trace = visited()
         .calls("", &[("calculator", r#"{"expression":"5642-4806"}"#)])
         .returns("836")
@@ -60,13 +60,13 @@ fn a_correct_run_passes_with_five() {
 }
 
 #[test]
-fn mental_arithmetic_on_what_was_read_passes() {
+fn arithmetic_on_recorded_values_passes() {
     let trace = visited().answers("I checked the Alpine Almanac page: 5642 m - 4806 m = 836 m.").build();
     assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
 }
 
 #[test]
-fn an_answer_from_memory_after_failing_calls_fails() {
+fn answer_from_memory_after_failed_calls_fails() {
     let mut script = searched();
     for _ in 0..2 {
         script = script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(BAD);
@@ -85,7 +85,7 @@ fn an_answer_from_memory_after_failing_calls_fails() {
 }
 
 #[test]
-fn a_hallucinated_answer_that_claims_verification_fails_twice() {
+fn unsupported_answer_with_false_claim_has_two_findings() {
     let trace = Script::new(TASK)
         .system("Use the tools. Every number in the final answer must come from a visited page.")
         .tools(&TOOLS)
@@ -98,7 +98,7 @@ fn a_hallucinated_answer_that_claims_verification_fails_twice() {
 }
 
 #[test]
-fn a_skipped_calculation_with_a_wrong_number_fails() {
+fn wrong_number_without_its_calculation_fails() {
     let trace = visited()
         .answers("Mount Elbrus is 846 metres taller than Mont Blanc. The difference was computed with the calculator and both heights were confirmed on a second source.")
         .build();
@@ -108,7 +108,7 @@ fn a_skipped_calculation_with_a_wrong_number_fails() {
 }
 
 #[test]
-fn a_sub_agents_report_from_memory_is_no_evidence_for_its_manager() {
+fn unsupported_report_of_sub_agent_is_not_evidence() {
     let trace = Script::new(TASK)
         .tools(&["search_agent"])
         .calls("", &[("search_agent", r#"{"task":"How high are both mountains?"}"#)])
@@ -126,7 +126,7 @@ fn a_sub_agents_report_from_memory_is_no_evidence_for_its_manager() {
 }
 
 #[test]
-fn a_sub_agents_sourced_report_is_evidence() {
+fn supported_report_of_sub_agent_is_evidence() {
     let trace = Script::new(TASK)
         .tools(&["search_agent"])
         .calls("", &[("search_agent", r#"{"task":"How high are both mountains?"}"#)])
@@ -142,7 +142,7 @@ fn a_sub_agents_sourced_report_is_evidence() {
 }
 
 #[test]
-fn a_recovered_error_leaves_the_answer_alone() {
+fn answer_after_recovered_error_passes() {
     let trace = searched()
         .calls("", &[("visit_page", r#"{"url":"https://almanac.example/elbrus-2019"}"#)])
         .raises("PageNotFound: 404 for https://almanac.example/elbrus-2019")
@@ -157,7 +157,7 @@ fn a_recovered_error_leaves_the_answer_alone() {
 }
 
 #[test]
-fn a_run_that_ends_in_silence_fails_where_it_fell_silent() {
+fn empty_last_output_fails_on_its_span() {
     let trace = searched().says("").build();
     let last = on(&trace, last_llm(&trace)).unwrap();
     assert_eq!((last.passed, last.value), (false, Value::Score(1.0)));
@@ -166,7 +166,7 @@ fn a_run_that_ends_in_silence_fails_where_it_fell_silent() {
 }
 
 #[test]
-fn common_knowledge_without_tools_in_play_is_not_judged() {
+fn answer_without_tools_is_not_checked() {
     let trace = Script::new("How high is Mount Elbrus?").answers("Mount Elbrus is 5642 metres high.").build();
     assert_eq!(on(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
     let trace = Script::new("What is the capital of France?")
@@ -177,7 +177,7 @@ fn common_knowledge_without_tools_in_play_is_not_judged() {
 }
 
 #[test]
-fn plans_thoughts_and_made_up_matter_are_not_answers() {
+fn plans_thoughts_and_fiction_are_not_checked() {
     let trace = searched()
         .says("Plan: 1. Read 5000 pages. 2. Compute 777 differences.")
         .calls("I expect 5642 m or 5555 m.", &[("visit_page", r#"{"url":"https://almanac.example/elbrus"}"#)])
@@ -195,7 +195,7 @@ fn plans_thoughts_and_made_up_matter_are_not_answers() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_not_called_unsupported() {
+fn facts_are_not_checked_when_content_is_missing() {
     // A result that the instrumentation does not show may hold the number.
     let mut trace = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
     trace.calls[1].result = None;
@@ -213,7 +213,7 @@ fn what_cannot_be_seen_is_not_called_unsupported() {
 }
 
 #[test]
-fn without_content_there_is_no_measurement() {
+fn missing_output_is_unmeasured() {
     let trace = visited().answers("836 m").build_without_content();
     for agent in &trace.agents {
         for &at in &agent.llms {
@@ -223,7 +223,7 @@ fn without_content_there_is_no_measurement() {
 }
 
 #[test]
-fn honest_claims_pass() {
+fn claims_backed_by_calls_pass() {
     let trace = visited()
         .calls("", &[("calculator", r#"{"expression":"5642-4806"}"#)])
         .returns("836")
@@ -235,7 +235,7 @@ fn honest_claims_pass() {
 }
 
 #[test]
-fn a_document_in_the_prompt_may_be_said_to_have_been_read() {
+fn claim_to_have_read_a_document_of_the_prompt_passes() {
     let long = "The valley lies between two ranges. ".repeat(80);
     let trace = Script::new(&format!("What does the page say? {long}"))
         .tools(&TOOLS)
@@ -245,7 +245,7 @@ fn a_document_in_the_prompt_may_be_said_to_have_been_read() {
 }
 
 #[test]
-fn a_retry_that_succeeds_is_not_held_against_the_model() {
+fn successful_retry_is_not_a_finding() {
     let trace = searched()
         .calls("", &[("visit_page", r#"{"url":"https://almanac.example/elbrus"}"#)])
         .raises("HTTP 503 Service Unavailable")
@@ -257,7 +257,7 @@ fn a_retry_that_succeeds_is_not_held_against_the_model() {
 }
 
 #[test]
-fn a_claim_to_have_read_when_every_visit_failed_fails() {
+fn claim_to_have_read_after_failed_visits_fails() {
     let trace = Script::new(TASK)
         .tools(&TOOLS)
         .calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)])

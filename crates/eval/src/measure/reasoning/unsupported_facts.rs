@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn correct_answers_stand() {
+    fn supported_answers_have_no_findings() {
         for answer in [
             "Mount Elbrus is 836 metres taller than Mont Blanc (5642 m - 4806 m, Alpine Almanac).",
             "836 m",
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nothing_gives_is_found_and_quoted() {
+    fn underivable_number_is_found_and_quoted() {
         let found = checked(TASK, &[PAGE], "Yes. Mount Elbrus is 846 metres taller than Mont Blanc.");
         assert_eq!(found.findings.len(), 1);
         assert_eq!(found.findings[0].quote, "Mount Elbrus is 846 metres taller than Mont Blanc.");
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_from_memory_is_found_unless_it_was_asked_for() {
+    fn estimate_from_memory_is_found_unless_requested() {
         let answer = "I could not open the page. From memory Mount Elbrus is roughly 800 metres taller.";
         let found = checked(TASK, &[], answer);
         assert!(found.findings[0].rationale.contains("From memory"), "{:?}", found.findings);
@@ -528,21 +528,21 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_result_misread_is_told_as_such() {
+    fn misread_tool_result_is_categorised_as_misinterpretation() {
         let found = checked("How many widgets are there?", &["863"], "There are 836 widgets.");
         assert_eq!(found.findings[0].category, Some(Category::ToolOutputMisinterpretation));
         assert!(found.findings[0].rationale.contains("863"));
     }
 
     #[test]
-    fn one_odd_number_among_many_good_ones_is_left_alone() {
+    fn single_unsupported_number_among_many_is_ignored() {
         let read = "A: 101, B: 202, C: 303, D: 404, E: 505.";
         let answer = "A is 101, B 202, C 303, D 404 and E 505. The first was built in 1889.";
         assert!(checked("What are the values?", &[read], answer).findings.is_empty());
     }
 
     #[test]
-    fn names_quotes_links_and_dates_must_have_been_seen() {
+    fn unseen_names_quotes_links_and_dates_are_found() {
         let task = "Who wrote the report, when, and which words open it?";
         let read = "The Glacier Report by Maria Lindqvist, 3 May 2021: \"Ice remembers what we forget, slowly.\" \
                     https://ice.example/report/1";
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_two_quotations_or_is_a_title_is_no_quotation() {
+    fn titles_and_text_between_quotations_are_not_quotations() {
         let answer = "The line \"isn't that hot\" is uttered, and soon after it the reply that is given is \"extremely\". \
                       It is called “Birds of Prey (and the Fantabulous Emancipation of One Harley Quinn)”.";
         let found = checked("What is the line?", &["hot, extremely"], answer);
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn code_and_questions_state_nothing() {
+    fn numbers_in_code_and_questions_are_not_facts() {
         for text in ["```\nx = 777\n```", "Did you mean 777 metres?", "For example, 777 would be odd."] {
             assert!(checked(TASK, &[PAGE], text).findings.is_empty(), "{text}");
         }

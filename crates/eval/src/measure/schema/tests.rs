@@ -30,7 +30,7 @@ fn plain() -> Value {
 }
 
 #[test]
-fn arguments_that_fit_have_no_problems() {
+fn matching_arguments_have_no_problems() {
     assert_eq!(found(plain(), json!({ "url": "x", "depth": 2.0, "mode": "fast", "tags": null })), []);
     assert_eq!(found(plain(), json!({ "url": "x", "tags": ["a"] })), []);
     let nullable = json!({ "properties": { "a": { "type": "string", "nullable": true } } });
@@ -40,7 +40,7 @@ fn arguments_that_fit_have_no_problems() {
 }
 
 #[test]
-fn missing_unknown_and_ill_typed_are_told_apart() {
+fn problems_are_classified_as_missing_unknown_or_ill_typed() {
     assert_eq!(
         found(plain(), json!({ "link": "x" })),
         [(Defect::MissingParameter, false), (Defect::UnknownParameter, false)]
@@ -53,7 +53,7 @@ fn missing_unknown_and_ill_typed_are_told_apart() {
 }
 
 #[test]
-fn references_and_bounds_are_followed() {
+fn local_references_and_bounds_are_checked() {
     let schema = json!({
         "type": "object",
         "properties": { "at": { "$ref": "#/$defs/place" }, "n": { "type": "integer", "minimum": 1 } },
@@ -66,13 +66,13 @@ fn references_and_bounds_are_followed() {
 }
 
 #[test]
-fn a_remote_reference_is_never_fetched() {
+fn remote_reference_is_not_fetched() {
     let schema = json!({ "properties": { "a": { "$ref": "http://127.0.0.1:9/schema.json" } } });
     assert_eq!(found(schema, json!({ "a": 1 })), []);
 }
 
 #[test]
-fn unlisted_names_show_where_others_are_not_allowed() {
+fn unlisted_names_are_reported_unless_additional_properties_are_allowed() {
     assert_eq!(unlisted(&json!({ "properties": { "a": {} } }), &json!({ "a": 1, "b": 2 })), ["b"]);
     let open = json!({ "properties": { "a": {} }, "additionalProperties": true });
     assert!(unlisted(&open, &json!({ "b": 2 })).is_empty());
@@ -81,7 +81,7 @@ fn unlisted_names_show_where_others_are_not_allowed() {
 
 /// For each schema values that fit and values that do not.
 #[test]
-fn keywords_mean_what_the_specification_says() {
+fn keywords_follow_the_specification() {
     let node = json!({
         "$ref": "#/$defs/node",
         "$defs": { "node": { "properties": { "next": { "$ref": "#/$defs/node" } }, "required": ["v"] } },
@@ -237,7 +237,7 @@ fn keywords_mean_what_the_specification_says() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_understood_is_indeterminate() {
+fn malformed_or_unsupported_schema_is_indeterminate() {
     for unclear in [
         json!("nonsense"),
         json!({ "type": "dict" }),
@@ -264,7 +264,7 @@ fn a_schema_that_cannot_be_understood_is_indeterminate() {
 }
 
 #[test]
-fn the_nearest_alternative_is_explained() {
+fn failed_any_of_reports_its_nearest_alternative() {
     let block = |name: &str| {
         json!({
             "type": "object",
@@ -305,7 +305,7 @@ fn the_nearest_alternative_is_explained() {
 }
 
 #[test]
-fn values_and_schemas_may_be_deep() {
+fn deep_values_and_reference_chains_are_indeterminate() {
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({ "a": inner }));
     let schema = Schema::compile(&json!({ "properties": { "a": { "$ref": "#" } }, "type": "object" }));
     for (depth, outcome) in [(1, Validity::Invalid), (60, Validity::Invalid), (126, Validity::Indeterminate)]
@@ -324,7 +324,7 @@ fn values_and_schemas_may_be_deep() {
 }
 
 #[test]
-fn calls_of_one_trace_share_their_steps() {
+fn calls_of_one_trace_share_a_step_budget() {
     let memo = Memo::new();
     let mut branches = vec![json!({ "type": "null" }); 4_000];
     branches.push(json!({ "type": "integer" }));
@@ -340,7 +340,7 @@ fn calls_of_one_trace_share_their_steps() {
 }
 
 #[test]
-fn of_a_long_value_the_beginning_is_shown() {
+fn long_value_is_shown_truncated() {
     for long in ["é".repeat(10_000), "word ".repeat(10_000), "\u{1}".repeat(100), "x".repeat(70)] {
         let value = json!({ "a": [long] });
         assert_eq!(shown(&value), head(&value.to_string(), SHOWN_BYTES), "{value}");
@@ -405,7 +405,7 @@ fn count(value: &Value) -> u64 {
 
 proptest! {
     #[test]
-    fn laws_of_every_schema(schema in schemas(), defs in prop::collection::vec(schemas(), 3), value in values()) {
+    fn combinators_are_consistent_and_steps_are_bounded(schema in schemas(), defs in prop::collection::vec(schemas(), 3), value in values()) {
         let with = |schema: Value| {
             let defs = json!({ "d0": defs[0], "d1": defs[1], "d2": defs[2] });
             json!({ "allOf": [schema], "$defs": defs })

@@ -54,7 +54,7 @@ fn refunds() -> Vec<Vec<RecordedCall>> {
 }
 
 #[test]
-fn good_runs_make_a_task_that_accepts_them() {
+fn learnt_task_accepts_its_runs() {
     let runs = refunds();
     let identity = TaskIdentity { task: "refund".into(), agent: Some("clerk".into()), service: None };
     let learnt = learn(&runs, &identity).unwrap();
@@ -86,7 +86,7 @@ fn good_runs_make_a_task_that_accepts_them() {
 }
 
 #[test]
-fn what_a_reviewer_should_know_is_noted() {
+fn notes_for_the_reviewer_are_written() {
     let calls = vec![
         observed("create_user", json!({"name": "x"})),
         observed("send", json!({"to": "a"})),
@@ -105,7 +105,7 @@ fn what_a_reviewer_should_know_is_noted() {
 
 proptest! {
     #[test]
-    fn whatever_the_runs_they_are_accepted(
+    fn learnt_task_accepts_arbitrary_runs(
         runs in prop::collection::vec(
             prop::collection::vec((0usize..5, 0u8..3), 1..8), 1..8)
     ) {

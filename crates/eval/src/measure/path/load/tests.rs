@@ -42,7 +42,7 @@ thresholds: { correctness: 0.9 }
 "#;
 
 #[test]
-fn a_task_says_what_its_calls_are() {
+fn calls_are_classified_by_the_loaded_alphabet() {
     let task = loaded(ROVER);
     assert_eq!((task.name.as_str(), task.parameters.beta, task.parameters.lambda), ("water", 0.25, 0.5));
     let captured = PromptCaptures::from_iter([
@@ -68,7 +68,7 @@ fn a_task_says_what_its_calls_are() {
 }
 
 #[test]
-fn json_is_read_as_well_with_its_escapes() {
+fn json_with_surrogate_escapes_is_read() {
     let task = loaded(
         "{\"task\": \"\\ud83d\\ude00 \\u00e9\\/\\\\ud83d\",\n\t\"alphabet\": {\"A\": \"a\"},\n\
          \t\"states\": {\"s\": {\"on\": {\"A\": \"e\"}}, \"e\": {\"final\": true}}}",
@@ -77,7 +77,7 @@ fn json_is_read_as_well_with_its_escapes() {
 }
 
 #[test]
-fn the_initial_state_is_the_first_or_the_one_named() {
+fn initial_state_is_the_first_or_the_named_one() {
     let text = "task: t\nalphabet: { A: a }\ninitial: s\nstates: { e: { final: true }, s: { on: { A: e } } }";
     let task = loaded(text);
     assert_eq!(task.automaton.state_name(task.automaton.initial()), "s");
@@ -85,7 +85,7 @@ fn the_initial_state_is_the_first_or_the_one_named() {
 }
 
 #[test]
-fn faults_say_where_and_why() {
+fn faults_have_location_and_reason() {
     for (from, to, expected) in [
         (
             "water: done",
@@ -131,7 +131,7 @@ fn faults_say_where_and_why() {
 }
 
 #[test]
-fn what_is_odd_is_told() {
+fn overlapping_definitions_and_missing_match_are_warnings() {
     let odd = load(&[source(
         "task: t\nalphabet: { A: a, B: a }\nstates: { s: { on: { A: e } }, e: { final: true } }",
     )])
@@ -144,7 +144,7 @@ fn what_is_odd_is_told() {
 }
 
 #[test]
-fn an_edge_of_a_record_under_another_state_and_a_missing_key_are_faults() {
+fn record_with_misplaced_edge_or_missing_key_is_rejected() {
     let record = json!({"prompt_id": "p", "world": "w", "prompt": "do it", "nodes": [
         {"name": "G0", "is_final": false, "transitions": [{"symbols": ["A"], "from": "G0", "to": "G1"}]},
         {"name": "G1", "is_final": true, "transitions": []}],
@@ -176,7 +176,7 @@ policy:
 ";
 
 #[test]
-fn rules_compile_to_an_automaton() {
+fn policy_compiles_to_an_automaton() {
     let task = loaded(POLICY);
     let run = |calls: &[&str]| {
         let mut walk = Walk::new(&task.automaton);
@@ -202,7 +202,7 @@ fn rules_compile_to_an_automaton() {
 }
 
 #[test]
-fn one_call_may_be_due_for_two_reasons() {
+fn one_call_satisfies_two_must_follow_rules() {
     let task =
         loaded(&POLICY.replace(
             "- { never: wipe }",
@@ -218,7 +218,7 @@ fn one_call_may_be_due_for_two_reasons() {
 }
 
 #[test]
-fn rules_that_cannot_be_are_refused() {
+fn malformed_unbounded_or_contradictory_rules_are_rejected() {
     for (from, to, expected) in [
         ("- { at_most: 2, of: refund }\n", "", "say how often"),
         (

@@ -62,7 +62,7 @@ const CHECK: (&str, &str) = ("check_policy", r#"{"region": "eu"}"#);
 const PAY: (&str, &str) = ("issue_refund", r#"{"id": "A-17", "amount": 20.0}"#);
 
 #[test]
-fn a_run_along_a_golden_path_scores_one() {
+fn run_along_a_golden_path_scores_one() {
     let trace =
         calls(Script::new(ASKED), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")]).answers("Done.").build();
     let all = run(&trace, &settings(""));
@@ -79,7 +79,7 @@ fn a_run_along_a_golden_path_scores_one() {
 }
 
 #[test]
-fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
+fn harmful_call_is_written_on_its_span_with_state_and_reason() {
     let trace = calls(
         Script::new(ASKED),
         &[LOOK, PAY, CHECK, PAY, ("issue_refund", r#"{"id": "B-1", "amount": 5}"#), ("delete_order", "{}")],
@@ -128,7 +128,7 @@ fn a_harmful_call_is_on_the_span_that_made_it_with_state_and_reason() {
 }
 
 #[test]
-fn a_failed_call_stays_unless_told_otherwise() {
+fn failed_call_keeps_the_state_unless_configured_to_advance() {
     let failed = || calls(Script::new(ASKED), &[LOOK]).calls("", &[CHECK]).raises("timeout");
     let trace = calls(failed(), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
@@ -140,7 +140,7 @@ fn a_failed_call_stays_unless_told_otherwise() {
 }
 
 #[test]
-fn what_no_task_is_for_is_not_measured() {
+fn agent_without_a_matching_task_is_not_measured() {
     let other = calls(Script::new("Tell me a joke."), &[PAY]).answers("Ha.").build();
     assert!(run(&other, &settings("")).is_empty());
     let trace = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
@@ -151,7 +151,7 @@ fn what_no_task_is_for_is_not_measured() {
 }
 
 #[test]
-fn what_was_not_recorded_is_unmeasured() {
+fn run_with_unrecorded_calls_is_unmeasured() {
     let script = || calls(Script::new(ASKED), &[LOOK, PAY]);
     let mut trace = script().answers("Done.").build();
     trace.calls[1].arguments = None;
@@ -172,7 +172,7 @@ fn what_was_not_recorded_is_unmeasured() {
 }
 
 #[test]
-fn weights_make_one_number_and_the_configuration_speaks_where_the_task_does_not() {
+fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
     let trace = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
     let mut settings = settings("weights: { correctness: 1, harm_free: 1 }\n");
     settings.path.fail_on = vec![Gate::Weighted, Gate::Accepting];
@@ -189,7 +189,7 @@ fn weights_make_one_number_and_the_configuration_speaks_where_the_task_does_not(
 }
 
 #[test]
-fn a_trace_as_a_whole_has_one_path() {
+fn trace_scope_gives_one_path_per_trace() {
     let trace = Script::new(ASKED)
         .calls("", &[("helper", "{}")])
         .enter("look at A-17")

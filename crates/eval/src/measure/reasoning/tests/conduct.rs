@@ -30,7 +30,7 @@ fn planned() -> Script {
 }
 
 #[test]
-fn an_answer_before_any_lookup_of_the_plan_is_found_and_says_which_step() {
+fn answer_without_a_planned_lookup_is_found_with_its_step() {
     let trace = planned().answers("According to the almanac it is 836 metres.").build();
     for defect in
         [Defect::PlanUnworked, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
@@ -43,7 +43,7 @@ fn an_answer_before_any_lookup_of_the_plan_is_found_and_says_which_step() {
 }
 
 #[test]
-fn a_plan_that_was_worked_an_admission_and_a_riddle_are_left_alone() {
+fn executed_plan_admission_and_riddle_have_no_findings() {
     let worked = planned()
         .calls("", &[("web_search", r#"{"query":"almanac"}"#)])
         .returns(PAGE)
@@ -63,7 +63,7 @@ fn a_plan_that_was_worked_an_admission_and_a_riddle_are_left_alone() {
 }
 
 #[test]
-fn an_answer_against_all_that_came_back_is_found_and_an_honest_one_is_not() {
+fn answer_after_empty_results_is_found_unless_it_admits_the_lack() {
     let helped = |answer: &str| {
         Script::new(TASK)
             .calls("", &[("search_agent", r#"{"task":"find the heights"}"#)])
@@ -81,7 +81,7 @@ const ASK: &str =
     "I will ask the search_agent for it.\n```py\ntask = \"Find the page of the almanac\"\nprint(task)\n```";
 
 #[test]
-fn a_call_that_is_announced_and_only_printed_is_found_once_as_a_choice_of_tool() {
+fn printed_call_is_found_and_tool_choice_is_found_once() {
     let trace = Script::new(TASK)
         .system("Your team: search_agent, who searches.")
         .says(ASK)
@@ -96,7 +96,7 @@ fn a_call_that_is_announced_and_only_printed_is_found_once_as_a_choice_of_tool()
 }
 
 #[test]
-fn a_call_that_follows_its_announcement_is_no_finding() {
+fn announced_call_that_is_made_is_not_a_finding() {
     let called = ASK.replace("print(task)", "search_agent(task=task)");
     let in_code = Script::new(TASK).system("Your team: search_agent.").says(&called).answers("836 m").build();
     let asked = Script::new(TASK)
@@ -122,7 +122,7 @@ fn asked(task: &str, result: &str, answer: &str) -> AgentTrace {
 }
 
 #[test]
-fn answers_that_say_the_opposite_of_the_result_are_found() {
+fn answers_that_contradict_the_result_are_found() {
     let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
     for (task, result, answer) in [
         ("Which available lamps cost more than 8?", SHELF, "No items match that filter."),
@@ -139,7 +139,7 @@ fn answers_that_say_the_opposite_of_the_result_are_found() {
 }
 
 #[test]
-fn answers_that_agree_or_can_be_read_so_are_left_alone() {
+fn consistent_or_ambiguous_answers_have_no_findings() {
     let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
     for (task, result, answer) in [
         ("Which available lamps cost more than 80?", r#"{"items":[]}"#, "No items match that filter."),
@@ -155,7 +155,7 @@ fn answers_that_agree_or_can_be_read_so_are_left_alone() {
 }
 
 #[test]
-fn a_filter_that_the_request_asks_for_and_the_call_drops_is_found() {
+fn requested_filter_that_is_switched_off_is_found() {
     let call = |task: &str, arguments: &str| {
         Script::new(task).calls("", &[("search", arguments)]).returns(SHELF).answers("90010002").build()
     };
@@ -171,7 +171,7 @@ fn a_filter_that_the_request_asks_for_and_the_call_drops_is_found() {
 }
 
 #[test]
-fn approaches_given_up_again_and_again_are_on_record_and_fail_nothing() {
+fn repeated_restarts_are_recorded_without_failing() {
     let again = "Let me try a different approach.\n```py\nprint(1)\n```";
     let run = |n: usize| {
         let first = Script::new("Fix the parser.").says("```py\nprint(0)\n```");
@@ -186,7 +186,7 @@ fn approaches_given_up_again_and_again_are_on_record_and_fail_nothing() {
 }
 
 #[test]
-fn a_path_that_nothing_shown_contains_is_a_guess() {
+fn path_absent_from_the_prompt_is_a_guess() {
     let code = "```py\nread(\"src/app/main.py\")\n```";
     assert!(has(&Script::new("Fix the parser.").says(code).build(), Defect::GuessedPath));
     let told = Script::new("Fix the parser in src/app/main.py.").says(code).build();
