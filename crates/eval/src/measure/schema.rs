@@ -1,10 +1,10 @@
-//! JSON schema validation at a bounded cost: a call's arguments against the schema that the trace
-//! shows, answers of judges against the schema that was asked for.
+//! JSON Schema validation at a bounded cost: arguments of calls against the schemas in the trace,
+//! answers of judges against the requested schema.
 //!
-//! In: a schema, compiled once, and a value. Out: whether it fits, where it does not, and how many
-//! steps that took. Schemas come with traces and are hostile until shown otherwise: nothing is
-//! fetched, and a check that would take more than its steps ends as [`Validity::Indeterminate`],
-//! which neither passes nor fails anything.
+//! In: a schema, compiled once, and a value. Out: whether the value is valid, its problems, and the
+//! number of steps taken. Schemas come with traces and are untrusted: nothing is fetched, and a
+//! check that exceeds its limit of steps ends as [`Validity::Indeterminate`], which neither passes
+//! nor fails anything.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,37 +20,38 @@ mod check;
 pub(crate) mod compile;
 pub(crate) mod problem;
 
+pub(crate) use check::compare_numbers;
 pub(crate) use compile::Schema;
 pub(crate) use problem::Problem;
 
-/// Steps of one check, some tens of milliseconds: a list of ten thousand objects of ten members
-/// takes half of them.
+/// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
+/// members takes half of them.
 pub const MAX_STEPS: u64 = 1 << 20;
-/// Steps of all calls of one trace together, half a second.
+/// Most steps of all calls of one trace together, half a second.
 const TRACE_STEPS: u64 = 1 << 24;
-/// Steps that each call of a trace may take in any case: the usual call takes a tenth.
+/// Steps that every call of a trace may take: a usual call takes a tenth of them.
 const CALL_STEPS: u64 = 1 << 10;
 
-/// Whether a value fits a schema.
+/// Whether a value is valid against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Validity {
-    /// It does.
+    /// The value is valid.
     Valid,
-    /// It does not.
+    /// The value is invalid.
     Invalid,
-    /// That cannot be told: a part of the schema is malformed, refers to another document, or the
-    /// check would take too many steps.
+    /// A part of the schema is malformed or refers to another document, or the check would take too
+    /// many steps.
     Indeterminate,
 }
 
 /// The result of a check.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Validation {
-    /// Whether the value fits.
+    /// Whether the value is valid.
     pub validity: Validity,
-    /// Where it does not; at most [`problem::MAX_PROBLEMS`], and none unless it is invalid.
+    /// The problems of an invalid value, at most [`problem::MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
-    /// Steps taken, a measure of time that does not depend on the machine.
+    /// Steps taken: a measure of time that does not depend on the machine.
     pub steps: u64,
 }
 
@@ -60,7 +61,7 @@ impl Schema {
         self.check_within(value, MAX_STEPS)
     }
 
-    /// As [`Schema::check`], in at most some `limit` steps.
+    /// Validates `value` in at most `limit` steps.
     pub fn check_within(&self, value: &Value, limit: u64) -> Validation {
         let mut checker = Checker::new(self, limit);
         let (validity, problems) = match checker.check(value) {
@@ -72,18 +73,15 @@ impl Schema {
     }
 }
 
-/// A compiled schema, with the value whose address is its key: an address is not used again while it is held.
-type Entry = (Arc<Value>, Rc<Schema>);
-
-/// The compiled schemas of a trace's calls, by the address of the schema, which is kept so that no
-/// other can get its address; and the steps that their checks took.
+/// The compiled schemas of a trace's calls, and the steps that their checks took.
 #[derive(Default)]
 struct Compiled {
-    schemas: RefCell<HashMap<usize, Entry>>,
+    /// By the schema's address. The schema is kept, so that its address is not reused.
+    schemas: RefCell<HashMap<usize, (Arc<Value>, Rc<Schema>)>>,
     steps: Cell<u64>,
 }
 
-/// Where `arguments` do not fit `schema`, as far as that can be told.
+/// The problems of `arguments`; none if the check is indeterminate.
 pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
     let compiled = memo.trace(Compiled::default);
     let schema = {
@@ -97,17 +95,14 @@ pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> V
     checked.problems
 }
 
-/// Names in `arguments` that the schema does not list, where it lists any and does not forbid
-/// others outright.
+/// Names in `arguments` that the schema does not list. None if the schema lists no names, or allows
+/// other ones expressly.
 pub(crate) fn unlisted<'a>(schema: &Value, arguments: &'a Value) -> Vec<&'a str> {
     let listed = schema.get("properties").and_then(Value::as_object);
-    let open = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
-    match (listed, arguments.as_object()) {
-        (Some(listed), Some(given)) if !listed.is_empty() && !open => {
-            given.keys().filter(|name| !listed.contains_key(*name)).map(String::as_str).collect()
-        }
-        _ => Vec::new(),
-    }
+    let is_open = !matches!(schema.get("additionalProperties"), None | Some(Value::Bool(false)));
+    let Some(listed) = listed.filter(|listed| !listed.is_empty() && !is_open) else { return Vec::new() };
+    let given = arguments.as_object().into_iter().flat_map(|given| given.keys());
+    given.filter(|name| !listed.contains_key(*name)).map(String::as_str).collect()
 }
 
 #[cfg(test)]

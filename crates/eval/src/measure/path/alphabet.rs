@@ -11,47 +11,30 @@ use verdict_config::matches;
 use super::argument::{PromptCaptures, ValuePattern};
 use super::automaton::Symbol;
 
-/// The value that a pattern applies to.
+/// The value that a pattern applies to: an argument, or a part of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ArgumentKey {
-    Name(String),
-    /// A JSON pointer into the object of all arguments.
-    Pointer(String),
+pub struct ArgumentKey {
+    argument: String,
+    /// A JSON pointer into the argument's value.
+    pointer: String,
 }
 
 impl ArgumentKey {
-    /// Text that begins with a slash is a pointer.
+    /// Text that begins with a slash is a JSON pointer into the object of all arguments, any other
+    /// text is a name.
     pub fn new(text: &str) -> ArgumentKey {
-        let make = if text.starts_with('/') { ArgumentKey::Pointer } else { ArgumentKey::Name };
-        make(text.to_owned())
+        let Some(inner) = text.strip_prefix('/') else { return ArgumentKey::name(text) };
+        let (first, rest) = inner.split_at(inner.find('/').unwrap_or(inner.len()));
+        ArgumentKey { argument: first.replace("~1", "/").replace("~0", "~"), pointer: rest.to_owned() }
+    }
+
+    pub(super) fn name(name: &str) -> ArgumentKey {
+        ArgumentKey { argument: name.to_owned(), pointer: String::new() }
     }
 
     fn find<'v>(&self, arguments: &'v Map<String, Value>) -> Option<&'v Value> {
-        match self {
-            ArgumentKey::Name(name) => arguments.get(name),
-            ArgumentKey::Pointer(pointer) => {
-                let (first, rest) = split_pointer(pointer);
-                arguments.get(&first).and_then(|value| value.pointer(rest))
-            }
-        }
+        arguments.get(&self.argument)?.pointer(&self.pointer)
     }
-
-    /// The name of the argument that holds the value.
-    fn argument(&self) -> String {
-        match self {
-            ArgumentKey::Name(name) => name.clone(),
-            ArgumentKey::Pointer(pointer) => split_pointer(pointer).0,
-        }
-    }
-}
-
-fn split_pointer(pointer: &str) -> (String, &str) {
-    let inner = pointer.strip_prefix('/').unwrap_or(pointer);
-    let (first, rest) = match inner.find('/') {
-        Some(slash) => inner.split_at(slash),
-        None => (inner, ""),
-    };
-    (first.replace("~1", "/").replace("~0", "~"), rest)
 }
 
 /// The condition on one argument.
@@ -77,7 +60,7 @@ pub struct SymbolDefinition {
 impl SymbolDefinition {
     fn fits(&self, given: &Map<String, Value>, captured: &PromptCaptures) -> bool {
         let Some(wanted) = &self.arguments else { return true };
-        let extra = || given.keys().any(|name| !wanted.iter().any(|w| w.key.argument() == *name));
+        let extra = || given.keys().any(|name| !wanted.iter().any(|w| w.key.argument == *name));
         wanted.iter().all(|w| match w.key.find(given) {
             Some(value) => w.pattern.fits(value, captured),
             None => w.optional,
@@ -90,12 +73,10 @@ impl SymbolDefinition {
             return true;
         }
         let (Some(mine), Some(theirs)) = (&self.arguments, &other.arguments) else { return false };
+        // One requires an argument that the other does not accept.
         let foreign = |one: &[ArgumentPattern], other: &[ArgumentPattern], others: bool| {
-            !others
-                && one.iter().filter(|a| !a.optional).any(|a| {
-                    let name = a.key.argument();
-                    !other.iter().any(|b| b.key.argument() == name)
-                })
+            let unknown = |a: &ArgumentPattern| !other.iter().any(|b| b.key.argument == a.key.argument);
+            !others && one.iter().any(|a| !a.optional && unknown(a))
         };
         foreign(mine, theirs, other.others)
             || foreign(theirs, mine, self.others)
@@ -133,7 +114,7 @@ pub struct Alphabet {
 }
 
 impl Alphabet {
-    /// The first definition that a call matches wins.
+    /// A call is classified by the first definition that it matches.
     pub fn new(definitions: Vec<SymbolDefinition>, ignored: Vec<String>, ignores_unknown: bool) -> Alphabet {
         let mut by_function: HashMap<String, Vec<Symbol>> = HashMap::default();
         for (i, definition) in definitions.iter().enumerate() {
@@ -160,34 +141,26 @@ impl Alphabet {
         let Some(symbols) = self.by_function.get(function) else {
             return if self.ignores_unknown { ObservedCall::Ignored } else { ObservedCall::OtherFunction };
         };
-        let definition = |symbol: &Symbol| self.definitions.get(symbol.index());
-        let none = Map::new();
-        let given = match arguments {
-            Some(Value::Object(given)) => given,
-            Some(Value::Null) => &none,
+        let mut candidates = symbols.iter().filter_map(|s| Some((*s, self.definitions.get(s.index())?)));
+        let found = match arguments {
+            Some(Value::Object(given)) => candidates.find(|(_, d)| d.fits(given, captured)),
+            Some(Value::Null) => candidates.find(|(_, d)| d.fits(&Map::new(), captured)),
             // Arguments that are no object match only definitions that accept any.
-            other => {
-                let any = |s: &&Symbol| definition(s).is_some_and(|d| d.arguments.is_none());
-                // A function without arguments matches a call without recorded arguments.
-                let nothing = |s: &Symbol| {
-                    definition(s).is_some_and(|d| d.arguments.as_ref().is_some_and(Vec::is_empty))
+            Some(_) => candidates.find(|(_, d)| d.arguments.is_none()),
+            None => {
+                // Certain only of a function that is one symbol whatever its arguments.
+                let is_certain = |d: &SymbolDefinition| match &d.arguments {
+                    None => true,
+                    Some(wanted) => wanted.is_empty() && symbols.len() == 1,
                 };
-                return match (symbols.as_slice(), other) {
-                    ([first, ..], _) if any(&first) => ObservedCall::Symbol(*first),
-                    ([only], None) if nothing(only) => ObservedCall::Symbol(*only),
-                    (_, None) => ObservedCall::ArgumentsNotRecorded,
-                    _ => symbols
-                        .iter()
-                        .find(any)
-                        .map_or(ObservedCall::OtherArguments, |s| ObservedCall::Symbol(*s)),
-                };
+                let first = candidates.next().filter(|(_, d)| is_certain(d));
+                return first.map_or(ObservedCall::ArgumentsNotRecorded, |(s, _)| ObservedCall::Symbol(s));
             }
         };
-        let fitting = |s: &&Symbol| definition(s).is_some_and(|d| d.fits(given, captured));
-        symbols.iter().find(fitting).map_or(ObservedCall::OtherArguments, |s| ObservedCall::Symbol(*s))
+        found.map_or(ObservedCall::OtherArguments, |(symbol, _)| ObservedCall::Symbol(symbol))
     }
 
-    /// Pairs of definitions that one call may match; the first of them wins.
+    /// Pairs of definitions that one call may match; the first one is used.
     pub fn overlaps(&self) -> impl Iterator<Item = (&SymbolDefinition, &SymbolDefinition)> {
         self.definitions.iter().enumerate().flat_map(move |(i, a)| {
             self.definitions.iter().skip(i + 1).filter(move |b| !a.excludes(b)).map(move |b| (a, b))

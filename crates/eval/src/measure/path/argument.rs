@@ -4,26 +4,30 @@
 //! patterns, whether no value can match both. Integers equal floats of the same value
 //! (decisions.md); nothing else is converted.
 
+use std::cmp::Ordering;
+
 use regex::Regex;
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
+
+use crate::measure::schema::compare_numbers;
 
 /// Texts that the named groups of a task's prompt pattern captured.
 pub(crate) type PromptCaptures = foldhash::HashMap<String, String>;
 
-/// Every condition that is given must hold; without any, every value matches.
+/// A value matches if it meets every given condition.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePattern {
-    /// It is one of these.
+    /// Equal to one of these.
     pub one_of: Option<Vec<Value>>,
-    /// It is none of these.
+    /// Equal to none of these.
     pub not: Vec<Value>,
-    /// A text or number that this matches somewhere.
+    /// A text or number that contains a match of this pattern.
     pub regex: Option<Regex>,
     /// A number of at least this.
     pub min: Option<f64>,
     /// A number of at most this.
     pub max: Option<f64>,
-    /// Equal to the group of this name in the prompt's pattern, as text or as a number.
+    /// Equal, as text or as a number, to the group of this name in the prompt's pattern.
     pub captured: Option<String>,
 }
 
@@ -46,13 +50,11 @@ impl ValuePattern {
     }
 
     fn fits_apart_from_captured(&self, value: &Value) -> bool {
-        let within = |limit: Option<f64>, holds: fn(f64, f64) -> bool| {
-            limit.is_none_or(|limit| value.as_f64().is_some_and(|n| holds(n, limit)))
-        };
+        let is_number = |is_in_range: &dyn Fn(f64) -> bool| value.as_f64().is_some_and(is_in_range);
         self.one_of.as_ref().is_none_or(|all| all.iter().any(|one| same(one, value)))
             && !self.not.iter().any(|one| same(one, value))
-            && within(self.min, |n, limit| n >= limit)
-            && within(self.max, |n, limit| n <= limit)
+            && self.min.is_none_or(|min| is_number(&|n| n >= min))
+            && self.max.is_none_or(|max| is_number(&|n| n <= max))
             && self.regex.as_ref().is_none_or(|regex| match value {
                 Value::String(text) => regex.is_match(text),
                 Value::Number(n) => regex.is_match(&n.to_string()),
@@ -60,7 +62,7 @@ impl ValuePattern {
             })
     }
 
-    /// Whether certainly no value matches both.
+    /// Whether it is certain that no value matches both.
     pub fn excludes(&self, other: &ValuePattern) -> bool {
         let none_fits = |one: &ValuePattern, other: &ValuePattern| {
             one.one_of.as_ref().is_some_and(|all| !all.iter().any(|v| other.fits_apart_from_captured(v)))
@@ -72,26 +74,22 @@ impl ValuePattern {
     }
 }
 
-/// Equality of JSON values, where `1` and `1.0` are the same number.
+/// Equality of JSON values, where `1` equals `1.0`.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
-        }
+        (Value::Object(a), Value::Object(b)) => same_members(a, b),
         _ => a == b,
     }
 }
 
+pub(super) fn same_members(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
+    a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+}
+
 fn same_number(a: &Number, b: &Number) -> bool {
-    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
-        return a == b;
-    }
-    if let (Some(a), Some(b)) = (a.as_u64(), b.as_u64()) {
-        return a == b;
-    }
-    a.as_f64() == b.as_f64()
+    compare_numbers(a, b) == Some(Ordering::Equal)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The automaton of a task (002, section 2.2): deterministic, trimmed, its progress edges acyclic.
 //!
-//! In: a [`Draft`](super::Draft) that passed `check`. Out: the transition of a symbol in a state,
-//! and the golden paths: the words of the subgraph of progress edges that end in a final state.
-//! Golden paths are not listed; their number can be exponential in the number of states.
+//! In: a [`Draft`](super::draft::Draft) that passed `check`. Out: the transition of a symbol in a
+//! state, and the golden paths: the words of the subgraph of progress edges that end in a final
+//! state. Golden paths are not listed; their number can be exponential in the number of states.
 
 /// A state, by its index in the automaton.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -53,7 +53,7 @@ pub enum Transition {
 }
 
 impl Automaton {
-    /// From checked states; `order` as in the field.
+    /// Builds the automaton from checked states; `order` as in the field.
     pub(super) fn sound(
         states: Vec<AutomatonState>,
         symbols: Vec<Box<str>>,
@@ -70,7 +70,7 @@ impl Automaton {
         self.order.first().copied().unwrap_or_default()
     }
 
-    /// What `symbol` does in `state`.
+    /// The effect of `symbol` in `state`.
     pub fn step(&self, state: StateId, symbol: Symbol) -> Transition {
         let edges = self.edges(state);
         match edges.binary_search_by_key(&symbol, |(s, _)| *s).ok().and_then(|i| edges.get(i)) {

@@ -7,12 +7,12 @@
 //! appendix B): there would be no golden paths or infinitely many.
 
 use foldhash::{HashMap, HashMapExt};
-use verdict_config::{Step, nearest};
+use verdict_config::Step;
 
 use super::automaton::{Automaton, AutomatonState, StateId, Symbol};
 use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskFault};
 
-/// Most states; the sets of lengths take one bit for each pair of states.
+/// Most states: the sets of lengths take one bit for each pair of states.
 pub(super) const MAX_STATES: usize = 20_000;
 /// Most states named in one message.
 const MOST_NAMED: usize = 8;
@@ -25,7 +25,7 @@ pub struct CheckedAutomaton {
     pub warnings: Vec<TaskFault>,
 }
 
-/// See the module.
+/// Validates `draft`.
 ///
 /// # Errors
 /// Every fault that does not follow from another.
@@ -94,7 +94,8 @@ impl Linker<'_> {
             }
             let Some(&to) = states.get(edge.to.as_str()) else {
                 let message = format!("no state is named '{}'", edge.to);
-                self.fault_with_hint(&edge.location, message, &edge.to, states.keys().copied());
+                let known = states.keys().copied();
+                self.faults.push(TaskFault::unknown(&edge.location, message, &edge.to, known));
                 continue;
             };
             if edge.symbols.is_empty() {
@@ -105,7 +106,8 @@ impl Linker<'_> {
                 match symbols.get(name.as_str()) {
                     None => {
                         let message = format!("'{name}' is not in the alphabet");
-                        self.fault_with_hint(location, message, name, symbols.keys().copied());
+                        let known = symbols.keys().copied();
+                        self.faults.push(TaskFault::unknown(location, message, name, known));
                     }
                     Some(&symbol) => self.link_edge(&mut edges, (symbol, to), state, name, location),
                 }
@@ -148,17 +150,6 @@ impl Linker<'_> {
     fn add_warning(&mut self, location: &[Step], message: String) {
         self.warnings.push(TaskFault::new(location, message));
     }
-
-    fn fault_with_hint<'n>(
-        &mut self,
-        location: &[Step],
-        message: String,
-        word: &str,
-        known: impl Iterator<Item = &'n str>,
-    ) {
-        let hint = nearest(word, known).map(|hint| format!("; did you mean '{hint}'?")).unwrap_or_default();
-        self.add_fault(location, message + &hint);
-    }
 }
 
 fn symbol_location(edge: &DraftEdge, i: usize) -> &DocumentPath {
@@ -172,13 +163,13 @@ fn check_graph(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec
         faults.push(TaskFault::new(&draft.location, format!("no golden path: {why}")));
         return Vec::new();
     }
-    let reached = reachable(edges, [0]);
+    let reached = reachable(edges.len(), [0], |i| edges[i].iter().map(|(_, to)| to.index()));
     let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
     for (from, own) in edges.iter().enumerate() {
         own.iter().for_each(|(_, to)| back[to.index()].push(from));
     }
-    let finals: Vec<usize> = (0..edges.len()).filter(|&i| draft.states[i].is_final).collect();
-    let live = reachable_by(edges.len(), finals, |i| back[i].iter().copied());
+    let finals = (0..edges.len()).filter(|&i| draft.states[i].is_final);
+    let live = reachable(edges.len(), finals, |i| back[i].iter().copied());
     if !live.first().copied().unwrap_or(false) {
         let name = &draft.states[0].name;
         let message = format!("no golden path: no final state can be reached from the first one, '{name}'");
@@ -197,11 +188,8 @@ fn check_graph(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec
     topological_order(draft, edges, faults)
 }
 
-fn reachable(edges: &Edges, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
-    reachable_by(edges.len(), from, |i| edges[i].iter().map(|(_, to)| to.index()))
-}
-
-fn reachable_by<I: Iterator<Item = usize>>(
+/// Which of the nodes `0..len` can be reached from `from` by the edges `next`.
+fn reachable<I: Iterator<Item = usize>>(
     len: usize,
     from: impl IntoIterator<Item = usize>,
     next: impl Fn(usize) -> I,
@@ -234,15 +222,15 @@ fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) 
         }
     }
     if order.len() < edges.len() && faults.is_empty() {
-        let circle = find_cycle(&incoming, progress);
-        let names: Vec<&str> = circle.iter().map(|&i| draft.states[i].name.as_str()).collect();
+        let cycle = find_cycle(&incoming, progress);
+        let names: Vec<&str> = cycle.iter().map(|&i| draft.states[i].name.as_str()).collect();
         let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join("' -> '");
         let rest = if names.len() > MOST_NAMED { "' -> ..." } else { "'" };
         let message = format!(
-            "progress goes in a circle: '{shown}{rest}; calls that may be repeated are loops of one state, \
-             and what may happen n times needs n states"
+            "progress goes in a circle: '{shown}{rest}; a call that may be repeated without limit is a loop \
+             of one state, and one that may be made n times needs n states"
         );
-        let location = circle.first().map_or(&draft.location, |&i| &draft.states[i].location);
+        let location = cycle.first().map_or(&draft.location, |&i| &draft.states[i].location);
         faults.push(TaskFault::new(location, message));
     }
     order
@@ -266,8 +254,8 @@ fn find_cycle<I: Iterator<Item = usize>>(incoming: &[usize], progress: impl Fn(u
             None => return path,
         }
     }
-    let mut circle: Vec<usize> = path.split_off(seen[at]);
-    circle.push(at);
-    circle.reverse();
-    circle
+    let mut cycle: Vec<usize> = path.split_off(seen[at]);
+    cycle.push(at);
+    cycle.reverse();
+    cycle
 }

@@ -3,7 +3,7 @@
 //! Made by a loader, a policy or a learner. Only `check` turns a [`Draft`] into an
 //! [`Automaton`](super::Automaton).
 
-use verdict_config::Step;
+use verdict_config::{Step, nearest};
 
 /// The location of a value in a document; empty if there is no document.
 pub(crate) type DocumentPath = Vec<Step>;
@@ -20,6 +20,17 @@ impl TaskFault {
     pub(crate) fn new(location: &[Step], message: impl Into<String>) -> TaskFault {
         TaskFault { location: location.to_vec(), message: message.into() }
     }
+
+    /// A fault of the unknown name `word`, with the most similar of the `known` names as a hint.
+    pub(super) fn unknown<'n>(
+        location: &[Step],
+        message: String,
+        word: &str,
+        known: impl Iterator<Item = &'n str>,
+    ) -> TaskFault {
+        let hint = nearest(word, known).map(|hint| format!("; did you mean '{hint}'?"));
+        TaskFault::new(location, message + &hint.unwrap_or_default())
+    }
 }
 
 /// A key as a step of a [`DocumentPath`].
@@ -31,14 +42,14 @@ pub(super) fn key(name: &str) -> Step {
 #[derive(Clone, Debug, Default)]
 pub struct DraftState {
     pub name: String,
-    /// Whether a run may end here.
+    /// Whether a run may end in this state.
     pub is_final: bool,
     /// Outgoing edges, loops included.
     pub edges: Vec<DraftEdge>,
     pub(crate) location: DocumentPath,
 }
 
-/// Edges that lead to one state.
+/// Edges from one state to another.
 #[derive(Clone, Debug, Default)]
 pub struct DraftEdge {
     /// The symbols, each an edge.
@@ -63,7 +74,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// One with these symbols and no states.
+    /// A draft with these symbols and without states.
     pub fn new<S: Into<String>>(symbols: impl IntoIterator<Item = S>) -> Draft {
         Draft { symbols: symbols.into_iter().map(Into::into).collect(), ..Draft::default() }
     }

@@ -5,7 +5,6 @@
 //! so: an attribute holds one number. Scores of an incomplete run, or of one with calls that are
 //! not recorded, are unmeasured; harmful calls before that point are reported.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -21,8 +20,8 @@ use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::head;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Severity,
-    Step, Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Step,
+    Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
 
@@ -48,6 +47,9 @@ const MOST_NAMED: usize = 12;
 const SHOWN: usize = 160;
 /// Most spans cited by a score.
 const MOST_CITED: usize = 20;
+/// Scores on 1-5 of findings, which determine their severity.
+const HIGH: f64 = 1.0;
+const MEDIUM: f64 = 2.0;
 
 pub(crate) struct Paths;
 
@@ -62,13 +64,15 @@ impl Metric for Paths {
     }
 }
 
-/// Every path measurement of a trace, by span.
+/// All path measurements of a trace.
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
-/// The harmful calls of a trace, which may still be open.
+/// The harmful calls of a trace, which need not be closed.
 pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    each_agent(trace, settings, &mut |scorer, _, trail, _| scorer.add_harmful_calls(trail, &mut harmful));
+    each_agent(trace, settings, &mut |scorer, _, trail, _| {
+        trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+    });
     harmful.into_values().collect()
 }
 
@@ -77,7 +81,7 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
         let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
         each_agent(trace, settings, &mut |scorer, i, trail, calls| {
-            scorer.add_harmful_calls(trail, &mut harmful);
+            trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(i).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
             if own.is_empty() {
@@ -131,8 +135,7 @@ impl TaskScorer<'_> {
         metric: &'static str,
         outcome: Result<Measured, Unmeasured>,
     ) -> Measurement {
-        let judge = Cow::Owned(format!("task/{}", self.task.name));
-        Measurement { at, metric, outcome, judge, details: Vec::new(), rationale: None }
+        Measurement::new(at, metric, format!("task/{}", self.task.name), outcome)
     }
 
     /// Why the scores of agent `i` are unmeasured, if they are.
@@ -140,7 +143,7 @@ impl TaskScorer<'_> {
         let agent = self.trace.agents.get(i)?;
         let silent =
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
-        // Without any call, calls may just not have been recorded.
+        // A trace without calls and without model outputs was recorded without content.
         let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
         (trail.indeterminate || hidden).then_some(Unmeasured::NoContent)
     }
@@ -152,12 +155,8 @@ impl TaskScorer<'_> {
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
         let score = |name, gate, value: Option<f64>, why: Option<Unmeasured>| {
-            let outcome = match (why, value) {
-                (Some(why), _) => Err(why),
-                (None, None) => Err(Unmeasured::NotApplicable),
-                (None, Some(value)) => Ok(self.measured_score(gate, value, trail)),
-            };
-            self.measurement(agent.at, name, outcome)
+            let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
+            self.measurement(agent.at, name, value.map(|value| self.measured_score(gate, value, trail)))
         };
         let mut out = vec![
             score(NAMES[0], Gate::Correctness, scores.correctness, unfinished),
@@ -173,7 +172,7 @@ impl TaskScorer<'_> {
             ),
         ];
         if unmeasured.is_none() {
-            // Without H, HarmFree and the state, 1.0 could also be a run without calls.
+            // Without H, HarmFree and the state, 1.0 could also belong to a run without calls.
             out[3].details = vec![
                 Detail { key: "path.harmful_calls", value: DetailValue::Count(scores.harmful_calls as u64) },
                 Detail { key: "path.harm_free", value: DetailValue::Number(scores.harm_free()) },
@@ -188,22 +187,22 @@ impl TaskScorer<'_> {
         out
     }
 
-    /// What the final state does not show: compensating calls and repeated writes.
+    /// Compensating calls and repeated writes, which the final state does not show.
     fn calls_hidden_by_final_state(&self, calls: &[usize]) -> Vec<Detail> {
         let all: Vec<&Call> = calls.iter().filter_map(|i| self.trace.calls.get(*i)).collect();
         let made: Vec<review::ReviewedCall<'_>> = all.iter().map(|call| reviewed_call(call)).collect();
-        let said = |key, pairs: Vec<(usize, usize)>, word: &str| {
-            let said = |(a, b): (usize, usize)| format!("{}, {word} {}", made[a].name, made[b].name);
-            let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(said).collect();
+        let detail = |key, pairs: Vec<(usize, usize)>, relation: &str| {
+            let text = |(a, b): (usize, usize)| format!("{}, {relation} {}", made[a].name, made[b].name);
+            let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(text).collect();
             (!texts.is_empty()).then_some(Detail { key, value: DetailValue::Texts(texts) })
         };
-        let undone = said("path.undone", review::compensating(&made), "undone by");
-        let repeated = said("path.repeated", review::repeated(&made), "again");
+        let undone = detail("path.undone", review::compensating(&made), "undone by");
+        let repeated = detail("path.repeated", review::repeated(&made), "again");
         undone.into_iter().chain(repeated).collect()
     }
 
     fn measured_score(&self, gate: Gate, value: f64, trail: &Trail) -> Measured {
-        let limit = self.task.thresholds.or(self.settings.thresholds).of(gate).unwrap_or(0.0);
+        let limit = self.task.thresholds.of(gate, &self.settings.thresholds).unwrap_or(0.0);
         let most = gate == Gate::HarmRate;
         let reached = if most { value <= limit } else { value >= limit };
         let passed = reached || !self.fails_on(gate);
@@ -213,7 +212,13 @@ impl TaskScorer<'_> {
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
             );
-            self.finding(rationale, self.render_condensed(trail), Severity::Medium, trail)
+            let spans = trail.harmful.iter().filter_map(|harm| {
+                let at = self.trace.calls.get(harm.call)?.at;
+                Some(self.trace.tree.spans.get(at)?.id)
+            });
+            let finding =
+                finding(rationale, self.render_condensed(trail), Category::TaskOrchestration, MEDIUM);
+            spans.take(MOST_CITED).fold(finding, Finding::citing)
         });
         Measured { value: Value::Score(value), passed, findings: findings.into_iter().collect() }
     }
@@ -226,26 +231,22 @@ impl TaskScorer<'_> {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
             let rationale = format!(
-                "an end in a final state of the task '{}' was expected; the run ended in '{state}'; what would have been \
-                 allowed next: {next}",
+                "an end in a final state of the task '{}' was expected; the run ended in '{state}'; calls allowed \
+                 next: {next}",
                 self.task.name
             );
-            finding(rationale, self.render_condensed(trail), Category::GoalDeviation, Severity::Medium)
+            finding(rationale, self.render_condensed(trail), Category::GoalDeviation, MEDIUM)
         });
         Measured { value: Value::Label(label), passed, findings: findings.into_iter().collect() }
-    }
-
-    fn add_harmful_calls(&self, trail: &Trail, all: &mut BTreeMap<Idx, Measurement>) {
-        trail.harmful.iter().for_each(|harm| self.add_harmful_call(harm, all));
     }
 
     /// Adds a harmful call to the measurement of its span.
     fn add_harmful_call(&self, harm: &HarmfulCall, all: &mut BTreeMap<Idx, Measurement>) {
         let Some(call) = self.trace.calls.get(harm.call) else { return };
         let passed = !self.fails_on(Gate::HarmfulCall);
-        let (rationale, quote) =
-            (self.explain_harm(harm, call.name.trim()), head(quoted(call), SHOWN).to_owned());
-        let finding = finding(rationale, quote, Category::ToolSelectionErrors, Severity::High);
+        let quote = head(quoted(call), SHOWN).to_owned();
+        let rationale = self.explain_harm(harm, call.name.trim());
+        let finding = finding(rationale, quote, Category::ToolSelectionErrors, HIGH);
         let found = Measured { value: Value::Label(harm.reason.as_str()), passed, findings: vec![finding] };
         match all.get_mut(&call.at).map(|known| &mut known.outcome) {
             // From another task, or another call of the same model span.
@@ -279,58 +280,34 @@ impl TaskScorer<'_> {
     }
 
     fn symbol_names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {
-        let mut names: Vec<&str> = symbols.map(|s| self.task.automaton.symbol_name(s)).collect();
-        let more = names.len() > MOST_NAMED;
-        names.truncate(MOST_NAMED);
-        match (names.is_empty(), more) {
-            (true, _) => "nothing".to_owned(),
-            (false, true) => names.join(", ") + ", ...",
-            (false, false) => names.join(", "),
+        let names = symbols.map(|s| self.task.automaton.symbol_name(s)).take(MOST_NAMED + 1);
+        let mut names: Vec<&str> = names.collect();
+        if let Some(rest) = names.get_mut(MOST_NAMED) {
+            *rest = "...";
         }
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     }
 
     /// The condensed path in symbols, harmful steps with an exclamation mark.
     fn render_condensed(&self, trail: &Trail) -> String {
         let steps = trail.walk.condensed();
-        let names = steps.iter().take(MOST_NAMED * 2).map(|steps| {
-            let name: Cow<'_, str> = match steps.token {
-                Token::Symbol(symbol) => self.task.automaton.symbol_name(symbol).into(),
-                Token::Foreign(i) => {
-                    self.trace.calls.get(i as usize).map_or("?".into(), |c| c.name.to_string().into())
-                }
-            };
-            if steps.harmful { format!("{name}!") } else { name.into_owned() }
-        });
         if steps.is_empty() {
             return "no call".to_owned();
         }
+        let names = steps.iter().take(MOST_NAMED * 2).map(|step| {
+            let name = match step.token {
+                Token::Symbol(symbol) => self.task.automaton.symbol_name(symbol),
+                Token::Foreign(i) => self.trace.calls.get(i as usize).map_or("?", |call| &call.name),
+            };
+            if step.harmful { format!("{name}!") } else { name.to_owned() }
+        });
         let shown = names.collect::<Vec<_>>().join(" ");
         if steps.len() > MOST_NAMED * 2 { shown + " ..." } else { shown }
     }
-
-    fn finding(&self, rationale: String, quote: String, severity: Severity, trail: &Trail) -> Finding {
-        let spans = trail.harmful.iter().filter_map(|harm| {
-            let at = self.trace.calls.get(harm.call)?.at;
-            Some(self.trace.tree.spans.get(at)?.id)
-        });
-        let finding = finding(rationale, quote, Category::TaskOrchestration, severity);
-        spans.take(MOST_CITED).fold(finding, Finding::citing)
-    }
 }
 
-fn finding(rationale: String, quote: String, category: Category, severity: Severity) -> Finding {
-    Finding {
-        rationale,
-        quote,
-        seen_in: None,
-        cited: Vec::new(),
-        category: Some(category),
-        severity,
-        score: if severity == Severity::High { 1.0 } else { 2.0 },
-        origin: None,
-        fact: true,
-        defect: None,
-    }
+fn finding(rationale: String, quote: String, category: Category, score: f64) -> Finding {
+    Finding { category: Some(category), fact: true, ..Finding::new(rationale, quote, score) }
 }
 
 #[cfg(test)]

@@ -4,23 +4,22 @@
 //! In: a task, written by a person or learnt and reviewed, and the calls of an agent. Out: six
 //! scores from 0 to 1 on the agent's span, and each harmful call on the span that made it.
 //!
-//! | file | what it does | source |
+//! | file | content | source |
 //! |---|---|---|
 //! | `load` | task files to tasks, or to located faults | |
-//! | `draft`, `check` | automata as written; what makes one sound | 2.2, appendix B |
+//! | `draft`, `check` | automata before and after validation | 2.2, appendix B |
 //! | `automaton` | states, edges, golden paths as a graph | 2.2 |
 //! | `alphabet`, `argument` | calls to tokens | 2.1 |
-//! | `walk` | calls to progress, loops and harm, as they come | 2.1, 2.2 |
+//! | `walk` | calls to progress, loops and harm, one at a time | 2.1, 2.2 |
 //! | `distance`, `nearest` | NLD; the nearest of all references at once | eq. 3, 4 |
 //! | `correctness` | PC | eq. 4 |
 //! | `order` | PC-KTC | eq. 5 |
 //! | `refinement` | PC+HLR | section 4 |
 //! | `score` | prefix criticality, harmful-call rate, efficiency; all scores, weighted mean, dominance | eq. 6 to 8, appendix B |
-//! | `task` | which agents a task applies to, and what fails it | |
+//! | `task` | the agents a task applies to, and its failure conditions | |
 //! | `matching`, `trail` | a task's agents in a trace; their calls as a walk | 2.1 |
-//! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs |
-//! section 1 |
-//! | `metric`, `settings` | measurements; what is configured | |
+//! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs | section 1 |
+//! | `metric`, `settings` | measurements; configuration | |
 
 mod alphabet;
 mod argument;

@@ -1,7 +1,8 @@
 //! PC-KTC (002, equation 5): path correctness combined with the order of the matched tokens.
 //!
-//! The order of matched tokens depends on a golden path as a whole, so golden paths are enumerated,
-//! those first whose tokens the run made first, until none can be better: PC is an upper bound.
+//! The order of matched tokens depends on a golden path as a whole, so golden paths are enumerated.
+//! Paths whose tokens come first in the run are visited first. The enumeration ends when no path can
+//! be better, since PC is an upper bound.
 
 use foldhash::{HashMap, HashMapExt};
 

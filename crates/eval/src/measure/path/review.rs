@@ -1,11 +1,12 @@
-//! What the final state does not show (002, section 1): compensating calls and repeated writes.
+//! Compensating calls and repeated writes, which the final state does not show (002, section 1).
 //!
 //! In: the calls of a run, by name and arguments. Out: pairs of indexes. The pairs are inferred
 //! from names, so they are hints for a person and fail nothing.
 
 use serde_json::{Map, Value};
 
-use super::argument::same;
+use super::argument::{same, same_members};
+use crate::measure::identifier::identifier_words;
 
 /// The parts of a call that are compared.
 #[derive(Clone, Copy, Debug)]
@@ -56,28 +57,12 @@ const READ_VERBS: [&str; 22] = [
 /// Most calls of one run that are compared pairwise.
 const MOST_CALLS: usize = 400;
 
-fn words(name: &str) -> impl Iterator<Item = String> + '_ {
-    // camelCase, snake_case, kebab-case and dotted names.
-    let mut words = vec![String::new()];
-    let mut lower = false;
-    for c in name.chars() {
-        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
-            words.push(String::new());
-        }
-        if let (true, Some(word)) = (c.is_alphanumeric(), words.last_mut()) {
-            word.extend(c.to_lowercase());
-        }
-        lower = c.is_lowercase();
-    }
-    words.into_iter().filter(|w| !w.is_empty())
-}
-
 /// Whether the function only reads, by its name.
 pub(crate) fn is_read(name: &str) -> bool {
-    words(name).next().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
+    identifier_words(name).first().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
 }
 
-/// Pairs (before, after) of which the second undoes the first: opposite words in otherwise equal
+/// Pairs (before, after) whose second call undoes the first: opposite words in otherwise equal
 /// names with a shared argument; or one function with two of its values exchanged.
 pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, undoes)
@@ -86,11 +71,8 @@ pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
 /// Pairs (before, after) of the same write with the same arguments.
 pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
     pairs(run, |a, b| {
-        let equal = |a: &Map<String, Value>, b: &Map<String, Value>| {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
-        };
         let recorded = a.arguments.zip(b.arguments);
-        a.name == b.name && !is_read(a.name) && recorded.is_some_and(|(a, b)| equal(a, b))
+        a.name == b.name && !is_read(a.name) && recorded.is_some_and(|(a, b)| same_members(a, b))
     })
 }
 
@@ -115,7 +97,7 @@ fn undoes(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
 }
 
 fn opposite(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<String>, Vec<String>) = (words(a).collect(), words(b).collect());
+    let (a, b) = (identifier_words(a), identifier_words(b));
     if a.len() != b.len() {
         return false;
     }
@@ -124,13 +106,13 @@ fn opposite(a: &str, b: &str) -> bool {
     OPPOSITES.iter().any(|(one, other)| (one == a && other == b) || (one == b && other == a))
 }
 
-/// They share a value under one name, or neither has any.
+/// Whether the calls have an equal argument, or both have none.
 fn shares_argument(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
     let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
     (a.is_empty() && b.is_empty()) || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
 }
 
-/// Two values are exchanged, all others are equal: a transfer and its reverse.
+/// Whether two values are exchanged and all others are equal: a transfer and its reverse.
 fn exchanged(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
     let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
     if a.len() != b.len() {

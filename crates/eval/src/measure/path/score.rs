@@ -13,9 +13,9 @@ use super::{correctness, order, refinement};
 /// `lambda` of equation 5 and `beta` of equation 6.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Parameters {
-    /// The weight of PC against order, 0 to 1. Default 0.5.
+    /// The weight of PC relative to order, 0 to 1. Default 0.5.
     pub lambda: f64,
-    /// How fast harm counts for less, above 0 and below 1: small is fast. Default 0.5.
+    /// The factor by which each later step weighs less, above 0 and below 1. Default 0.5.
     pub beta: f64,
 }
 
@@ -29,9 +29,9 @@ impl Default for Parameters {
 /// `harm_rate`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathScores {
-    /// PC, equation 4. `None`: too long to be compared.
+    /// PC, equation 4; `None` if the path is too long.
     pub correctness: Option<f64>,
-    /// PC-KTC, equation 5. `None`: too many golden paths.
+    /// PC-KTC, equation 5; `None` if there are too many golden paths.
     pub pc_ktc: Option<f64>,
     /// Equation 6.
     pub prefix_criticality: f64,
@@ -39,9 +39,9 @@ pub struct PathScores {
     pub harm_rate: f64,
     /// H: harmful steps.
     pub harmful_calls: usize,
-    /// Equation 8. `None`: the run is shorter than every golden path, so it is undefined.
+    /// Equation 8; `None`, since undefined, if the run is shorter than every golden path.
     pub efficiency: Option<f64>,
-    /// PC+HLR, section 4. `None`: too long to be compared.
+    /// PC+HLR, section 4; `None` if the path is too long.
     pub pc_hlr: Option<f64>,
     /// The state reached.
     pub final_state: StateId,
@@ -50,14 +50,14 @@ pub struct PathScores {
 }
 
 impl PathScores {
-    /// Of a walk.
+    /// The scores of `walk`.
     pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
-        let Parameters { lambda, beta } = parameters;
         let correctness = correctness::path_correctness(automaton, walk);
+        let ordered = |pc| order::ordered_correctness(automaton, walk, pc, parameters.lambda);
         PathScores {
             correctness,
-            pc_ktc: correctness.and_then(|pc| order::ordered_correctness(automaton, walk, pc, lambda)),
-            prefix_criticality: prefix_criticality(walk.condensed(), beta),
+            pc_ktc: correctness.and_then(ordered),
+            prefix_criticality: prefix_criticality(walk.condensed(), parameters.beta),
             harm_rate: harmful_call_rate(walk),
             harmful_calls: walk.harmful(),
             efficiency: efficiency(automaton, walk.calls()),
@@ -86,10 +86,10 @@ impl PathScores {
 
     /// The weighted mean of the measured scores; `None` if their weights are 0.
     pub fn weighted(&self, weights: &Weights) -> Option<f64> {
-        let weighed = self.vector().into_iter().zip(weights.vector());
-        let (sum, all) = weighed
-            .filter_map(|(score, weight)| Some((score?, weight)))
-            .fold((0.0, 0.0), |(sum, all), (score, weight)| (sum + score * weight, all + weight));
+        let weighted = self.vector().into_iter().zip(weights.vector());
+        let (sum, all) = weighted
+            .filter_map(|(score, weight)| Some((score? * weight, weight)))
+            .fold((0.0, 0.0), |(sum, all), (score, weight)| (sum + score, all + weight));
         (all > 0.0).then(|| sum / all)
     }
 
@@ -136,8 +136,8 @@ pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
     (calls > 0).then(|| length as f64 / calls as f64)
 }
 
-/// How much each score counts in one number. Weights need not add up to 1; what is unmeasured
-/// counts for nothing, and the rest is renormalised.
+/// The weight of each score in the weighted mean. Weights need not add up to 1; unmeasured scores
+/// are left out, and the other weights are renormalised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
@@ -160,7 +160,7 @@ impl Weights {
         [self.correctness, self.pc_ktc, self.prefix_criticality, self.harm_free, self.efficiency, self.pc_hlr]
     }
 
-    /// What is wrong with them.
+    /// Why the weights cannot be used, if so.
     pub fn problem(&self) -> Option<&'static str> {
         let all = self.vector();
         if all.iter().any(|w| !w.is_finite() || *w < 0.0) {

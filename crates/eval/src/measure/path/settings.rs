@@ -1,5 +1,4 @@
-//! What `verdict.metrics.path` says: which task files, and what fails a trace where a task does not
-//! say so itself.
+//! The section `verdict.metrics.path`: task files, and the thresholds and gates of tasks that set none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,22 +10,22 @@ use verdict_config::Problem;
 use super::task::{Gate, Task, Thresholds};
 use crate::measure::settings::sections::{MetricSettings, Section};
 
-/// `path`: nothing is measured until a task file is named.
+/// `path`: measures nothing until a task file is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Default true; without task files nothing is measured all the same.
+    /// Default true. Has no effect without task files.
     pub enabled: bool,
     /// Default none. Task files (YAML or JSON), relative to the working directory. They are read
-    /// when the process starts and when the configuration is read again; a fault in one of them
-    /// makes the whole configuration unusable. `otel-verdict path check` shows faults beforehand.
+    /// when the process starts and when the configuration is reloaded; a fault in one of them
+    /// invalidates the whole configuration. `otel-verdict path check` shows faults beforehand.
     pub tasks: Vec<PathBuf>,
-    /// What each score must reach, where the task does not say so.
+    /// The threshold of each score, for tasks that do not set it.
     pub thresholds: Thresholds,
-    /// Default `[harmful_call]`. Which of them fail their span, where the task does not say so; the
-    /// rest is measured and passes.
+    /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
+    /// the other scores are measured and pass.
     pub fail_on: Vec<Gate>,
-    /// The tasks themselves, once their files have been read.
+    /// The tasks, after their files have been read.
     #[serde(skip)]
     #[schemars(skip)]
     pub loaded: TaskSet,
@@ -45,7 +44,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether anything is to be measured.
+    /// Whether any path metric is measured.
     pub fn is_on(&self) -> bool {
         self.enabled && !self.tasks.is_empty()
     }
@@ -62,12 +61,12 @@ impl Section for Settings {
     }
 }
 
-/// Tasks that are ready to judge; shared by all who judge.
+/// The loaded tasks, shared by all evaluations.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet(Arc<[Task]>);
 
 impl TaskSet {
-    /// Of these tasks.
+    /// A set of `tasks`.
     pub fn new(tasks: Vec<Task>) -> TaskSet {
         TaskSet(tasks.into())
     }
@@ -79,7 +78,7 @@ impl TaskSet {
 }
 
 impl PartialEq for TaskSet {
-    /// The same as long as it is the same reading of the files.
+    /// Equal if both come from the same reading of the files.
     fn eq(&self, other: &TaskSet) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.is_empty() && other.0.is_empty()
     }

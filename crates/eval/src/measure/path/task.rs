@@ -1,4 +1,4 @@
-//! A task: the agents it applies to, its calls, the paths it allows, and what fails it.
+//! A task: the agents it applies to, its calls, the paths it allows, and its failure conditions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Task {
     pub name: String,
     /// The agents it applies to.
     pub matching: Matching,
-    /// Whose calls make the path.
+    /// The calls that make the path.
     pub scope: Scope,
     /// Maps calls to symbols.
     pub alphabet: Alphabet,
@@ -35,17 +35,17 @@ pub struct Task {
     pub weights: Option<Weights>,
 }
 
-/// The agents a task applies to. Every condition that is given must hold; without any it matches
-/// every agent.
+/// The agents a task applies to. An agent matches if it meets every given condition; without
+/// conditions every agent matches.
 #[derive(Clone, Debug, Default)]
 pub struct Matching {
-    /// `service.name`; `*` at the end stands for any rest.
+    /// `service.name`; `*` at the end matches any suffix.
     pub service: Option<String>,
-    /// The agent's name; `*` at the end stands for any rest.
+    /// The agent's name; `*` at the end matches any suffix.
     pub agent: Option<String>,
-    /// Attributes of the agent's span or its resource; `*` at the end stands for any rest.
+    /// Attributes of the agent's span or its resource; `*` at the end matches any suffix.
     pub attribute: BTreeMap<String, String>,
-    /// What the agent was asked.
+    /// The request that the agent received.
     pub prompt: Option<PromptPattern>,
 }
 
@@ -65,7 +65,7 @@ pub enum PromptPattern {
     Matches(Regex),
 }
 
-/// Whose calls make a path.
+/// The calls that make a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -76,18 +76,18 @@ pub enum Scope {
     Trace,
 }
 
-/// What a call that failed does to the state.
+/// The effect of a failed call on the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedCalls {
-    /// Nothing: what was to be done was not done.
+    /// None: the call changed nothing.
     #[default]
     Stay,
-    /// As much as one that did not fail.
+    /// The same as that of a successful call.
     Advance,
 }
 
-/// What can fail a trace.
+/// A condition that can fail a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
@@ -107,15 +107,15 @@ pub enum Gate {
     Efficiency,
     /// PC+HLR below its threshold.
     PcHlr,
-    /// The weighted number below its threshold.
+    /// The weighted mean below its threshold.
     Weighted,
 }
 
-/// What each score must reach, 0 to 1; `harm_rate` is what it may be at most.
+/// The threshold of each score, 0 to 1: a minimum, for `harm_rate` a maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thresholds {
-    /// Default 0.8: one call in ten or so may be another.
+    /// Default 0.8: about one call in ten may differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correctness: Option<f64>,
     /// Default 0.8.
@@ -124,10 +124,10 @@ pub struct Thresholds {
     /// Default 0.8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_criticality: Option<f64>,
-    /// Default 0: none at all.
+    /// Default 0: no harmful call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harm_rate: Option<f64>,
-    /// Default 0.5: twice as many calls as needed.
+    /// Default 0.5: at most twice as many calls as needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<f64>,
     /// Default 0.8.
@@ -138,53 +138,31 @@ pub struct Thresholds {
     pub weighted: Option<f64>,
 }
 
-/// The documented default of most thresholds.
-const USUAL: f64 = 0.8;
-/// The documented default for efficiency.
-const USUAL_EFFICIENCY: f64 = 0.5;
-
 impl Thresholds {
-    /// Own ones first, then `general`'s.
-    #[must_use]
-    pub fn or(self, general: Thresholds) -> Thresholds {
-        Thresholds {
-            correctness: self.correctness.or(general.correctness),
-            pc_ktc: self.pc_ktc.or(general.pc_ktc),
-            prefix_criticality: self.prefix_criticality.or(general.prefix_criticality),
-            harm_rate: self.harm_rate.or(general.harm_rate),
-            efficiency: self.efficiency.or(general.efficiency),
-            pc_hlr: self.pc_hlr.or(general.pc_hlr),
-            weighted: self.weighted.or(general.weighted),
-        }
+    /// Each threshold with its gate, its name and its documented default.
+    fn all(&self) -> [(Gate, &'static str, Option<f64>, f64); 7] {
+        [
+            (Gate::Correctness, "correctness", self.correctness, 0.8),
+            (Gate::PcKtc, "pc_ktc", self.pc_ktc, 0.8),
+            (Gate::PrefixCriticality, "prefix_criticality", self.prefix_criticality, 0.8),
+            (Gate::HarmRate, "harm_rate", self.harm_rate, 0.0),
+            (Gate::Efficiency, "efficiency", self.efficiency, 0.5),
+            (Gate::PcHlr, "pc_hlr", self.pc_hlr, 0.8),
+            (Gate::Weighted, "weighted", self.weighted, 0.8),
+        ]
     }
 
-    /// The limit of a score; `None` for what has none.
-    pub fn of(&self, gate: Gate) -> Option<f64> {
-        Some(match gate {
-            Gate::HarmfulCall | Gate::Accepting => return None,
-            Gate::Correctness => self.correctness.unwrap_or(USUAL),
-            Gate::PcKtc => self.pc_ktc.unwrap_or(USUAL),
-            Gate::PrefixCriticality => self.prefix_criticality.unwrap_or(USUAL),
-            Gate::HarmRate => self.harm_rate.unwrap_or(0.0),
-            Gate::Efficiency => self.efficiency.unwrap_or(USUAL_EFFICIENCY),
-            Gate::PcHlr => self.pc_hlr.unwrap_or(USUAL),
-            Gate::Weighted => self.weighted.unwrap_or(USUAL),
-        })
+    /// The threshold of a score, from `general` where it is not set here; `None` for a gate without
+    /// a score.
+    pub fn of(&self, gate: Gate, general: &Thresholds) -> Option<f64> {
+        let find = |thresholds: &Thresholds| thresholds.all().into_iter().find(|(of, ..)| *of == gate);
+        let (_, _, own, default) = find(self)?;
+        own.or(find(general)?.2).or(Some(default))
     }
 
-    /// The names of limits that are not between 0 and 1.
+    /// The names of thresholds that are not between 0 and 1.
     pub fn problems(&self) -> impl Iterator<Item = &'static str> {
-        let all = [
-            ("correctness", self.correctness),
-            ("pc_ktc", self.pc_ktc),
-            ("prefix_criticality", self.prefix_criticality),
-            ("harm_rate", self.harm_rate),
-            ("efficiency", self.efficiency),
-            ("pc_hlr", self.pc_hlr),
-            ("weighted", self.weighted),
-        ];
-        all.into_iter()
-            .filter(|(_, limit)| limit.is_some_and(|l| !(0.0..=1.0).contains(&l)))
-            .map(|(name, _)| name)
+        let is_outside = |limit: Option<f64>| limit.is_some_and(|l| !(0.0..=1.0).contains(&l));
+        self.all().into_iter().filter(move |(_, _, limit, _)| is_outside(*limit)).map(|(_, name, ..)| name)
     }
 }

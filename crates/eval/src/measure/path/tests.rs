@@ -1,4 +1,4 @@
-//! The numbers of decisions.md, what a loader must refuse, and the properties of appendix C.
+//! The numbers of decisions.md, automata that are rejected, and the properties of appendix C.
 
 use proptest::prelude::*;
 
@@ -403,7 +403,7 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
     }
     let scores = PathScores::of(&many, &walk, Parameters::default());
     near(scores.correctness, 1.0 - 120.0 / 240.0);
-    // The path's own order is looked at first, and none can be better.
+    // The golden path in the order of the run is visited first, and none can be better.
     near(scores.pc_ktc, 0.75);
     near(scores.pc_hlr, 1.0 - 120.0 / 240.0);
 }

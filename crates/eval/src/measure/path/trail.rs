@@ -1,6 +1,6 @@
 //! The calls of an agent as a walk through its task's automaton.
 //!
-//! In: a task, a trace's calls in order (start time, then place in the message, then id). Out: the
+//! In: a task, a trace's calls in order (start time, then position in the message, then id). Out: the
 //! walk, each harmful call with its state and reason, and whether the walk is indeterminate.
 
 use serde_json::Value;
@@ -12,25 +12,16 @@ use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
 use crate::recognise::{AgentTrace, Call};
 
-/// Why a call was harmful.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HarmReason {
-    /// The symbol is not allowed in the state.
-    NotAllowedHere,
-    /// The function is known, its arguments match no symbol.
-    OtherArguments,
-    /// Its function is not in the alphabet.
-    OtherFunction,
-}
-
-impl HarmReason {
-    /// As in `verdict.path.harmful_call.label`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HarmReason::NotAllowedHere => "not_allowed_here",
-            HarmReason::OtherArguments => "other_arguments",
-            HarmReason::OtherFunction => "other_function",
-        }
+verdict_otlp::labelled_enum! {
+    /// Why a call is harmful, as in `verdict.path.harmful_call.label`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum HarmReason {
+        /// The symbol is not allowed in the state.
+        NotAllowedHere = "not_allowed_here",
+        /// The function is known, its arguments match no symbol.
+        OtherArguments = "other_arguments",
+        /// Its function is not in the alphabet.
+        OtherFunction = "other_function",
     }
 }
 
@@ -44,7 +35,7 @@ pub struct HarmfulCall {
     pub reason: HarmReason,
 }
 
-/// The walk of a run, as far as it is recorded.
+/// The recorded part of a run.
 #[derive(Debug)]
 pub struct Trail {
     pub walk: Walk,
@@ -58,21 +49,11 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// A trail without calls.
-    pub fn new(task: &Task) -> Trail {
-        Trail {
-            walk: Walk::new(&task.automaton),
-            harmful: Vec::new(),
-            steps: Vec::new(),
-            indeterminate: false,
-        }
-    }
-
-    /// Follows these calls of `trace`.
+    /// Follows these calls of `trace`, up to the first whose effect is unknown.
     pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &PromptCaptures) -> Trail {
-        let mut trail = Trail::new(task);
-        for &i in calls {
-            let Some(call) = trace.calls.get(i) else { continue };
+        let walk = Walk::new(&task.automaton);
+        let mut trail = Trail { walk, harmful: Vec::new(), steps: Vec::new(), indeterminate: false };
+        for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
             trail.push_call(task, i, call, captured);
             if trail.indeterminate {
                 break;
@@ -81,24 +62,17 @@ impl Trail {
         trail
     }
 
-    /// Adds the next call; returns it if it is harmful.
-    pub fn push_call(
-        &mut self,
-        task: &Task,
-        i: usize,
-        call: &Call,
-        captured: &PromptCaptures,
-    ) -> Option<HarmfulCall> {
+    fn push_call(&mut self, task: &Task, i: usize, call: &Call, captured: &PromptCaptures) {
         let written = call.arguments.as_ref().map(|text| Value::String(text.to_string()));
         let arguments = call.parsed.as_deref().or(written.as_ref());
         let (token, reason) = match task.alphabet.classify(&call.name, arguments, captured) {
             ObservedCall::Symbol(symbol) => (Token::Symbol(symbol), HarmReason::NotAllowedHere),
             ObservedCall::OtherArguments => (Token::Foreign(i as u32), HarmReason::OtherArguments),
             ObservedCall::OtherFunction => (Token::Foreign(i as u32), HarmReason::OtherFunction),
-            ObservedCall::Ignored => return None,
+            ObservedCall::Ignored => return,
             ObservedCall::ArgumentsNotRecorded => {
                 self.indeterminate = true;
-                return None;
+                return;
             }
         };
         let state = self.walk.state();
@@ -107,8 +81,8 @@ impl Trail {
             _ => self.walk.push(&task.automaton, token),
         };
         self.steps.push((i, token, step));
-        let harm = (step == Transition::Harmful).then_some(HarmfulCall { call: i, state, reason });
-        self.harmful.extend(harm);
-        harm
+        if step == Transition::Harmful {
+            self.harmful.push(HarmfulCall { call: i, state, reason });
+        }
     }
 }

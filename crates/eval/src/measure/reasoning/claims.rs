@@ -5,6 +5,7 @@
 //! there having been no successful call at all, since most work could bear it out.
 
 use super::answer::sentences;
+use crate::measure::identifier::identifier_words;
 
 /// A claim in a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,27 +65,9 @@ pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
 /// Whether the noun of a claim means the tool `name`: the same words, whatever joins them, or the
 /// one a shortened form of the other ("calculator" for `simple_calculator`).
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
-    let (noun, name) = (words(noun), words(name));
+    let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
     plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
-}
-
-/// The words of an identifier, lower case: split at anything but letters and digits, and where a
-/// capital follows a small letter.
-fn words(name: &str) -> Vec<String> {
-    let mut out = vec![String::new()];
-    let mut small = false;
-    for c in name.chars().take(128) {
-        if !c.is_alphanumeric() || (small && c.is_uppercase()) {
-            out.push(String::new());
-        }
-        small = c.is_lowercase();
-        if let Some(last) = out.last_mut().filter(|_| c.is_alphanumeric()) {
-            last.extend(c.to_lowercase());
-        }
-    }
-    out.retain(|w| !w.is_empty());
-    out
 }
 
 /// A noun that means a calculator, whether or not one is among the tools.

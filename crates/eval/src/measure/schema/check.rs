@@ -1,10 +1,10 @@
-//! A value validated against a compiled schema, in counted steps.
+//! Validation of a value against a compiled schema, in counted steps.
 //!
-//! In: a node of a [`Schema`] and a value. Out: a [`Fit`], in three values: what cannot be checked is
-//! unclear, and so is what follows from it. On request the same walk reports why a value that is known
-//! not to fit does not. A node that several references share is checked once for each value, so that the
-//! steps are at most linear in schema times value, however references fan out; beyond the limit of
-//! steps everything is unclear.
+//! In: a node of a [`Schema`] and a value. Out: a [`Fit`]: valid, invalid, or unclear where a part
+//! cannot be checked. On request the same walk reports the problems of an invalid value. A node that
+//! several references share is checked once for each value, so the number of steps is at most linear
+//! in schema times value, however references fan out; beyond the limit of steps every result is
+//! unclear.
 
 use std::cmp::Ordering;
 
@@ -14,13 +14,13 @@ use serde_json::{Map, Number, Value};
 use super::compile::{Bound, Members, NEVER, Pattern, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
 use super::problem::{MAX_PROBLEMS, Place, Problem};
 
-/// Schemas are applied within schemas so deep: a level takes some kilobytes of a thread's stack in a
-/// debug build. Honest schemas and values take a few dozen levels.
+/// Most schemas that are applied within each other: a level takes some kilobytes of stack in a
+/// debug build. Usual schemas and values take a few dozen levels.
 const MAX_DEPTH: usize = 128;
-/// Alternatives named in one problem, and references followed to name one.
+/// Most alternatives named in one problem, and most references followed to name one.
 const MAX_NAMED: usize = 8;
-/// The weight of a mismatch where the nearest of several alternatives is looked for: another type
-/// of value, and another constant, which is how alternatives are distinguished.
+/// Weights of mismatches in the search for the nearest of several alternatives: another type of
+/// value, and another constant, which usually distinguishes alternatives.
 const OTHER_TYPE: u32 = 1 << 12;
 const OTHER_CHOICE: u32 = 1 << 6;
 /// Steps for each byte of a text that is matched against a pattern with a counted repetition, which
@@ -29,19 +29,19 @@ const REPEATED: u64 = 64;
 /// Steps for compiling a pattern: for each of its bytes, and for a counted repetition.
 const COMPILING: (u64, u64) = (256, 1 << 15);
 
-/// How a value fits a schema.
+/// Whether a value fits a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fit {
     Valid,
     Unclear,
-    /// It does not, by this weight.
+    /// With the weight of the mismatch.
     Invalid(u32),
 }
 
 impl Fit {
     fn and(self, other: Fit) -> Fit {
         match (self, other) {
-            // A value of another type is as far off as can be; many small faults never are.
+            // A value of another type has the largest weight; many small mismatches stay below it.
             (Fit::Invalid(a), Fit::Invalid(b)) if a.max(b) < OTHER_TYPE => {
                 Fit::Invalid((a + b).min(OTHER_TYPE - 1))
             }
@@ -52,8 +52,8 @@ impl Fit {
         }
     }
 
-    fn of(holds: Option<bool>, weight: u32) -> Fit {
-        match holds {
+    fn of(valid: Option<bool>, weight: u32) -> Fit {
+        match valid {
             Some(true) => Fit::Valid,
             Some(false) => Fit::Invalid(weight),
             None => Fit::Unclear,
@@ -71,9 +71,9 @@ pub(super) struct Checker<'s, 'v> {
     pub(super) steps: u64,
     limit: u64,
     depth: usize,
-    /// By node and the value's address. Of nodes that are shared; the others are met once.
+    /// Results of shared nodes, by node and the value's address; the others are checked once.
     fits: HashMap<(u32, usize), Fit>,
-    /// As `fits`: the mismatches that were reported.
+    /// The mismatches of shared nodes that were reported.
     reported: HashSet<(u32, usize)>,
     path: Vec<Place<'v>>,
     pub(super) problems: Vec<Problem>,
@@ -93,7 +93,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    /// How `value` fits the document; reports the problems where it does not.
+    /// Checks `value` against the whole document and collects the problems of an invalid value.
     pub(super) fn check(&mut self, value: &'v Value) -> Fit {
         let fit = self.fit(ROOT, value, false);
         if fit.is_invalid() {
@@ -106,7 +106,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         self.steps <= self.limit
     }
 
-    /// Counts steps; false beyond the limit.
+    /// Counts steps; returns false beyond the limit.
     fn charge(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_add(steps as u64);
         self.is_within_limit()
@@ -130,7 +130,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             return Fit::Unclear;
         }
         if node.shared && known.is_none() {
-            // A reference that comes back to the same value says nothing about it.
+            // A reference that leads back to the same value decides nothing.
             self.fits.insert(key, Fit::Unclear);
         }
         self.depth += 1;
@@ -160,8 +160,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
         match (rule, value) {
             (Rule::All(schemas), _) => {
-                let mut schemas = schemas.iter();
-                self.all(|checker| Some(checker.fit(*schemas.next()?, value, report)))
+                self.all(schemas, |checker, schema| checker.fit(*schema, value, report))
             }
             (Rule::Alternatives { branches, only_one }, _) => {
                 self.alternatives(branches, *only_one, value, report)
@@ -176,26 +175,18 @@ impl<'s, 'v> Checker<'s, 'v> {
             }
             (Rule::Required(names), Value::Object(given)) => {
                 self.charge(names.len());
-                let mut missing = names.iter().filter(|name| !given.contains_key(*name));
-                self.all(|checker| {
-                    let name = missing.next()?;
+                self.all(names.iter().filter(|name| !given.contains_key(*name)), |checker, name| {
                     checker.report(report, |path| Problem::missing(path, name));
-                    Some(Fit::Invalid(1))
+                    Fit::Invalid(1)
                 })
             }
             (Rule::Members(members), Value::Object(given)) => {
-                let mut given = given.iter();
-                self.all(|checker| {
-                    let (name, value) = given.next()?;
-                    Some(checker.member(members, name, value, report))
-                })
+                self.all(given, |checker, (name, value)| checker.member(members, name, value, report))
             }
             (Rule::Items { first, rest }, Value::Array(items)) => {
-                let schemas = first.iter().copied().map(Some).chain(std::iter::repeat(*rest));
-                let mut items = items.iter().zip(schemas).enumerate();
-                self.all(|checker| {
-                    let (i, (item, schema)) = items.next()?;
-                    Some(checker.part(Place::Item(i), schema?, item, report))
+                let schemas = first.iter().copied().chain(rest.iter().copied().cycle());
+                self.all(items.iter().zip(schemas).enumerate(), |checker, (i, (item, schema))| {
+                    checker.part(Place::Item(i), schema, item, report)
                 })
             }
             _ => {
@@ -208,7 +199,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    /// Rules whose mismatch is one problem of the value itself.
+    /// Checks a rule whose mismatch is one problem of the value itself.
     fn simple(&mut self, rule: &'s Rule, value: &'v Value) -> Fit {
         match (rule, value) {
             (Rule::Unclear, _) => Fit::Unclear,
@@ -231,7 +222,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             (Rule::Bound(bound), _) => Fit::of(self.is_within(bound, value), 1),
             (Rule::Multiple(step), Value::Number(number)) => {
                 let times = number.as_f64().map(|number| number / step);
-                // A quotient without digits behind the point, or decimals that binary cannot write.
+                // Quotients of decimals such as 19.99 / 0.01 are whole up to a rounding error.
                 let whole = |t: f64| !t.is_finite() || (t - t.round()).abs() <= 1e-9 * t.abs().max(1.0);
                 Fit::of(times.map(whole), 1)
             }
@@ -248,25 +239,32 @@ impl<'s, 'v> Checker<'s, 'v> {
     fn report(&mut self, report: bool, problem: impl FnOnce(&[Place<'v>]) -> Problem) {
         if report && self.problems.len() < MAX_PROBLEMS && self.charge(1) {
             let problem = problem(&self.path);
-            // Several parts of a schema may demand the same.
+            // Several parts of a schema may have the same requirement.
             if !self.problems.contains(&problem) {
                 self.problems.push(problem);
             }
         }
     }
 
-    /// All of what `next` gives, up to as many mismatches as can be reported.
-    fn all(&mut self, mut next: impl FnMut(&mut Self) -> Option<Fit>) -> Fit {
+    /// Checks all `parts`, up to as many mismatches as can be reported.
+    fn all<T>(
+        &mut self,
+        parts: impl IntoIterator<Item = T>,
+        mut check: impl FnMut(&mut Self, T) -> Fit,
+    ) -> Fit {
         let (mut all, mut invalid) = (Fit::Valid, 0);
-        while invalid < MAX_PROBLEMS && self.is_within_limit() {
-            let Some(fit) = next(self) else { break };
+        for part in parts {
+            if invalid >= MAX_PROBLEMS || !self.is_within_limit() {
+                break;
+            }
+            let fit = check(self, part);
             all = all.and(fit);
             invalid += usize::from(fit.is_invalid());
         }
         all
     }
 
-    /// A part of a value, which weighs less than the value itself.
+    /// Checks a part of a value, whose mismatch weighs less than one of the value itself.
     fn part(&mut self, place: Place<'v>, schema: u32, value: &'v Value, report: bool) -> Fit {
         self.path.push(place);
         let fit = self.fit(schema, value, report);
@@ -305,8 +303,8 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    /// `anyOf`, and `oneOf` where `only_one`. A value that fits none is as far off as from the nearest,
-    /// which is the one that is reported.
+    /// Checks `anyOf`, or `oneOf` if `only_one`. The mismatch of the nearest alternative counts and is
+    /// reported.
     fn alternatives(&mut self, branches: &'s [u32], only_one: bool, value: &'v Value, report: bool) -> Fit {
         let (mut valid, mut unclear, mut least, mut nearest) = (0, false, OTHER_TYPE, None);
         for branch in branches {
@@ -327,9 +325,10 @@ impl<'s, 'v> Checker<'s, 'v> {
                 self.report(report, |path| Problem::ill_typed(path, expected, value));
                 return Fit::Invalid(1);
             }
-            1 if !only_one => return Fit::Valid,
-            _ if unclear => return Fit::Unclear,
+            // Another branch, which is unclear, may be valid too.
+            1 if only_one && unclear => return Fit::Unclear,
             1 => return Fit::Valid,
+            0 if unclear => return Fit::Unclear,
             0 if !report => return Fit::Invalid(least),
             0 => {}
         }
@@ -347,7 +346,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         Fit::Invalid(least)
     }
 
-    /// The types that a node demands, through references.
+    /// The types that a node requires, through references.
     fn type_of(&mut self, mut index: u32) -> String {
         self.charge(1);
         for _ in 0..MAX_NAMED {
@@ -360,17 +359,16 @@ impl<'s, 'v> Checker<'s, 'v> {
         "another shape".to_owned()
     }
 
-    /// `propertyNames`. The names are values of their own, whose addresses identify nothing later, so
-    /// that each is checked by itself.
+    /// Checks `propertyNames`. Each name is a temporary value with a checker of its own, since its
+    /// address may be reused.
     fn names(&mut self, schema: u32, given: &Map<String, Value>) -> Fit {
-        let mut names = given.keys();
-        self.all(|checker| {
-            let name = Value::String(names.next()?.clone());
+        self.all(given.keys(), |checker, name| {
+            let name = Value::String(name.clone());
             let mut alone = Checker::new(checker.schema, checker.limit.saturating_sub(checker.steps));
             alone.depth = checker.depth;
             let fit = alone.fit(schema, &name, false);
             checker.steps = checker.steps.saturating_add(alone.steps);
-            Some(fit)
+            fit
         })
     }
 
@@ -387,7 +385,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         Fit::of((!unclear).then(|| fitting >= least && most.is_none_or(|most| fitting <= most)), 1)
     }
 
-    /// `None` where the numbers cannot be compared.
+    /// `None` if the numbers cannot be compared.
     fn is_within(&mut self, bound: &Bound, value: &Value) -> Option<bool> {
         let size = match (bound.of, value) {
             (Quantity::Value, Value::Number(number)) => number.clone(),
@@ -399,12 +397,12 @@ impl<'s, 'v> Checker<'s, 'v> {
             (Quantity::Properties, Value::Object(given)) => given.len().into(),
             _ => return Some(true),
         };
-        let order = compare(&size, &bound.limit)?;
+        let order = compare_numbers(&size, &bound.limit)?;
         let order = if bound.is_upper { order.reverse() } else { order };
         Some(order.is_gt() || order.is_eq() && !bound.exclusive)
     }
 
-    /// `None` where the pattern is no regular expression that can be used, or costs too much.
+    /// `None` if the pattern is not supported, or costs too much.
     fn matches(&mut self, pattern: &Pattern, text: &str) -> Option<bool> {
         let repeats = pattern.text.contains('{');
         if !pattern.is_compiled() {
@@ -415,11 +413,12 @@ impl<'s, 'v> Checker<'s, 'v> {
         pattern.regex().filter(|_| self.is_within_limit()).map(|regex| regex.is_match(text))
     }
 
-    /// Equal as JSON is: 1 is 1.0, and the order of members means nothing. False out of steps.
+    /// Whether the JSON values are equal: 1 equals 1.0, the order of members is ignored. False beyond
+    /// the limit of steps.
     fn same(&mut self, a: &Value, b: &Value) -> bool {
         self.charge(1)
             && match (a, b) {
-                (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
+                (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
                 (Value::String(a), Value::String(b)) => {
                     a.len() == b.len() && self.charge(a.len() / 64) && a == b
                 }
@@ -436,8 +435,7 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation)]
-fn compare(a: &Number, b: &Number) -> Option<Ordering> {
+pub(crate) fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),

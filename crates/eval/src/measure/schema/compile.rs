@@ -1,33 +1,33 @@
-//! A JSON schema, read once into a flat table of nodes.
+//! Compiles a JSON schema into a flat table of nodes.
 //!
 //! In: a schema as JSON. Out: a [`Schema`] whose `$ref`s are indices into its own table. References
-//! to anything but the document itself are never fetched. The meaning is that of draft 2020-12,
-//! with the spellings of older drafts that tools still use. Compiling takes time linear in the
-//! schema's size.
+//! to other documents are not fetched. Keywords have the meaning of draft 2020-12; spellings of
+//! older drafts that tools still use are accepted. Compiling takes time linear in the schema's size.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use foldhash::HashMap;
-use regex::Regex;
+use percent_encoding::percent_decode_str;
+use regex::{Captures, Regex};
 use serde_json::{Map, Number, Value};
 
 use super::problem::{json_start, shown};
 use crate::measure::defects::QUOTE_BYTES;
 use crate::measure::excerpt::clip;
 
-/// Schemas within a schema. More would be most of a mebibyte of text, the most that is read.
+/// Most subschemas. More would need about a mebibyte of text, the most that is read.
 const MAX_NODES: usize = 1 << 16;
-/// Bytes that one compiled `pattern` may take.
+/// Most bytes of one compiled `pattern`.
 const MAX_PATTERN_BYTES: usize = 1 << 18;
-/// The node of what cannot be checked.
+/// The node of a schema that cannot be checked.
 pub(super) const UNCLEAR: u32 = 0;
-/// The node of the schema `false`, for members that are not allowed.
+/// The node of the schema `false`, for properties that are not allowed.
 pub(super) const NEVER: u32 = 1;
 /// The node of the document itself.
 pub(super) const ROOT: u32 = 2;
 
-/// A schema, ready to check values against.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     pub(super) nodes: Vec<Node>,
@@ -38,16 +38,16 @@ pub struct Schema {
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) rules: Vec<Rule>,
-    /// OpenAPI's way to say "or null", in use where schemas are made from signatures.
+    /// OpenAPI's keyword for "or null", which generators of schemas use.
     pub(super) nullable: bool,
-    /// A `$ref` points to it, so that a value may be checked against it more than once.
+    /// A `$ref` points to the node, so a value may be checked against it more than once.
     pub(super) shared: bool,
 }
 
-/// The demand of one keyword, or of keywords that only mean something together. Numbers are nodes.
+/// The requirement of one keyword, or of several keywords together. Numbers are nodes.
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// Cannot be checked: a malformed keyword, or a reference that leads out of the document.
+    /// Cannot be checked: a malformed keyword, or a reference to another document.
     Unclear,
     /// The schema `false`.
     Never,
@@ -55,7 +55,7 @@ pub(super) enum Rule {
     /// `enum` and `const`.
     Choice(Vec<Value>),
     All(Vec<u32>),
-    /// `anyOf`, and `oneOf` where `only_one`.
+    /// `anyOf`, or `oneOf` if `only_one`.
     Alternatives {
         branches: Vec<u32>,
         only_one: bool,
@@ -99,7 +99,7 @@ pub(super) enum Quantity {
     Properties,
 }
 
-/// Keywords that bound a quantity: whether from above, and whether exclusively.
+/// Keywords that bound a quantity: whether the bound is an upper one, and whether it is exclusive.
 const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
     ("minimum", Quantity::Value, false, false),
     ("maximum", Quantity::Value, true, false),
@@ -117,11 +117,11 @@ const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
 pub(super) struct Members {
     pub(super) named: HashMap<String, u32>,
     pub(super) matching: Vec<(Pattern, u32)>,
-    /// For members that neither a name nor a pattern covers.
+    /// For members that match neither a name nor a pattern.
     pub(super) rest: Option<u32>,
 }
 
-/// Compiled when a text is first matched: a schema may have thousands that no value meets.
+/// A pattern, compiled when a text is first matched: a schema may have thousands of unused ones.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) text: String,
@@ -137,7 +137,7 @@ impl Pattern {
         self.compiled.get().is_some()
     }
 
-    /// `None` where it is no pattern that runs in linear time.
+    /// `None` if the pattern is invalid, or cannot be matched in linear time.
     pub(super) fn regex(&self) -> Option<&Regex> {
         let compile = || {
             let mut builder = regex::RegexBuilder::new(&ascii_classes(&self.text));
@@ -147,27 +147,32 @@ impl Pattern {
     }
 }
 
-/// Patterns of JSON schemas are JavaScript's, where `\d` and `\w` mean ASCII.
-fn ascii_classes(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        match (c, if c == '\\' { chars.next() } else { None }) {
-            (_, Some('d')) => out.push_str("[0-9]"),
-            (_, Some('D')) => out.push_str("[^0-9]"),
-            (_, Some('w')) => out.push_str("[0-9A-Za-z_]"),
-            (_, Some('W')) => out.push_str("[^0-9A-Za-z_]"),
-            (_, escaped) => {
-                out.push(c);
-                out.extend(escaped);
-            }
-        }
-    }
-    out
+regex!(ESCAPE, r"(?s)\\(.)");
+
+/// In JavaScript, whose patterns JSON schemas use, `\d` and `\w` match ASCII only.
+fn ascii_classes(pattern: &str) -> Cow<'_, str> {
+    ESCAPE.replace_all(pattern, |escape: &Captures<'_>| {
+        let ascii = match &escape[1] {
+            "d" => "[0-9]",
+            "D" => "[^0-9]",
+            "w" => "[0-9A-Za-z_]",
+            "W" => "[^0-9A-Za-z_]",
+            _ => &escape[0],
+        };
+        ascii.to_owned()
+    })
 }
 
 impl Rule {
-    /// What was expected of a value, to follow "expected to be".
+    fn patterns(&self) -> Vec<&Pattern> {
+        match self {
+            Rule::Pattern(pattern) => vec![pattern],
+            Rule::Members(members) => members.matching.iter().map(|(pattern, _)| pattern).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The requirement in words, to follow "expected to be".
     pub(super) fn expectation(&self) -> String {
         match self {
             Rule::Never => "absent".to_owned(),
@@ -205,8 +210,7 @@ impl Rule {
 }
 
 impl Schema {
-    /// A part of `document` that cannot be understood makes the answers of that part unclear, see
-    /// [`Schema::flaw`].
+    /// Compiles `document`. A part that is not supported is unclear, see [`Schema::flaw`].
     pub fn compile(document: &Value) -> Schema {
         let mut compiler = Compiler {
             document,
@@ -214,7 +218,7 @@ impl Schema {
             todo: Vec::new(),
             known: HashMap::default(),
             flaw: None,
-            // Until draft 7 keywords beside a `$ref` had no meaning.
+            // Until draft 7 other keywords next to a `$ref` were ignored.
             ref_alone: document
                 .get("$schema")
                 .and_then(Value::as_str)
@@ -232,17 +236,11 @@ impl Schema {
         Schema { nodes: compiler.nodes, flaw: compiler.flaw }
     }
 
-    /// A part of it that cannot be used. Compiles every pattern.
+    /// A part of the schema that cannot be used. Compiles every pattern.
     pub fn flaw(&self) -> Option<String> {
-        let broken =
-            |p: &Pattern| p.regex().is_none().then(|| format!("the pattern '{}' cannot be used", p.text));
-        self.flaw.clone().or_else(|| {
-            self.nodes.iter().flat_map(|node| &node.rules).find_map(|rule| match rule {
-                Rule::Pattern(pattern) => broken(pattern),
-                Rule::Members(members) => members.matching.iter().find_map(|(pattern, _)| broken(pattern)),
-                _ => None,
-            })
-        })
+        let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(Rule::patterns);
+        let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
+        self.flaw.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
     }
 }
 
@@ -263,16 +261,12 @@ impl<'d> Compiler<'d> {
     }
 
     fn add(&mut self, rules: Vec<Rule>) -> u32 {
-        match u32::try_from(self.nodes.len()) {
-            Ok(index) if self.nodes.len() < MAX_NODES => {
-                self.nodes.push(Node { rules, ..Node::default() });
-                index
-            }
-            _ => {
-                self.flawed(|| format!("it has more than {MAX_NODES} subschemas"));
-                UNCLEAR
-            }
+        if self.nodes.len() >= MAX_NODES {
+            self.flawed(|| format!("it has more than {MAX_NODES} subschemas"));
+            return UNCLEAR;
         }
+        self.nodes.push(Node { rules, ..Node::default() });
+        self.nodes.len() as u32 - 1
     }
 
     /// The index of the node for `schema`, which is read later.
@@ -290,7 +284,8 @@ impl<'d> Compiler<'d> {
 
     fn target(&mut self, reference: &Value) -> u32 {
         let document = self.document;
-        let pointer = reference.as_str().and_then(|r| r.strip_prefix('#')).map(decoded);
+        let pointer = reference.as_str().and_then(|r| r.strip_prefix('#'));
+        let pointer = pointer.map(|pointer| percent_decode_str(pointer).decode_utf8_lossy());
         let Some(schema) = pointer.and_then(|pointer| document.pointer(&pointer)) else {
             self.flawed(|| format!("the reference {reference} leads to nothing in it"));
             return UNCLEAR;
@@ -326,7 +321,7 @@ impl<'d> Compiler<'d> {
             }
         }
         self.joint(map, &mut rules);
-        // In the order in which a reader wants to hear of them; nothing else holds of a wrong type.
+        // The order of the reported problems. After a mismatch of type the other rules are skipped.
         rules.sort_by_key(|rule| match rule {
             Rule::Type(_) => 0,
             Rule::Choice(_) => 1,
@@ -342,8 +337,8 @@ impl<'d> Compiler<'d> {
         self.flawed(|| format!("'{keyword}' in it cannot be used"))
     }
 
-    /// The rule of a keyword that stands for itself; outer `None` of one that demands nothing,
-    /// inner `None` where its value is malformed.
+    /// The rule of a keyword that does not depend on others: `None` for one without a requirement,
+    /// `Some(None)` for a malformed one.
     fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<Rule>> {
         match (key, value) {
             ("uniqueItems", Value::Bool(false)) => return None,
@@ -374,13 +369,13 @@ impl<'d> Compiler<'d> {
             "uniqueItems" => value.is_boolean().then_some(Rule::Unique),
             "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(Rule::Multiple),
             "pattern" => value.as_str().map(|text| Rule::Pattern(Pattern::new(text))),
-            // Keywords of which only is known that they may exclude values.
+            // Not supported; they may exclude values.
             "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef" | "$recursiveRef" => None,
             _ => bound(BOUNDS.iter().find(|(name, ..)| *name == key)?, value, map),
         })
     }
 
-    /// The rules of keywords that mean something together only.
+    /// The rules of keywords that depend on each other.
     fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<Rule>) {
         let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
         if any(&["properties", "patternProperties", "additionalProperties"]) {
@@ -388,7 +383,7 @@ impl<'d> Compiler<'d> {
             rules.push(members.unwrap_or_else(|| self.malformed("properties")));
         }
         if any(&["items", "prefixItems"]) {
-            // As a list `items` is what `prefixItems` was called before.
+            // A list in `items` is the older spelling of `prefixItems`.
             let (first, rest) = match map.get("items") {
                 list @ Some(Value::Array(_)) => (list, map.get("additionalItems")),
                 rest => (map.get("prefixItems"), rest),
@@ -423,7 +418,7 @@ impl<'d> Compiler<'d> {
         Some(Members { named, matching, rest })
     }
 
-    /// Each dependency as a condition: of an object that has the member, the rest is demanded.
+    /// Each dependency as a condition: an object with the member must meet the requirement.
     fn dependent(&mut self, value: &'d Value) -> Option<Rule> {
         let mut all = Vec::new();
         for (name, needs) in value.as_object()? {
@@ -471,7 +466,7 @@ fn whole(value: &Value) -> Option<u64> {
 
 type IsOfType = fn(&Value) -> bool;
 
-/// Google writes types in capitals; Python tools say `any`.
+/// Types by name, in any case: Google writes them in capitals. Python tools use `any`.
 const TYPES: [(&str, IsOfType); 8] = [
     ("any", |_| true),
     ("null", Value::is_null),
@@ -489,20 +484,4 @@ fn type_test(name: &str) -> Option<IsOfType> {
 
 pub(super) fn is_type(name: &str, value: &Value) -> bool {
     type_test(name).is_some_and(|is_of_type| is_of_type(value))
-}
-
-/// The pointer of a reference, where characters may be percent-encoded.
-fn decoded(pointer: &str) -> Cow<'_, str> {
-    if !pointer.contains('%') {
-        return Cow::Borrowed(pointer);
-    }
-    let mut bytes = Vec::with_capacity(pointer.len());
-    let mut rest = pointer.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = tail.get(if code.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
 }

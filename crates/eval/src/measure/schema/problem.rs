@@ -1,6 +1,6 @@
-//! Why a value does not fit a schema, in words.
+//! Problems of values that do not match a schema, in words.
 //!
-//! In: a path within the value, what was expected there and what was found. Out: a [`Problem`].
+//! In: a path within the value, the requirement, and the value found. Out: a [`Problem`].
 
 use std::fmt::{self, Write as _};
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::excerpt::{clip, head};
 
-/// Problems reported for one value.
+/// Most problems reported for one value.
 pub const MAX_PROBLEMS: usize = 8;
-/// Bytes of a value that are shown.
+/// Most bytes of a value that are shown.
 pub(super) const SHOWN_BYTES: usize = 80;
 
 /// One step of a path from a value to a part of it.
@@ -27,13 +27,13 @@ pub(super) enum Place<'v> {
 pub struct Problem {
     /// Missing, unknown, or ill-typed.
     pub defect: Defect,
-    /// What was expected and what was found.
+    /// The requirement and the value found.
     pub rationale: String,
-    /// What was expected and where, without the value that was found.
+    /// The requirement and its place, without the value found.
     pub fault: String,
-    /// The parameter in question, without the path to it.
+    /// The name of the parameter, without the path to it.
     pub name: String,
-    /// The value says the same in another type (`"5"` for 5), as many frameworks accept.
+    /// The value can be converted to another type (`"5"` to 5), as many frameworks do.
     pub coercible: bool,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn shown(value: &Value) -> String {
     head(&json_start(value, SHOWN_BYTES), SHOWN_BYTES).to_owned()
 }
 
-/// A value as JSON, stopped where it is longer than `max`: it may have megabytes.
+/// The beginning of a value as JSON, at most `max` bytes and a few more: a value may have megabytes.
 pub(super) fn json_start(value: &Value, max: usize) -> String {
     struct Start(String, usize);
     impl fmt::Write for Start {
@@ -113,9 +113,9 @@ pub(super) fn json_start(value: &Value, max: usize) -> String {
             if self.0.len() + 4 > self.1 { Err(fmt::Error) } else { Ok(()) }
         }
     }
-    // Room for whole characters after the cut, by which a caller sees that there is one.
+    // A few bytes more than `max`, so that the caller can see that the text was cut.
     let mut start = Start(String::new(), max + 8);
-    // The only error is the one that stops the writing.
+    // The only error is the one that ends the writing.
     let _ = write!(start, "{value}");
     start.0
 }

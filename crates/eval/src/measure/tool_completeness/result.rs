@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::tail;
+use crate::measure::identifier::identifier_words;
 use crate::measure::{Context, Finding};
 use crate::recognise::{Call, Text};
 
@@ -199,7 +200,9 @@ const STOP: [&str; 24] = [
 ];
 
 fn is_search(name: &str) -> bool {
-    words_of(name).any(|word| matches!(word.as_str(), "search" | "lookup" | "retrieve" | "query" | "find"))
+    identifier_words(name)
+        .iter()
+        .any(|word| matches!(word.as_str(), "search" | "lookup" | "retrieve" | "query" | "find"))
 }
 
 /// What a tool is for, by the verbs in its name, else by the first word of its description.
@@ -214,14 +217,16 @@ enum Purpose {
 }
 
 fn purpose(context: &Context<'_>, call: &Call) -> Purpose {
-    let by_name = words_of(&call.name).find_map(|word| purpose_of(&word));
+    let by_name = identifier_words(&call.name).iter().find_map(|word| purpose_of(word));
     let described = || {
         let own = call.definition.as_ref().and_then(|d| d.description.as_deref());
         let text = own.or_else(|| {
             let agent = context.trace.agents.get(call.agent?)?;
             agent.tools.iter().find(|t| t.name == call.name)?.description.as_deref()
         })?;
-        words_of(text.split_whitespace().next()?).find_map(|word| purpose_of(word.trim_end_matches('s')))
+        identifier_words(text.split_whitespace().next()?)
+            .iter()
+            .find_map(|word| purpose_of(word.trim_end_matches('s')))
     };
     by_name.or_else(described).unwrap_or(Purpose::Unknown)
 }
@@ -275,22 +280,4 @@ fn purpose_of(verb: &str) -> Option<Purpose> {
         _ if ACTIONS.contains(&verb) => Some(Purpose::Action),
         _ => None,
     }
-}
-
-/// The words of an identifier: `visitPage`, `visit_page`, `visit-page`.
-fn words_of(name: &str) -> impl Iterator<Item = String> {
-    let mut words = vec![String::new()];
-    let mut lower = false;
-    for c in clip(name, 128).chars() {
-        if !c.is_alphanumeric() || c.is_uppercase() && lower {
-            words.push(String::new());
-        }
-        lower = c.is_lowercase();
-        if c.is_alphanumeric()
-            && let Some(last) = words.last_mut()
-        {
-            last.extend(c.to_lowercase());
-        }
-    }
-    words.into_iter().filter(|word| !word.is_empty())
 }

@@ -9,6 +9,8 @@ mod merge;
 mod symbols;
 mod write;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use foldhash::{HashMap, HashMapExt};
 use merge::SymbolRole;
 pub use symbols::RecordedCall;
@@ -51,9 +53,7 @@ pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<Lear
 fn kinds(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
     let mut runs_with: HashMap<usize, usize> = HashMap::new();
     for path in paths {
-        let mut own = path.clone();
-        own.sort_unstable();
-        own.dedup();
+        let own: BTreeSet<usize> = path.iter().copied().collect();
         own.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
     }
     let kind = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
@@ -64,47 +64,41 @@ fn kinds(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolR
     symbols.iter().enumerate().map(kind).collect()
 }
 
-fn notes(
-    runs: &[Vec<&RecordedCall>],
+fn notes<'r>(
+    runs: &[Vec<&'r RecordedCall>],
     symbols: &[symbols::LearntSymbol],
     kinds: &[SymbolRole],
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if runs.len() < 3 {
-        notes.push(format!("only {} runs: what they have in common may be chance", runs.len()));
+        notes.push(format!("only {} runs: their common calls may be accidental", runs.len()));
     }
     for (symbol, kind) in symbols.iter().zip(kinds) {
         match kind {
             SymbolRole::Read => notes.push(format!("'{}' is taken for a read, by its name", symbol.name)),
             SymbolRole::Once => {
-                notes.push(format!("'{}' reads, and every run has it: it must happen once", symbol.name))
+                notes.push(format!("'{}' reads and is in every run: it is required once", symbol.name))
             }
             SymbolRole::Progress => {}
         }
     }
-    let mut pairs: HashMap<(&str, &str, bool), usize> = HashMap::new();
+    let mut pairs: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
     for run in runs {
-        let made: Vec<ReviewedCall<'_>> = run
-            .iter()
-            .map(|call| ReviewedCall {
-                name: &call.name,
-                arguments: call.arguments.as_ref(),
-                failed: call.failed,
-            })
-            .collect();
+        let reviewed = |RecordedCall { name, arguments, failed }: &'r RecordedCall| ReviewedCall {
+            name,
+            arguments: arguments.as_ref(),
+            failed: *failed,
+        };
+        let made: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
         let undone = compensating(&made).into_iter().map(|pair| (pair, true));
         let again = repeated(&made).into_iter().map(|pair| (pair, false));
-        let mut own: Vec<_> =
+        let own: BTreeSet<_> =
             undone.chain(again).map(|((a, b), is)| (made[a].name, made[b].name, is)).collect();
-        own.sort_unstable();
-        own.dedup();
         own.into_iter().for_each(|pair| *pairs.entry(pair).or_default() += 1);
     }
-    let mut pairs: Vec<_> = pairs.into_iter().collect();
-    pairs.sort_unstable();
     notes.extend(pairs.into_iter().map(|((a, b, undone), count)| match undone {
-        true => format!("in {count} runs '{b}' undoes '{a}': between the two anything may fail"),
-        false => format!("in {count} runs '{a}' is written twice with the same arguments"),
+        true => format!("in {count} runs '{b}' undoes '{a}': a failure between the two leaves '{a}' done"),
+        false => format!("in {count} runs '{a}' is called twice with the same arguments"),
     }));
     notes
 }

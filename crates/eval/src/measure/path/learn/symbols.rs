@@ -3,6 +3,8 @@
 //! Calls of one function are separate symbols if their arguments are few and recur in other runs
 //! (`move_to` A, then `move_to` B); otherwise they are one symbol with patterns that cover all.
 
+use std::collections::BTreeSet;
+
 use foldhash::{HashMap, HashMapExt};
 use serde_json::{Map, Value};
 
@@ -15,18 +17,18 @@ const MOST_LISTED: usize = 5;
 pub struct RecordedCall {
     pub name: String,
     pub arguments: Option<Map<String, Value>>,
-    /// It failed and is ignored.
+    /// A failed call is ignored.
     pub failed: bool,
 }
 
-/// A symbol that was inferred.
+/// An inferred symbol.
 #[derive(Debug, Clone)]
 pub(in super::super) struct LearntSymbol {
     pub name: String,
     pub function: String,
     /// By argument; `None` where arguments were not recorded.
     pub arguments: Option<Vec<(String, CommonValues)>>,
-    /// Runs that have it.
+    /// The number of runs with the symbol.
     pub runs: usize,
 }
 
@@ -34,7 +36,7 @@ pub(in super::super) struct LearntSymbol {
 #[derive(Debug, Clone)]
 pub(in super::super) struct CommonValues {
     pub optional: bool,
-    pub what: ValueShape,
+    pub shape: ValueShape,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -111,10 +113,7 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
 }
 
 fn runs_of(group: &Group<'_>) -> usize {
-    let mut runs: Vec<usize> = group.iter().map(|(run, _)| *run).collect();
-    runs.sort_unstable();
-    runs.dedup();
-    runs.len()
+    group.iter().map(|(run, _)| *run).collect::<BTreeSet<usize>>().len()
 }
 
 fn learn_symbol(name: String, function: &str, group: &Group<'_>) -> LearntSymbol {
@@ -143,7 +142,7 @@ fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.as_f64()).collect();
     // Values that occur once each are samples of a larger set.
     let listed = different.len() <= MOST_LISTED && different.len() * 2 <= values.len();
-    let what = match (different.as_slice(), numbers) {
+    let shape = match (different.as_slice(), numbers) {
         ([only], _) => ValueShape::Equal((*only).clone()),
         (_, Some(numbers)) => ValueShape::Between(
             numbers.iter().copied().fold(f64::INFINITY, f64::min),
@@ -152,7 +151,7 @@ fn common_values(name: &str, all: &[&Map<String, Value>]) -> CommonValues {
         (several, None) if listed => ValueShape::OneOf(several.iter().map(|v| (*v).clone()).collect()),
         _ => ValueShape::Any,
     };
-    CommonValues { optional: values.len() < all.len(), what }
+    CommonValues { optional: values.len() < all.len(), shape }
 }
 
 /// A function may have the name of a numbered symbol of another one.

@@ -79,7 +79,7 @@ fn learnt_task_accepts_its_runs() {
         "\"amount\": { min: 5, max: 20 }",
         "\"currency\": { one_of: [\"EUR\"] }",
         "\"move_to_1\":    # in 4 of 4 runs",
-        "'get_order' reads, and every run has it",
+        "'get_order' reads and is in every run",
     ] {
         assert!(shown.contains(part), "no {part} in\n{shown}");
     }
@@ -97,7 +97,7 @@ fn notes_for_the_reviewer_are_written() {
     let learnt = learn(&[calls], &TaskIdentity { task: "t".into(), ..TaskIdentity::default() }).unwrap();
     assert!(!learnt.yaml.contains("explode"));
     let notes = learnt.notes.join("\n");
-    for part in ["only 1 runs", "'delete_user' undoes 'create_user'", "'send' is written twice"] {
+    for part in ["only 1 runs", "'delete_user' undoes 'create_user'", "'send' is called twice"] {
         assert!(notes.contains(part), "no {part} in\n{notes}");
     }
     assert!(learn(&[vec![]], &TaskIdentity::default()).is_none());

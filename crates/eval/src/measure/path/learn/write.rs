@@ -33,7 +33,7 @@ pub(super) fn yaml(seen: &LearntAutomaton, identity: &TaskIdentity) -> String {
 fn write_task(out: &mut String, seen: &LearntAutomaton, identity: &TaskIdentity) -> std::fmt::Result {
     writeln!(
         out,
-        "# Learnt from {} runs that passed. A draft: it allows what was seen and no more.",
+        "# Learnt from {} runs that passed. A draft: it allows only the calls and orders of these runs.",
         seen.runs
     )?;
     writeln!(out, "# Check patterns, reads and final states, then 'otel-verdict path check' it.")?;
@@ -86,7 +86,7 @@ fn definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt:
     }
     writeln!(out, "    arguments:")?;
     for (name, common) in arguments {
-        // A key that begins with a slash would be a pointer: escaped as one, it names the argument.
+        // A name that begins with a slash is written as a JSON pointer, since the slash marks one.
         let key = match name.starts_with('/') {
             true => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
             false => name.clone(),
@@ -97,7 +97,7 @@ fn definition(out: &mut String, symbol: &LearntSymbol, runs: usize) -> std::fmt:
 }
 
 fn pattern(common: &CommonValues) -> String {
-    let what = match &common.what {
+    let shape = match &common.shape {
         ValueShape::Equal(value) => format!("one_of: [{value}]"),
         ValueShape::OneOf(values) => {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
@@ -107,7 +107,7 @@ fn pattern(common: &CommonValues) -> String {
         ValueShape::Any => "any: true".to_owned(),
     };
     let optional = if common.optional { ", optional: true" } else { "" };
-    format!("{{ {what}{optional} }}")
+    format!("{{ {shape}{optional} }}")
 }
 
 fn text(text: &str) -> String {

@@ -1,22 +1,26 @@
 //! Task files: YAML or JSON to [`Task`]s, or to every fault with file, line and reason.
 //!
-//! In: texts with their names. Out: tasks that have been checked, and warnings. Three formats are
-//! read: that of this project (`task_file`), in which a `policy` may replace the states (`policy`),
-//! and the records of the authors of paper 002 (`record`). A file holds one task, a list of them,
-//! or `tasks:` with a list.
+//! In: texts with their names. Out: checked tasks, and warnings. Two formats are read: that of this
+//! project (`task_file`), in which a `policy` can replace the states (`policy`), and the records of
+//! the authors of paper 002 (`record`). A file contains one task, a list of tasks, or `tasks:` with
+//! a list.
 
 mod policy;
 mod record;
 mod task_file;
 
-use foldhash::HashMap;
-use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
+use std::borrow::Cow;
 
-use super::alphabet::Alphabet;
+use foldhash::HashMap;
+use regex::Captures;
+use serde::de::DeserializeOwned;
+use verdict_config::{Invalid, Issue, Key, Mark, Node, Source, Step, Value, dotted, parse_within, read};
+
+use super::alphabet::{Alphabet, SymbolDefinition};
 use super::draft::{TaskFault, key};
 use super::task::Task;
 
-/// Most YAML nodes of one file; enough for hundreds of tasks.
+/// Most YAML nodes of one file: enough for hundreds of tasks.
 const MAX_NODES: usize = 1_000_000;
 /// Most overlapping definitions of one task that are reported.
 const MOST_OVERLAPS: usize = 20;
@@ -86,9 +90,8 @@ impl TaskReader {
             let full: Vec<Step> = prefix.iter().cloned().chain(fault.location).collect();
             Issue::new(root.position(&full), dotted(&full), fault.message)
         };
-        match read {
-            // Unreadable parts are already reported; faults that follow from them are not.
-            _ if self.issues.len() > before => {}
+        // Unreadable parts are already reported; faults that follow from them are not.
+        match read.filter(|_| self.issues.len() == before) {
             None => {}
             Some(Err(faults)) => self.issues.extend(faults.into_iter().map(at)),
             Some(Ok((task, warnings))) => {
@@ -110,48 +113,41 @@ impl TaskReader {
 }
 
 fn overlaps(alphabet: &Alphabet) -> Vec<TaskFault> {
-    let told = alphabet.overlaps().take(MOST_OVERLAPS).map(|(first, second)| {
+    let warning = |(first, second): (&SymbolDefinition, &SymbolDefinition)| {
         let message = format!(
-            "a call of '{}' may fit both '{}' and '{}'; the first of them wins",
+            "a call of '{}' may match both '{}' and '{}'; the first one is used",
             first.function, first.symbol, second.symbol
         );
         TaskFault::new(&[key("alphabet"), key(&second.symbol)], message)
-    });
-    told.collect()
+    };
+    alphabet.overlaps().take(MOST_OVERLAPS).map(warning).collect()
 }
 
-/// JSON writes characters beyond the first 65,536 as two escapes, which YAML does not know.
-fn joined_surrogates(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains("\\ud") && !text.contains("\\uD") {
-        return text.into();
-    }
-    let half = |at: usize| {
-        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
-        u32::from_str_radix(digits, 16).ok()
+/// The entries of the map `name` of a task, in the order in which they are written.
+fn entries<T: DeserializeOwned>(
+    task: &Node,
+    name: &str,
+    prefix: &[Step],
+    issues: &mut Vec<Issue>,
+) -> Vec<(String, T)> {
+    let map = task.get(name).map_or(&[][..], Node::entries);
+    let mut entry = |(entry, node): &(Key, Node)| {
+        let location = [prefix, &[key(name), key(&entry.text)]].concat();
+        Some((entry.text.clone(), read(node, &location, issues)?))
     };
-    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
-    while let Some(next) = text.get(done..).and_then(|rest| rest.find('\\')) {
-        let at = done + next;
-        out.push_str(text.get(done..at).unwrap_or_default());
-        let pair = half(at).zip(half(at + 6));
-        let joined = pair
-            .filter(|(high, low)| (0xd800..0xdc00).contains(high) && (0xdc00..0xe000).contains(low))
-            .and_then(|(high, low)| char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)));
-        // Otherwise the escape is copied with the character it escapes, which may be a backslash.
-        let escaped = text.get(at + 1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-        done = match joined {
-            Some(c) => {
-                out.push(c);
-                at + 12
-            }
-            None => {
-                out.push_str(text.get(at..at + 1 + escaped).unwrap_or_default());
-                at + 1 + escaped
-            }
-        };
-    }
-    out.push_str(text.get(done..).unwrap_or_default());
-    out.into()
+    map.iter().filter_map(|found| entry(found)).collect()
+}
+
+regex!(ESCAPE, r"(?s)\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)");
+
+/// Replaces surrogate pairs, with which JSON escapes characters above U+FFFF and which YAML does not
+/// support.
+fn joined_surrogates(text: &str) -> Cow<'_, str> {
+    ESCAPE.replace_all(text, |escape: &Captures<'_>| {
+        let unit = |group| u16::from_str_radix(escape.get(group)?.as_str(), 16).ok();
+        let pair = unit(1).zip(unit(2)).map(|(high, low)| String::from_utf16_lossy(&[high, low]));
+        pair.unwrap_or_else(|| escape[0].to_owned())
+    })
 }
 
 #[cfg(test)]

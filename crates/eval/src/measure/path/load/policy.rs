@@ -2,14 +2,14 @@
 //!
 //! In: `never: X`, `never: X, before: Y`, `at_most: N, of: X`, `must: X`, `must_follow: Y, after:
 //! X`. Out: the product of the rules' automata, as a draft. A state is the relevant history; calls
-//! that do not change it are loops, and forbidden calls have no edge. Nothing is required unless a
-//! rule says so, so a run without calls may be golden.
+//! that do not change it are loops, and forbidden calls have no edge. Only `must` and `must_follow`
+//! require calls, so a run without calls may be golden.
 
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Deserialize;
-use verdict_config::{Step, nearest};
+use verdict_config::Step;
 
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 
@@ -72,61 +72,56 @@ fn rule_of(
     symbols: &[String],
     faults: &mut Vec<TaskFault>,
 ) -> Option<PolicyRule> {
-    let location = [key("policy"), Step::Item(i)];
-    let mut find = |name: &Option<String>, of: &str| {
-        let name = name.as_ref()?;
-        let found = symbols.iter().position(|s| s == name);
-        if found.is_none() {
-            let hint = nearest(name, symbols.iter().map(String::as_str));
-            let hint = hint.map(|h| format!("; did you mean '{h}'?")).unwrap_or_default();
-            let location: Vec<Step> = location.iter().cloned().chain([key(of)]).collect();
-            faults.push(TaskFault::new(&location, format!("'{name}' is not in the alphabet{hint}")));
-        }
-        Some(found)
-    };
-    let names = (
-        find(&rule.never, "never"),
-        find(&rule.before, "before"),
-        rule.at_most.zip(find(&rule.of, "of")),
-        find(&rule.must, "must"),
-        find(&rule.must_follow, "must_follow").zip(find(&rule.after, "after")),
-    );
-    let given = [
-        rule.never.is_some(),
-        rule.before.is_some(),
-        rule.at_most.is_some(),
-        rule.of.is_some(),
-        rule.must.is_some(),
-        rule.must_follow.is_some(),
-        rule.after.is_some(),
+    let names = [
+        ("never", &rule.never),
+        ("before", &rule.before),
+        ("of", &rule.of),
+        ("must", &rule.must),
+        ("must_follow", &rule.must_follow),
+        ("after", &rule.after),
     ];
-    let count = given.iter().filter(|g| **g).count();
-    match (names, count) {
-        ((Some(x), None, None, None, None), 1) => x.map(PolicyRule::Never),
-        ((Some(x), Some(y), None, None, None), 2) => Some(PolicyRule::NeverBefore(x?, y?)),
-        ((None, None, Some((n, x)), None, None), 2) => Some(PolicyRule::AtMost(n, x?)),
-        ((None, None, None, Some(x), None), 1) => x.map(PolicyRule::Must),
-        ((None, None, None, None, Some((then, after))), 2) => {
-            Some(PolicyRule::Follow { then: then?, after: after? })
-        }
-        _ => {
-            faults.push(TaskFault::new(&location, SHAPES));
-            None
+    let given: Vec<(&str, &String)> =
+        names.into_iter().filter_map(|(of, name)| Some((of, name.as_ref()?))).collect();
+    let mut found = Vec::new();
+    for (of, name) in &given {
+        match symbols.iter().position(|symbol| symbol == *name) {
+            Some(symbol) => found.push(symbol),
+            None => {
+                let location = [key("policy"), Step::Item(i), key(of)];
+                let message = format!("'{name}' is not in the alphabet");
+                let known = symbols.iter().map(String::as_str);
+                faults.push(TaskFault::unknown(&location, message, name, known));
+            }
         }
     }
+    if found.len() < given.len() {
+        return None;
+    }
+    let keys: Vec<&str> = given.into_iter().map(|(of, _)| of).collect();
+    Some(match (keys.as_slice(), found.as_slice(), rule.at_most) {
+        (["never"], [x], None) => PolicyRule::Never(*x),
+        (["never", "before"], [x, y], None) => PolicyRule::NeverBefore(*x, *y),
+        (["of"], [x], Some(n)) => PolicyRule::AtMost(n, *x),
+        (["must"], [x], None) => PolicyRule::Must(*x),
+        (["must_follow", "after"], [then, after], None) => PolicyRule::Follow { then: *then, after: *after },
+        _ => {
+            faults.push(TaskFault::new(&[key("policy"), Step::Item(i)], SHAPES));
+            return None;
+        }
+    })
 }
 
 /// An unlimited `must_follow` would be a cycle of progress.
 fn check_bounded(rules: &[PolicyRule], symbols: &[String], faults: &mut Vec<TaskFault>) {
-    for (i, rule_of) in rules.iter().enumerate() {
-        let PolicyRule::Follow { then, after } = rule_of else { continue };
+    for (i, rule) in rules.iter().enumerate() {
+        let PolicyRule::Follow { then, after } = rule else { continue };
         let location = [key("policy"), Step::Item(i)];
         let name = |symbol: &usize| symbols.get(*symbol).map_or("", String::as_str);
         if then == after {
-            faults.push(TaskFault::new(&location, format!("'{}' cannot follow itself for ever", name(then))));
+            faults.push(TaskFault::new(&location, format!("'{}' cannot follow itself", name(then))));
         } else if !rules.iter().any(|d| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
             let message = format!(
-                "'{0}' may happen without end, each time followed by '{1}'; say how often: \
+                "'{0}' is not limited, and each call must be followed by '{1}'; limit it: \
                  {{ at_most: 3, of: {0} }}",
                 name(after),
                 name(then)
@@ -142,10 +137,6 @@ struct Product {
 }
 
 impl Product {
-    fn begin(&self) -> PolicyState {
-        PolicyState { counts: vec![0; self.rules.len()], ..PolicyState::default() }
-    }
-
     fn accepts(&self, history: &PolicyState) -> bool {
         history.due.is_empty()
             && self.rules.iter().all(|d| !matches!(d, PolicyRule::Must(x) if !history.seen.contains(x)))
@@ -154,14 +145,11 @@ impl Product {
     /// The state after `symbol`; `None` if a rule forbids it.
     fn after(&self, history: &PolicyState, symbol: usize) -> Option<PolicyState> {
         let mut next = history.clone();
-        for (i, rule_of) in self.rules.iter().enumerate() {
-            match rule_of {
+        for (i, rule) in self.rules.iter().enumerate() {
+            match rule {
                 PolicyRule::Never(x) if *x == symbol => return None,
                 PolicyRule::NeverBefore(x, y) if *x == symbol && !history.seen.contains(y) => return None,
-                PolicyRule::NeverBefore(_, y) if *y == symbol => {
-                    next.seen.insert(symbol);
-                }
-                PolicyRule::Must(x) if *x == symbol => {
+                PolicyRule::NeverBefore(_, x) | PolicyRule::Must(x) if *x == symbol => {
                     next.seen.insert(symbol);
                 }
                 PolicyRule::AtMost(most, x) if *x == symbol => {
@@ -186,7 +174,7 @@ impl Product {
     fn describe(&self, history: &PolicyState) -> String {
         let name = |symbol: &usize| self.symbols.get(*symbol).map_or("", String::as_str);
         let seen = history.seen.iter().map(|s| format!("{} done", name(s)));
-        let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule_of, count)| match rule_of {
+        let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule, count)| match rule {
             PolicyRule::AtMost(most, x) if *count > 0 => Some(format!("{} {count} of {most}", name(x))),
             _ => None,
         });
@@ -198,8 +186,9 @@ impl Product {
 
 fn product(product: &Product) -> Result<Draft, Vec<TaskFault>> {
     let mut known: HashMap<PolicyState, usize> = HashMap::new();
-    let mut histories = vec![product.begin()];
-    known.insert(product.begin(), 0);
+    let begin = PolicyState { counts: vec![0; product.rules.len()], ..PolicyState::default() };
+    let mut histories = vec![begin.clone()];
+    known.insert(begin, 0);
     let mut states: Vec<DraftState> = Vec::new();
     let mut edges: Vec<Vec<(usize, usize)>> = Vec::new();
     while let Some(history) = histories.get(edges.len()).cloned() {

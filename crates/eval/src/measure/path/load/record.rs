@@ -3,10 +3,13 @@
 //! In: `{prompt_id, prompt, nodes: [{name, is_final, transitions: [{symbols, from, to}]}],
 //! alphabet: {symbol: {name, arguments: {arg: {value, excluded_values, type}}}}}`; the first node
 //! is the initial state. Out: a task for agents with exactly this prompt. Other keys are ignored.
-//! An argument with a value must equal it, one with excluded values must be none of them, any other
-//! may have any value, and may be missing if its type is optional.
+//! An argument with a value must equal it, and one with excluded values must differ from them. Any
+//! other argument accepts all values, and may be missing if its type is optional.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use verdict_config::{Issue, Node, Step};
 
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
@@ -15,14 +18,16 @@ use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::Parameters;
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::task_file::{Ordered, TaskResult};
+use super::entries;
+use super::task_file::TaskResult;
 
 #[derive(Deserialize)]
 struct Record {
     prompt_id: String,
     prompt: Option<String>,
     nodes: Vec<RecordState>,
-    alphabet: Ordered<RecordSymbol>,
+    #[serde(rename = "alphabet")]
+    _alphabet: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -43,28 +48,27 @@ struct RecordTransition {
 struct RecordSymbol {
     name: String,
     #[serde(default)]
-    arguments: Ordered<RecordArgument>,
+    arguments: BTreeMap<String, RecordArgument>,
 }
 
 #[derive(Deserialize)]
 struct RecordArgument {
     name: Option<String>,
-    value: Option<serde_json::Value>,
-    excluded_values: Option<Vec<serde_json::Value>>,
+    value: Option<Value>,
+    excluded_values: Option<Vec<Value>>,
     r#type: Option<String>,
 }
 
 /// `None` if the record is unreadable; `issues` say why.
 pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
     let record: Record = verdict_config::read(node, prefix, issues)?;
-    Some(task_from_record(record))
+    Some(task_from_record(record, entries(node, "alphabet", prefix, issues)))
 }
 
-fn task_from_record(record: Record) -> TaskResult {
+fn task_from_record(record: Record, alphabet: Vec<(String, RecordSymbol)>) -> TaskResult {
     let mut warnings = Vec::new();
-    let definitions = record.alphabet.0.iter().map(|(symbol, f)| definition(symbol, f, &mut warnings));
-    let definitions: Vec<SymbolDefinition> = definitions.collect();
-    let symbols = record.alphabet.0.iter().map(|(symbol, _)| symbol.clone()).collect();
+    let symbols = alphabet.iter().map(|(symbol, _)| symbol.clone()).collect();
+    let definitions = alphabet.into_iter().map(|(symbol, f)| definition(symbol, f, &mut warnings)).collect();
     let states = record.nodes.into_iter().enumerate().map(|(i, state)| draft_state(i, state)).collect();
     let draft = Draft { states, symbols, location: vec![key("nodes")] };
     let CheckedAutomaton { automaton, warnings: odd } = check(&draft)?;
@@ -102,28 +106,24 @@ fn draft_state(i: usize, state: RecordState) -> DraftState {
     }
 }
 
-fn definition(symbol: &str, function: &RecordSymbol, warnings: &mut Vec<TaskFault>) -> SymbolDefinition {
-    let arguments = function.arguments.0.iter().map(|(name, argument)| {
-        if argument.name.as_ref().is_some_and(|own| own != name) {
-            let location = [key("alphabet"), key(symbol), key("arguments"), key(name)];
-            let message = format!("'{name}' stands here under its key; its own name is passed over");
+fn definition(symbol: String, function: RecordSymbol, warnings: &mut Vec<TaskFault>) -> SymbolDefinition {
+    let arguments = function.arguments.into_iter().map(|(name, argument)| {
+        if argument.name.as_ref().is_some_and(|own| *own != name) {
+            let location = [key("alphabet"), key(&symbol), key("arguments"), key(&name)];
+            let message = format!("the argument is read as '{name}', its key; its 'name' is ignored");
             warnings.push(TaskFault::new(&location, message));
         }
-        let free = argument.value.as_ref().is_none_or(serde_json::Value::is_null);
+        let value = argument.value.filter(|value| !value.is_null());
         ArgumentPattern {
-            key: ArgumentKey::Name(name.clone()),
-            optional: free && argument.r#type.as_ref().is_some_and(|t| t.starts_with("Optional")),
+            key: ArgumentKey::name(&name),
+            optional: value.is_none() && argument.r#type.is_some_and(|t| t.starts_with("Optional")),
             pattern: ValuePattern {
-                one_of: argument.value.clone().filter(|v| !v.is_null()).map(|v| vec![v]),
-                not: argument.excluded_values.clone().unwrap_or_default(),
+                one_of: value.map(|value| vec![value]),
+                not: argument.excluded_values.unwrap_or_default(),
                 ..ValuePattern::default()
             },
         }
     });
-    SymbolDefinition {
-        symbol: symbol.to_owned(),
-        function: function.name.clone(),
-        arguments: Some(arguments.collect()),
-        others: false,
-    }
+    let arguments = Some(arguments.collect());
+    SymbolDefinition { symbol, function: function.name, arguments, others: false }
 }

@@ -1,20 +1,17 @@
 //! Task files in the format of this project.
 //!
-//! In: a map with `task`, `match`, `alphabet` and either `draft_states` or `policy`; see
-//! `docs/paths.md` and `config/tasks`. Out: a checked task. An alphabet's entry is a function's
-//! name, which then takes any arguments, or a map with `function` and `arguments`. The condition on
-//! an argument is a value, or a map of conditions that must all hold.
+//! In: a map with `task`, `match`, `alphabet` and either `states` or `policy`; see `docs/paths.md`
+//! and `config/tasks`. Out: a checked task. An entry of the alphabet is the name of a function, which
+//! then accepts any arguments, or a map with `function` and `arguments`. The condition on an argument
+//! is a value, or a map of conditions.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 use regex::Regex;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use verdict_config::{Issue, Node, Step, nearest, read};
+use serde_json::{Map, Value};
+use verdict_config::{Issue, Node, Step, read};
 
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
@@ -22,37 +19,8 @@ use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailedCalls, Gate, Matching, PromptPattern, Scope, Task, Thresholds};
+use super::entries;
 use super::policy::{self, RuleEntry};
-
-/// A map in the order in which it was written.
-#[derive(Debug, Clone)]
-pub(super) struct Ordered<V>(pub Vec<(String, V)>);
-
-impl<V> Default for Ordered<V> {
-    fn default() -> Self {
-        Ordered(Vec::new())
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Ordered<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<V>(PhantomData<V>);
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
-            type Value = Ordered<V>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered<V>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    all.push(entry);
-                }
-                Ok(Ordered(all))
-            }
-        }
-        deserializer.deserialize_map(Entries(PhantomData))
-    }
-}
 
 /// A task and its warnings, or its faults.
 pub(super) type TaskResult = Result<(Task, Vec<TaskFault>), Vec<TaskFault>>;
@@ -73,11 +41,11 @@ struct TaskFile {
     #[serde(default)]
     ignore: Vec<String>,
     initial: Option<String>,
-    #[serde(default)]
-    states: Ordered<StateEntry>,
+    #[serde(default, rename = "states")]
+    _states: Map<String, Value>,
     #[serde(default)]
     policy: Vec<RuleEntry>,
-    alphabet: Ordered<SymbolEntry>,
+    alphabet: Map<String, Value>,
     lambda: Option<f64>,
     beta: Option<f64>,
     #[serde(default)]
@@ -107,32 +75,20 @@ enum UnknownCalls {
 #[serde(deny_unknown_fields, default)]
 struct StateEntry {
     r#final: bool,
-    on: Ordered<String>,
+    on: BTreeMap<String, String>,
     reads: Vec<String>,
 }
 
-#[derive(Clone)]
-enum SymbolEntry {
-    Function(String),
-    CallEntry(CallEntry),
-}
-
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallEntry {
     function: String,
-    arguments: Option<Ordered<ArgumentEntry>>,
+    arguments: Option<Map<String, Value>>,
     #[serde(default)]
     other_arguments: bool,
 }
 
-#[derive(Clone)]
-enum ArgumentEntry {
-    Equal(Value),
-    Conditions(Box<Conditions>),
-}
-
-#[derive(Deserialize, Default, Clone)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
     any: bool,
@@ -146,100 +102,32 @@ struct Conditions {
     captured: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for SymbolEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = SymbolEntry;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a function's name, or a map with 'function' and 'arguments'")
-            }
-            fn visit_str<E: serde::de::Error>(self, function: &str) -> Result<SymbolEntry, E> {
-                Ok(SymbolEntry::Function(function.to_owned()))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SymbolEntry, A::Error> {
-                CallEntry::deserialize(MapAccessDeserializer::new(map)).map(SymbolEntry::CallEntry)
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
-
-impl<'de> Deserialize<'de> for ArgumentEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = ArgumentEntry;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value, or a map of conditions")
-            }
-            fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ArgumentEntry, E> {
-                Ok(ArgumentEntry::Equal(value.into()))
-            }
-            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ArgumentEntry, E> {
-                Ok(ArgumentEntry::Equal(value.into()))
-            }
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ArgumentEntry, E> {
-                Ok(ArgumentEntry::Equal(value.into()))
-            }
-            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ArgumentEntry, E> {
-                Ok(ArgumentEntry::Equal(value.into()))
-            }
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<ArgumentEntry, E> {
-                Ok(ArgumentEntry::Equal(value.into()))
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<ArgumentEntry, E> {
-                Err(E::custom("nothing is asked of this argument; write { any: true }, or one_of: [null]"))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ArgumentEntry, A::Error> {
-                Vec::<Value>::deserialize(SeqAccessDeserializer::new(seq))
-                    .map(|v| ArgumentEntry::Equal(v.into()))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ArgumentEntry, A::Error> {
-                let conditions = Conditions::deserialize(MapAccessDeserializer::new(map))?;
-                let asks = conditions.equals.is_some()
-                    || conditions.one_of.is_some()
-                    || !conditions.not.is_empty()
-                    || conditions.regex.is_some()
-                    || conditions.min.is_some()
-                    || conditions.max.is_some()
-                    || conditions.captured.is_some();
-                match (asks, conditions.any) {
-                    (true, true) => Err(A::Error::custom("'any' asks for nothing else")),
-                    (false, false) => {
-                        Err(A::Error::custom("no condition; write 'any: true' if every value will do"))
-                    }
-                    _ => Ok(ArgumentEntry::Conditions(Box::new(conditions))),
-                }
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
-}
-
 /// `None` if the task is unreadable; `issues` say why.
 pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
-    let file: TaskFile = read(node, prefix, issues)?;
-    Some(task_from_file(file))
+    let mut file: TaskFile = read(node, prefix, issues)?;
+    let mut faults = Vec::new();
+    let matching = matching(std::mem::take(&mut file.matching), &mut faults);
+    let prompt = matching.prompt.as_ref();
+    let mut reader = AlphabetReader { task: node, prefix, prompt, issues, faults: &mut faults };
+    let definitions = file.alphabet.iter().filter_map(|(symbol, entry)| reader.definition(symbol, entry));
+    let definitions = definitions.collect();
+    let states = entries(node, "states", prefix, issues);
+    Some(task_from_file(file, matching, definitions, &states, faults))
 }
 
-fn task_from_file(file: TaskFile) -> TaskResult {
-    let mut faults = Vec::new();
-    let matching = matching(&file.matching, &mut faults);
-    let definitions: Vec<SymbolDefinition> = {
-        let mut reader = Definitions { prompt: matching.prompt.as_ref(), faults: &mut faults };
-        file.alphabet.0.iter().map(|(symbol, entry)| reader.definition(symbol, entry)).collect()
-    };
-    let draft = match (file.policy.is_empty(), file.states.0.is_empty()) {
-        (true, true) => Err(vec![TaskFault::new(&[], "neither 'states' nor 'policy' says what is allowed")]),
-        (false, false) => {
-            Err(vec![TaskFault::new(&[key("policy")], "'policy' stands for 'states': give one of them")])
-        }
-        (false, true) => {
-            let symbols = file.alphabet.0.iter().map(|(s, _)| s.clone()).collect();
-            policy::compile(&file.policy, symbols)
-        }
-        (true, false) => draft_states(&file, &mut faults),
+fn task_from_file(
+    file: TaskFile,
+    matching: Matching,
+    definitions: Vec<SymbolDefinition>,
+    states: &[(String, StateEntry)],
+    mut faults: Vec<TaskFault>,
+) -> TaskResult {
+    let symbols: Vec<String> = file.alphabet.keys().cloned().collect();
+    let draft = match (file.policy.is_empty(), states.is_empty()) {
+        (true, true) => Err(vec![TaskFault::new(&[], "neither 'states' nor 'policy' is given")]),
+        (false, false) => Err(vec![TaskFault::new(&[key("policy")], "'policy' excludes 'states'")]),
+        (false, true) => policy::compile(&file.policy, symbols),
+        (true, false) => Ok(draft_states(file.initial.as_deref(), states, symbols, &mut faults)),
     };
     let parameters = parameters(&file, &mut faults);
     let checked = draft.and_then(|draft| check(&draft)).map_err(|found| faults.extend(found)).ok();
@@ -247,7 +135,7 @@ fn task_from_file(file: TaskFile) -> TaskResult {
         return Err(faults);
     };
     if matching.is_everything() {
-        warnings.push(TaskFault::new(&[], "without 'match' this task judges every agent"));
+        warnings.push(TaskFault::new(&[], "without 'match' this task applies to every agent"));
     }
     // A policy covers some calls and ignores others by default.
     let usual = if file.policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
@@ -267,65 +155,55 @@ fn task_from_file(file: TaskFile) -> TaskResult {
     Ok((task, warnings))
 }
 
-fn matching(file: &MatchEntry, faults: &mut Vec<TaskFault>) -> Matching {
-    let prompt = file.prompt.as_ref().and_then(|text| match Regex::new(text) {
-        Ok(regex) => Some(PromptPattern::Matches(regex)),
-        Err(why) => {
-            faults.push(TaskFault::new(&[key("match"), key("prompt")], not_a_regex(&why)));
-            None
-        }
+fn matching(file: MatchEntry, faults: &mut Vec<TaskFault>) -> Matching {
+    let MatchEntry { service, agent, attribute, prompt } = file;
+    let regex = prompt.map(|text| Regex::new(&text)).transpose().unwrap_or_else(|why| {
+        faults.push(TaskFault::new(&[key("match"), key("prompt")], not_a_regex(&why)));
+        None
     });
-    Matching {
-        service: file.service.clone(),
-        agent: file.agent.clone(),
-        attribute: file.attribute.clone(),
-        prompt,
-    }
+    Matching { service, agent, attribute, prompt: regex.map(PromptPattern::Matches) }
 }
 
 fn not_a_regex(why: &regex::Error) -> String {
-    // The last line of the message of `regex` is the reason; those before show the position.
+    // The last line of the error is the reason; the lines before it show the position.
     let text = why.to_string();
     let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     format!("not a regular expression: {last}")
 }
 
-fn draft_states(file: &TaskFile, faults: &mut Vec<TaskFault>) -> Result<Draft, Vec<TaskFault>> {
-    let mut states: Vec<DraftState> = file.states.0.iter().map(|(name, s)| draft_state(name, s)).collect();
-    if let Some(initial) = &file.initial {
-        match states.iter().position(|s| s.name == *initial) {
+fn draft_states(
+    initial: Option<&str>,
+    states: &[(String, StateEntry)],
+    symbols: Vec<String>,
+    faults: &mut Vec<TaskFault>,
+) -> Draft {
+    let mut states: Vec<DraftState> = states.iter().map(|(name, s)| draft_state(name, s)).collect();
+    if let Some(initial) = initial {
+        match states.iter().position(|s| s.name == initial) {
             Some(at) => states[..=at].rotate_right(1),
             None => {
-                let hint = nearest(initial, states.iter().map(|s| s.name.as_str()));
-                let hint = hint.map(|h| format!("; did you mean '{h}'?")).unwrap_or_default();
-                faults
-                    .push(TaskFault::new(&[key("initial")], format!("no state is named '{initial}'{hint}")));
+                let message = format!("no state is named '{initial}'");
+                let known = states.iter().map(|s| s.name.as_str());
+                faults.push(TaskFault::unknown(&[key("initial")], message, initial, known));
             }
         }
     }
-    let symbols = file.alphabet.0.iter().map(|(s, _)| s.clone()).collect();
-    Ok(Draft { states, symbols, location: vec![key("states")] })
+    Draft { states, symbols, location: vec![key("states")] }
 }
 
 fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     let location = vec![key("states"), key(name)];
-    let inside = |steps: [Step; 2]| location.iter().cloned().chain(steps).collect::<Vec<_>>();
-    let on = file.on.0.iter().map(|(symbol, to)| DraftEdge {
+    let edge = |symbol: &String, to: &str, steps: [Step; 2]| DraftEdge {
         symbols: vec![symbol.clone()],
-        from: None,
-        to: to.clone(),
-        location: inside([key("on"), key(symbol)]),
-        symbol_locations: Vec::new(),
-    });
-    let reads = file.reads.iter().enumerate().map(|(i, symbol)| DraftEdge {
-        symbols: vec![symbol.clone()],
-        from: None,
-        to: name.to_owned(),
-        location: inside([key("reads"), Step::Item(i)]),
-        symbol_locations: Vec::new(),
-    });
+        to: to.to_owned(),
+        location: [&location[..], &steps].concat(),
+        ..DraftEdge::default()
+    };
+    let on = file.on.iter().map(|(symbol, to)| edge(symbol, to, [key("on"), key(symbol)]));
+    let reads = file.reads.iter().enumerate();
+    let reads = reads.map(|(i, symbol)| edge(symbol, name, [key("reads"), Step::Item(i)]));
     let edges = on.chain(reads).collect();
-    DraftState { name: name.to_owned(), is_final: file.r#final, edges, location: location.clone() }
+    DraftState { name: name.to_owned(), is_final: file.r#final, edges, location }
 }
 
 fn parameters(file: &TaskFile, faults: &mut Vec<TaskFault>) -> Parameters {
@@ -350,73 +228,104 @@ fn parameters(file: &TaskFile, faults: &mut Vec<TaskFault>) -> Parameters {
     Parameters { lambda, beta }
 }
 
-struct Definitions<'a> {
+/// Reads the definitions of symbols. Unreadable parts are issues, other mistakes are faults.
+struct AlphabetReader<'a> {
+    task: &'a Node,
+    prefix: &'a [Step],
     prompt: Option<&'a PromptPattern>,
+    issues: &'a mut Vec<Issue>,
     faults: &'a mut Vec<TaskFault>,
 }
 
-impl Definitions<'_> {
-    fn definition(&mut self, symbol: &str, entry: &SymbolEntry) -> SymbolDefinition {
-        let (function, arguments, others) = match entry {
-            SymbolEntry::Function(function) => (function, None, true),
-            SymbolEntry::CallEntry(call) => (&call.function, call.arguments.as_ref(), call.other_arguments),
-        };
-        let arguments = arguments
-            .map(|entry| entry.0.iter().map(|(name, entry)| self.argument(symbol, name, entry)).collect());
-        let others = others || arguments.is_none();
-        SymbolDefinition { symbol: symbol.to_owned(), function: function.clone(), arguments, others }
+impl AlphabetReader<'_> {
+    /// Reads the value at `location` in the task.
+    fn read<T: DeserializeOwned>(&mut self, location: &[Step]) -> Option<T> {
+        read(self.task.at(location)?, &[self.prefix, location].concat(), self.issues)
     }
 
-    fn argument(&mut self, symbol: &str, name: &str, entry: &ArgumentEntry) -> ArgumentPattern {
-        let (optional, pattern) = match entry {
-            ArgumentEntry::Equal(value) => (false, ValuePattern::equal(value.clone())),
-            ArgumentEntry::Conditions(conditions) => {
-                let location = [key("alphabet"), key(symbol), key("arguments"), key(name)];
-                (conditions.optional, self.pattern(conditions, &location))
-            }
-        };
-        ArgumentPattern { key: ArgumentKey::new(name), optional, pattern }
+    fn add_fault(&mut self, location: &[Step], message: impl Into<String>) {
+        self.faults.push(TaskFault::new(location, message));
     }
 
-    fn pattern(&mut self, entry: &Conditions, location: &[Step]) -> ValuePattern {
-        let mut fault = |name: &str, message: String| {
-            let location: Vec<Step> = location.iter().cloned().chain([key(name)]).collect();
-            self.faults.push(TaskFault::new(&location, message));
-        };
-        let one_of = match (&entry.equals, &entry.one_of) {
-            (Some(_), Some(_)) => {
-                fault("one_of", "'equals' says it already".to_owned());
-                None
+    fn definition(&mut self, symbol: &str, entry: &Value) -> Option<SymbolDefinition> {
+        let location = [key("alphabet"), key(symbol)];
+        let call: CallEntry = match entry {
+            Value::String(name) => {
+                CallEntry { function: name.clone(), arguments: None, other_arguments: true }
             }
-            (Some(value), None) => Some(vec![value.clone()]),
-            (None, all) => all.clone(),
+            Value::Object(_) => self.read(&location)?,
+            _ => {
+                let message = "expected a function's name, or a map with 'function' and 'arguments'";
+                self.add_fault(&location, message);
+                return None;
+            }
         };
-        if one_of.as_ref().is_some_and(Vec::is_empty) {
-            fault("one_of", "no value is one of none".to_owned());
+        let mut argument = |(name, value): (String, Value)| {
+            let location = [&location[..], &[key("arguments"), key(&name)]].concat();
+            self.argument(&name, value, &location)
+        };
+        let arguments: Option<Vec<ArgumentPattern>> =
+            call.arguments.map(|all| all.into_iter().filter_map(&mut argument).collect());
+        let others = call.other_arguments || arguments.is_none();
+        Some(SymbolDefinition { symbol: symbol.to_owned(), function: call.function, arguments, others })
+    }
+
+    fn argument(&mut self, name: &str, value: Value, location: &[Step]) -> Option<ArgumentPattern> {
+        let (optional, pattern) = match value {
+            Value::Object(given) => {
+                let conditions: Conditions = self.read(location)?;
+                self.check_any(&given, conditions.any, location);
+                (conditions.optional, self.pattern(conditions, location))
+            }
+            Value::Null => {
+                let message = "nothing is asked of this argument; write { any: true }, or one_of: [null]";
+                self.add_fault(location, message);
+                return None;
+            }
+            value => (false, ValuePattern::equal(value)),
+        };
+        Some(ArgumentPattern { key: ArgumentKey::new(name), optional, pattern })
+    }
+
+    /// Either `any` or a condition must be given.
+    fn check_any(&mut self, given: &Map<String, Value>, any: bool, location: &[Step]) {
+        let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        let has_condition =
+            given.iter().any(|(name, value)| name != "any" && name != "optional" && !is_empty(value));
+        if has_condition && any {
+            self.add_fault(location, "'any' excludes other conditions");
+        } else if !has_condition && !any {
+            self.add_fault(location, "no condition; write 'any: true' to accept every value");
         }
-        if let Some((min, max)) = entry.min.zip(entry.max).filter(|(min, max)| min > max) {
+    }
+
+    fn pattern(&mut self, conditions: Conditions, location: &[Step]) -> ValuePattern {
+        let mut fault = |name: &str, message: String| {
+            self.faults.push(TaskFault::new(&[location, &[key(name)]].concat(), message));
+        };
+        let Conditions { equals, one_of, not, min, max, captured, .. } = conditions;
+        if equals.is_some() && one_of.is_some() {
+            fault("one_of", "'equals' is given too".to_owned());
+        }
+        let one_of = equals.map(|value| vec![value]).or(one_of);
+        if one_of.as_ref().is_some_and(Vec::is_empty) {
+            fault("one_of", "the list has no value".to_owned());
+        }
+        if let Some((min, max)) = min.zip(max).filter(|(min, max)| min > max) {
             fault("max", format!("no number is at least {min} and at most {max}"));
         }
-        let regex = entry
+        let regex = conditions
             .regex
-            .as_ref()
-            .and_then(|text| Regex::new(text).map_err(|why| fault("regex", not_a_regex(&why))).ok());
-        if let Some(name) = &entry.captured {
-            let known = match self.prompt {
+            .and_then(|text| Regex::new(&text).map_err(|why| fault("regex", not_a_regex(&why))).ok());
+        if let Some(name) = &captured {
+            let is_group = match self.prompt {
                 Some(PromptPattern::Matches(regex)) => regex.capture_names().flatten().any(|n| n == name),
                 _ => false,
             };
-            if !known {
+            if !is_group {
                 fault("captured", format!("match.prompt has no group (?P<{name}>...)"));
             }
         }
-        ValuePattern {
-            one_of,
-            not: entry.not.clone(),
-            regex,
-            min: entry.min,
-            max: entry.max,
-            captured: entry.captured.clone(),
-        }
+        ValuePattern { one_of, not, regex, min, max, captured }
     }
 }

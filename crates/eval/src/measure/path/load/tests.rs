@@ -1,4 +1,4 @@
-//! What loads, and what is refused where.
+//! Tasks that load, and the places and reasons of those that are rejected.
 
 use serde_json::json;
 
@@ -138,9 +138,9 @@ fn overlapping_definitions_and_missing_match_are_warnings() {
     .unwrap();
     assert_eq!(odd.warnings.len(), 2, "{:?}", odd.warnings);
     assert!(
-        odd.warnings.iter().any(|w| w.contains("task.yaml:2:19: alphabet.B: a call of 'a' may fit both"))
+        odd.warnings.iter().any(|w| w.contains("task.yaml:2:19: alphabet.B: a call of 'a' may match both"))
     );
-    assert!(odd.warnings.iter().any(|w| w.contains("judges every agent")));
+    assert!(odd.warnings.iter().any(|w| w.contains("applies to every agent")));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn one_call_satisfies_two_must_follow_rules() {
 #[test]
 fn malformed_unbounded_or_contradictory_rules_are_rejected() {
     for (from, to, expected) in [
-        ("- { at_most: 2, of: refund }\n", "", "say how often"),
+        ("- { at_most: 2, of: refund }\n", "", "limit it"),
         (
             "{ never: wipe }",
             "{ never: wpie }",
@@ -230,7 +230,7 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
         ("{ never: wipe }", "{ never: wipe, must: wipe }", "a rule is one of"),
         ("{ never: wipe }", "{ must_follow: refund, after: refund }", "cannot follow itself"),
         ("{ never: wipe }", "{ must: wipe }\n- { never: wipe }", "no golden path"),
-        ("task: refunds", "task: refunds\nstates: { s: { final: true } }", "stands for 'states'"),
+        ("task: refunds", "task: refunds\nstates: { s: { final: true } }", "'policy' excludes 'states'"),
     ] {
         let text = POLICY.replacen(from, to, 1);
         assert_ne!(text, POLICY, "{from}");

@@ -1,4 +1,4 @@
-//! Path metrics on small traces: what is written where, and what nobody can tell.
+//! Path metrics on small traces: measurements, their spans, and unmeasured runs.
 
 use verdict_config::Source;
 
@@ -185,7 +185,7 @@ fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
     assert!(!of(&run(&trace, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
     let accepting = of(&all, "path.accepting").outcome.as_ref().unwrap();
     assert!(!accepting.passed);
-    assert!(accepting.findings[0].rationale.ends_with("what would have been allowed next: check"));
+    assert!(accepting.findings[0].rationale.ends_with("calls allowed next: check"));
 }
 
 #[test]
