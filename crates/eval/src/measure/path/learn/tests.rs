@@ -1,4 +1,4 @@
-//! What is learnt accepts what it was learnt of, and refuses what was never seen.
+//! Learnt tasks accept the runs that they were learnt from and reject others.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
