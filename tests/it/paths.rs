@@ -179,8 +179,8 @@ fn shipped_tasks_are_valid_and_accept_the_intended_paths() {
     assert!(output.status.success(), "{}", err(&output));
     let text = err(&output);
     assert!(text.contains("2 tasks can be used"), "{text}");
-    // 'move' before 'move_elsewhere' is meant: the first that fits wins.
-    assert!(text.contains("both 'move' and 'move_elsewhere'; the first of them wins"), "{text}");
+    // 'move' before 'move_elsewhere' is intended: the first match is used.
+    assert!(text.contains("both 'move' and 'move_elsewhere'; the first one is used"), "{text}");
     assert_eq!(text.matches("warning:").count(), 1, "{text}");
 }
 

@@ -13,8 +13,7 @@ use std::borrow::Cow;
 
 use foldhash::HashMap;
 use regex::Captures;
-use serde::de::DeserializeOwned;
-use verdict_config::{Invalid, Issue, Key, Mark, Node, Source, Step, Value, dotted, parse_within, read};
+use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
 
 use super::alphabet::{Alphabet, SymbolDefinition};
 use super::draft::{TaskFault, key};
@@ -121,21 +120,6 @@ fn overlaps(alphabet: &Alphabet) -> Vec<TaskFault> {
         TaskFault::new(&[key("alphabet"), key(&second.symbol)], message)
     };
     alphabet.overlaps().take(MOST_OVERLAPS).map(warning).collect()
-}
-
-/// The entries of the map `name` of a task, in the order in which they are written.
-fn entries<T: DeserializeOwned>(
-    task: &Node,
-    name: &str,
-    prefix: &[Step],
-    issues: &mut Vec<Issue>,
-) -> Vec<(String, T)> {
-    let map = task.get(name).map_or(&[][..], Node::entries);
-    let mut entry = |(entry, node): &(Key, Node)| {
-        let location = [prefix, &[key(name), key(&entry.text)]].concat();
-        Some((entry.text.clone(), read(node, &location, issues)?))
-    };
-    map.iter().filter_map(|found| entry(found)).collect()
 }
 
 regex!(ESCAPE, r"(?s)\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)");

@@ -18,8 +18,7 @@ use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::Parameters;
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::entries;
-use super::task_file::TaskResult;
+use super::task_file::{TaskResult, entries};
 
 #[derive(Deserialize)]
 struct Record {

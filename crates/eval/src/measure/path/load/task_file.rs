@@ -11,7 +11,7 @@ use regex::Regex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use verdict_config::{Issue, Node, Step, read};
+use verdict_config::{Issue, Key, Node, Step, read};
 
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
@@ -19,7 +19,6 @@ use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailedCalls, Gate, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::entries;
 use super::policy::{self, RuleEntry};
 
 /// A task and its warnings, or its faults.
@@ -100,6 +99,21 @@ struct Conditions {
     min: Option<f64>,
     max: Option<f64>,
     captured: Option<String>,
+}
+
+/// The entries of the map `name` of a task, in the order in which they are written.
+pub(super) fn entries<T: DeserializeOwned>(
+    task: &Node,
+    name: &str,
+    prefix: &[Step],
+    issues: &mut Vec<Issue>,
+) -> Vec<(String, T)> {
+    let map = task.get(name).map_or(&[][..], Node::entries);
+    let mut entry = |(entry, node): &(Key, Node)| {
+        let location = [prefix, &[key(name), key(&entry.text)]].concat();
+        Some((entry.text.clone(), read(node, &location, issues)?))
+    };
+    map.iter().filter_map(|found| entry(found)).collect()
 }
 
 /// `None` if the task is unreadable; `issues` say why.
