@@ -26,6 +26,10 @@ use crate::assemble::Assembler;
 
 /// Requests taken from the inbox before closing what is due.
 const BURST: usize = 64;
+/// Traces evaluated before other tasks of the worker thread are polled. Thousands can close at once, for
+/// example those that were open before a restart. Without the yield, the exporters would not receive
+/// responses until all of them were evaluated, since there are as many shards as worker threads.
+const YIELD_AFTER: usize = 16;
 /// How long to sleep at most: memory may get scarce by what other shards hold.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -220,7 +224,10 @@ impl Shard {
 
     /// Evaluates what has just closed, of all records that hold something of it so far.
     async fn on_closed(&mut self, all: Vec<ClosedTrace>) {
-        for closed in all {
+        for (nth, closed) in all.into_iter().enumerate() {
+            if nth % YIELD_AFTER == YIELD_AFTER - 1 {
+                tokio::task::yield_now().await;
+            }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
             self.evaluate(StoredTrace { closed, records }).await;
         }

@@ -1,5 +1,5 @@
-//! With `storage.directory`: killed at any moment, stopped, restarted, and nothing that was
-//! acknowledged is missing or judged otherwise.
+//! With `storage.directory`: however the process is stopped or killed and restarted, every acknowledged span is
+//! exported with the same verdict.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -18,8 +18,15 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::{Destination, Process};
 
-/// Senders at once.
+/// Concurrent senders of the tests that kill the process.
 const SENDERS: u64 = 8;
+
+/// Upper limit of the time from the arrival of a span at the destination until its release is in the journal:
+/// the export of the trace's log events, the responses, the release delay of 10 ms, and waits for a core. An
+/// unoptimised process under this load on two cores takes up to 50 ms. A span that arrived more than this
+/// before a kill must not be sent again; one that arrived later may be in flight, and up to several hundred
+/// are, because all traces that were open before a restart close at the same time.
+const RELEASE_LIMIT: Duration = Duration::from_millis(100);
 
 pub fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
@@ -27,7 +34,7 @@ pub fn text(key: &str, value: &str) -> KeyValue {
 }
 
 pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
-    // Ids of which no byte is zero, so that salted ones are never invalid.
+    // No byte is zero, so that every id is valid.
     let own = |id: u8| trace.to_be_bytes().map(|b| b ^ 0xa5 ^ id).to_vec();
     Span {
         trace_id: [[7; 8].to_vec(), trace.wrapping_add(1).to_be_bytes().to_vec()].concat(),
@@ -41,7 +48,7 @@ pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue
     }
 }
 
-/// A small run of an agent whose tool fails: leaves first, as SDKs send them.
+/// A small agent run with a failing tool call, in two requests: leaves first, as SDKs send them.
 pub fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
     let model = vec![
         text("gen_ai.operation.name", "chat"),
@@ -63,8 +70,8 @@ pub fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
     })
 }
 
-/// What was written on a span, whatever its ids.
-pub fn written(span: &Span) -> BTreeSet<String> {
+/// The attributes that the processor appended to a span. Of those that contain span ids, only the key.
+pub fn verdict_attributes(span: &Span) -> BTreeSet<String> {
     let with_ids = ["verdict.trace.failed_spans", "verdict.trace.failure_chain"];
     let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
     ours.map(|kv| match with_ids.contains(&kv.key.as_str()) {
@@ -74,12 +81,12 @@ pub fn written(span: &Span) -> BTreeSet<String> {
     .collect()
 }
 
-/// A processor as a process of its own, always on the same port and folder. An `over.yaml` in the
-/// folder is laid over its configuration.
+/// The processor as a process of its own. Every start uses the same port and directory. `over.yaml` in the
+/// directory, if it exists, is merged into the configuration.
 pub struct Processor {
     config: std::path::PathBuf,
     port: u16,
-    /// What starts it: nothing, or a command and its arguments.
+    /// A command that executes the processor, with its arguments; empty to execute it directly.
     through: Vec<String>,
     child: Child,
 }
@@ -164,72 +171,178 @@ fn run(through: &[String], config: &Path) -> Child {
         .unwrap()
 }
 
-/// Sends until it is acknowledged; returns how often it had to be sent.
-pub async fn deliver(client: &mut TraceServiceClient<Channel>, request: &ExportTraceServiceRequest) -> u64 {
+/// Sends a request until it is acknowledged; returns the number of attempts.
+pub async fn send_until_acknowledged(
+    client: &mut TraceServiceClient<Channel>,
+    request: &ExportTraceServiceRequest,
+) -> u64 {
     let began = Instant::now();
-    for sent in 1.. {
+    for attempts in 1.. {
         match client.export(request.clone()).await {
             Ok(answer) => {
                 assert_eq!(answer.into_inner().partial_success, None);
-                return sent;
+                return attempts;
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(15)).await,
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "the processor does not come back");
+        assert!(began.elapsed() < Duration::from_secs(30), "no request is acknowledged for 30 s");
     }
     unreachable!()
 }
 
-/// What is written on each span of such a run where nobody is killed.
-pub async fn undisturbed(close: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// The attributes appended to each span of [`requests`], by span name, if no process is killed.
+pub async fn expected_attributes(close: &str) -> BTreeMap<String, BTreeSet<String>> {
     let process = Process::start(close).await;
     for request in requests(0) {
         process.client().spans(request).await;
     }
     process.until("the trace", |d| d.spans().len() == 3).await;
     let spans = process.stop().await.spans();
-    let written: BTreeMap<_, _> = spans.iter().map(|span| (span.name.clone(), written(span))).collect();
-    assert!(format!("{written:?}").contains("verdict.trace.result"), "{written:#?}");
-    written
+    let expected: BTreeMap<_, _> =
+        spans.iter().map(|span| (span.name.clone(), verdict_attributes(span))).collect();
+    assert!(format!("{expected:?}").contains("verdict.trace.result"), "{expected:#?}");
+    expected
 }
 
-/// What a test that kills is made of.
-struct Killing<'a> {
+/// A test that kills and restarts the process while spans are sent.
+struct KillTest<'a> {
     durability: &'a str,
     rounds: u64,
-    /// How traces are judged.
+    /// The section `verdict` of the configuration.
     verdict: &'a str,
-    /// How long a sender waits after each request.
+    /// Pause of a sender after each request.
     pace: Duration,
-    /// Part of what is written on some span.
-    told: &'a str,
-    /// Verdicts go out as events alone.
+    /// An attribute that some span must have.
+    attribute: &'a str,
+    /// In shadow mode no attributes are appended.
     shadow: bool,
-    /// It is killed as soon as this holds again, or after a second.
-    moment: Option<Arc<AtomicBool>>,
+    /// The process is killed as soon as this is true, or after a second.
+    kill_when: Option<Arc<AtomicBool>>,
 }
 
-impl Default for Killing<'_> {
+impl Default for KillTest<'_> {
     fn default() -> Self {
-        let verdict = "verdict: { close: { quiet: 300ms } }";
-        let pace = Duration::from_millis(5);
-        Killing {
+        KillTest {
             durability: "interval",
             rounds: 50,
-            verdict,
-            pace,
-            told: "verdict.trace.result",
+            verdict: "verdict: { close: { quiet: 300ms } }",
+            pace: Duration::from_millis(5),
+            attribute: "verdict.trace.result",
             shadow: false,
-            moment: None,
+            kill_when: None,
         }
     }
 }
 
-/// Returns how many traces were sent.
-async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
-    let Killing { durability, rounds, verdict: close, pace, told, shadow, moment } = killing;
-    let mut expected = undisturbed(if shadow { "" } else { close }).await;
-    assert!(format!("{expected:?}").contains(told), "{expected:#?}");
+/// The traces whose requests were all acknowledged, and whether one of them was sent more than once.
+type Acknowledged = HashMap<u64, bool>;
+
+/// Starts the senders; they end after `stop` is set.
+fn start_senders(
+    processor: &Processor,
+    pace: Duration,
+    stop: &Arc<AtomicBool>,
+    acknowledged: &Arc<Mutex<Acknowledged>>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let next = Arc::new(AtomicU64::new(1));
+    let sender = |_| {
+        let (next, stop, acknowledged) = (Arc::clone(&next), Arc::clone(stop), Arc::clone(acknowledged));
+        let mut client = processor.client();
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let trace = next.fetch_add(1, Ordering::Relaxed);
+                let mut resent = false;
+                for request in requests(trace) {
+                    resent |= send_until_acknowledged(&mut client, &request).await > 1;
+                    tokio::time::sleep(pace).await;
+                }
+                acknowledged.lock().unwrap().insert(trace, resent);
+            }
+        })
+    };
+    (0..SENDERS).map(sender).collect()
+}
+
+/// The traces whose evaluation has begun and not ended, each with the generation of its process, as the slot
+/// files in the journal's directory record them.
+pub fn begun_evaluations(journal: &Path) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
+    let files = (0..16).filter_map(|n| std::fs::read(journal.join(format!("judging-{n}"))).ok());
+    let slots: Vec<u8> = files.flatten().collect();
+    let begun = slots.chunks_exact(32).filter(|slot| slot[24] == 2);
+    begun.map(|slot| (slot[..16].to_vec(), slot[16..24].to_vec())).collect()
+}
+
+/// When the process was killed, and during which evaluations.
+#[derive(Default)]
+struct Kills {
+    times: Vec<Instant>,
+    evaluations: BTreeSet<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Kills and restarts the process at pseudo-random times.
+async fn kill_and_restart(
+    processor: &mut Processor,
+    journal: &Path,
+    rounds: u64,
+    when: Option<&Arc<AtomicBool>>,
+) -> Kills {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut kills = Kills::default();
+    for _ in 0..rounds {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // From recovery until well after traces have closed.
+        tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
+        for _ in 0..1000 {
+            if when.is_none_or(|when| when.load(Ordering::Relaxed)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        kills.times.push(Instant::now());
+        processor.kill();
+        kills.evaluations.extend(begun_evaluations(journal));
+        processor.restart();
+    }
+    kills
+}
+
+/// Waits until every acknowledged span and the verdict on its trace are exported.
+async fn wait_for_acknowledged(destination: &Destination, acknowledged: &Acknowledged) {
+    let is_of_trace = |r: &LogRecord| r.attributes.iter().any(|kv| kv.key == "verdict.trace.result");
+    let missing = || {
+        let exported: BTreeSet<Vec<u8>> = destination.spans().into_iter().map(|span| span.span_id).collect();
+        let events = destination.records().into_iter().filter(is_of_trace);
+        let evaluated: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
+        let all = acknowledged.keys().flat_map(|&trace| requests(trace));
+        let spans = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone());
+        spans.filter(|s| !exported.contains(&s.span_id) || !evaluated.contains(&s.trace_id)).count()
+    };
+    let began = Instant::now();
+    while missing() > 0 {
+        let missing = missing();
+        assert!(
+            began.elapsed() <= Duration::from_secs(20),
+            "{missing} acknowledged spans, or the verdicts on their traces, were not exported"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Copies of one span after the first, and how many of them were overdue: the copy before arrived more than
+/// [`RELEASE_LIMIT`] before the next kill.
+fn duplicates(arrivals: &[(Instant, Span)], kills: &[Instant]) -> (usize, usize) {
+    let is_overdue = |pair: &&[(Instant, Span)]| {
+        let kill = kills.iter().find(|kill| **kill > pair[0].0 && **kill < pair[1].0);
+        kill.is_none_or(|kill| *kill - pair[0].0 > RELEASE_LIMIT)
+    };
+    (arrivals.len() - 1, arrivals.windows(2).filter(is_overdue).count())
+}
+
+/// Returns the number of traces sent.
+async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
+    let KillTest { durability, rounds, verdict: close, pace, attribute, shadow, kill_when } = test;
+    let mut expected = expected_attributes(if shadow { "" } else { close }).await;
+    assert!(format!("{expected:?}").contains(attribute), "{expected:#?}");
     if shadow {
         expected.values_mut().for_each(BTreeSet::clear);
     }
@@ -241,124 +354,83 @@ async fn killed_again_and_again(killing: Killing<'_>) -> u64 {
         storage.display()
     );
     let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-
-    let next = Arc::new(AtomicU64::new(1));
     let stop = Arc::new(AtomicBool::new(false));
-    // Traces acknowledged whole, and whether a request of theirs was sent more than once.
-    let acknowledged: Arc<Mutex<HashMap<u64, bool>>> = Arc::default();
-    let senders: Vec<_> = (0..SENDERS)
-        .map(|_| {
-            let (next, stop, acknowledged) =
-                (Arc::clone(&next), Arc::clone(&stop), Arc::clone(&acknowledged));
-            let mut client = processor.client();
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    let trace = next.fetch_add(1, Ordering::Relaxed);
-                    let mut again = false;
-                    for request in requests(trace) {
-                        again |= deliver(&mut client, &request).await > 1;
-                        tokio::time::sleep(pace).await;
-                    }
-                    acknowledged.lock().unwrap().insert(trace, again);
-                }
-            })
-        })
-        .collect();
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..rounds {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // From while it still takes up its log to well after traces have closed.
-        tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
-        for _ in 0..1000 {
-            if moment.as_ref().is_none_or(|moment| moment.load(Ordering::Relaxed)) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        processor.kill();
-        processor.restart();
-    }
+    let acknowledged: Arc<Mutex<Acknowledged>> = Arc::default();
+    let senders = start_senders(&processor, pace, &stop, &acknowledged);
+    let kills = kill_and_restart(&mut processor, &storage, rounds, kill_when.as_ref()).await;
     stop.store(true, Ordering::Relaxed);
     for sender in senders {
         sender.await.unwrap();
     }
-
     let acknowledged = acknowledged.lock().unwrap().clone();
     assert!(acknowledged.len() as u64 > rounds / 2, "only {} traces were sent", acknowledged.len());
-    let is_of_trace = |r: &LogRecord| r.attributes.iter().any(|kv| kv.key == "verdict.trace.result");
-    let incomplete = || {
-        let there: BTreeSet<Vec<u8>> = destination.spans().into_iter().map(|span| span.span_id).collect();
-        let events = destination.records().into_iter().filter(is_of_trace);
-        let judged: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
-        let all = acknowledged.keys().flat_map(|&trace| requests(trace));
-        let spans = all.flat_map(|r| r.resource_spans[0].scope_spans[0].spans.clone());
-        spans.filter(|s| !there.contains(&s.span_id) || !judged.contains(&s.trace_id)).count()
-    };
-    let began = Instant::now();
-    let missing = loop {
-        let missing = incomplete();
-        if missing == 0 || began.elapsed() > Duration::from_secs(20) {
-            break missing;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    assert_eq!(missing, 0, "acknowledged spans, or the verdicts on their traces, did not come out");
+    wait_for_acknowledged(&destination, &acknowledged).await;
     assert_eq!(processor.terminate(), Some(0));
 
-    let mut copies: HashMap<Vec<u8>, Vec<Span>> = HashMap::new();
-    destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
-    // Killed twice in the very moment when the same trace was judged: it goes on unjudged, as it should.
-    // That is no rarity here: what a process judges first takes it long, and it is killed soon after it starts.
-    let events = destination.records().into_iter().filter(|r| says(r, "verdict.trace.reason", "quarantined"));
+    let mut copies: HashMap<Vec<u8>, Vec<(Instant, Span)>> = HashMap::new();
+    for (at, span) in destination.arrivals() {
+        copies.entry(span.span_id.clone()).or_default().push((at, span));
+    }
+    let events = destination.records().into_iter().filter(|r| has(r, "verdict.trace.reason", "quarantined"));
     let quarantined: BTreeSet<Vec<u8>> = events.map(|record| record.trace_id).collect();
-    assert!(quarantined.len() as u64 <= rounds / 4 + 1, "{} traces were quarantined", quarantined.len());
-    let (mut duplicates, mut by_sender, mut resent) = (0, 0, 0);
-    for (&trace, &again) in &acknowledged {
-        resent += u64::from(again);
+    // An unoptimised process compiles patterns for 50 to 250 ms in its first evaluation, so that two kills can
+    // meet the same trace.
+    for trace in &quarantined {
+        let deaths = kills.evaluations.iter().filter(|(id, _)| id == trace).count();
+        assert!(deaths >= 2, "a trace was quarantined after {deaths} kills during its evaluation");
+    }
+    let (mut by_us, mut overdue, mut by_sender, mut resent_traces) = (0, 0, 0, 0);
+    for (&trace, &resent) in &acknowledged {
+        resent_traces += u64::from(resent);
         for sent in requests(trace).iter().flat_map(|r| &r.resource_spans[0].scope_spans[0].spans) {
-            let out = &copies[&sent.span_id];
-            *if again { &mut by_sender } else { &mut duplicates } += out.len() - 1;
-            let mut distinct: Vec<BTreeSet<String>> = out.iter().map(written).collect();
+            let copies = &copies[&sent.span_id];
+            let (more, late) = duplicates(copies, &kills.times);
+            if resent {
+                by_sender += more;
+            } else {
+                (by_us, overdue) = (by_us + more, overdue + late);
+            }
+            let mut distinct: Vec<BTreeSet<String>> =
+                copies.iter().map(|(_, span)| verdict_attributes(span)).collect();
             distinct.dedup();
-            // A request whose acknowledgement was lost is sent again by its sender, and may come
-            // when its trace has gone. Otherwise a repeat says what was said.
-            let unjudged = quarantined.contains(&sent.trace_id);
-            assert!(unjudged || distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
-            assert!(again || distinct.len() == 1, "{}: copies disagree: {distinct:#?}", sent.name);
-            for out in out {
-                let mut plain = out.clone();
+            // A sender resends a request whose acknowledgement was lost. The copy may arrive after its trace
+            // has closed, and then has another verdict. All other copies have the same one.
+            let unevaluated = quarantined.contains(&sent.trace_id);
+            assert!(unevaluated || distinct.contains(&expected[&sent.name]), "{}: {distinct:#?}", sent.name);
+            assert!(resent || distinct.len() == 1, "{}: copies differ: {distinct:#?}", sent.name);
+            for (_, copy) in copies {
+                let mut plain = copy.clone();
                 plain.attributes.retain(|kv| !kv.key.starts_with("verdict."));
                 assert_eq!(&plain, sent);
             }
         }
     }
     println!(
-        "{durability}: killed {rounds} times; {} traces; spans twice: {duplicates} by us, {by_sender} of the \
-         {resent} traces that were sent again by their sender",
-        acknowledged.len()
+        "{durability}: killed {rounds} times; {} traces; spans twice: {by_us} by us, {overdue} of them overdue; \
+         {by_sender} of the {resent_traces} traces that were sent again by their sender; {} quarantined",
+        acknowledged.len(),
+        quarantined.len()
     );
-    // Only spans that were being sent, or whose acknowledgement was not yet written, at the moment of a kill are
-    // sent again. The bound was 3 spans per sender and kill; 1 to 9 are seen now, and the cause is not known
-    // (suspects that are evaluated alone are not it). It is to be found, and the bound to be restored.
-    let on_the_way = rounds as usize * SENDERS as usize * 16;
-    assert!(duplicates <= on_the_way, "{duplicates} spans were sent twice");
+    // For each kill, the spans that the senders can have in flight: one trace of three spans each.
+    let limit = rounds as usize * SENDERS as usize * 3;
+    assert!(overdue <= limit, "{overdue} spans were sent again although they were delivered");
     acknowledged.len() as u64
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_fifty_kills_under_load_every_acknowledged_span_is_exported_unchanged() {
-    killed_again_and_again(Killing::default()).await;
+    kill_repeatedly(KillTest::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kills_with_fsync_per_request_few_spans_are_exported_twice() {
-    killed_again_and_again(Killing { durability: "sync", rounds: 15, ..Killing::default() }).await;
+    kill_repeatedly(KillTest { durability: "sync", rounds: 15, ..KillTest::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kills_in_shadow_mode_spans_and_verdicts_are_exported() {
     let verdict = "verdict: { mode: shadow, close: { quiet: 300ms } }";
-    killed_again_and_again(Killing { verdict, shadow: true, rounds: 15, ..Killing::default() }).await;
+    kill_repeatedly(KillTest { verdict, shadow: true, rounds: 15, ..KillTest::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -376,22 +448,19 @@ async fn after_a_kill_traces_that_waited_for_a_judge_are_asked_about_again() {
         "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
          verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}"
     );
-    // Asked about one after the other, and killed while one of them is.
+    // The judge is asked about one trace at a time, and the process is killed while a question is open.
     let pace = Duration::from_millis(100);
-    let killing = Killing {
+    let test = KillTest {
         rounds: 15,
         verdict: &verdict,
         pace,
-        told: "verdict.completeness.score",
-        moment: Some(asking),
-        ..Killing::default()
+        attribute: "verdict.completeness.score",
+        kill_when: Some(asking),
+        ..KillTest::default()
     };
-    let traces = killed_again_and_again(killing).await;
+    let traces = kill_repeatedly(test).await;
     let asked = asked.load(Ordering::Relaxed);
-    assert!(
-        asked > traces + 1,
-        "{asked} questions about {traces} traces: none was waiting when it was killed"
-    );
+    assert!(asked > traces + 1, "{asked} questions about {traces} traces: none was waiting at a kill");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,9 +475,9 @@ async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     }
     process.until("the trace", |d| d.spans().len() == 2).await;
     let first = process.stop().await;
-    assert!(first.records().iter().any(|r| says(r, "verdict.trace.revision", "1")));
-    assert!(first.records().iter().any(|r| says(r, "verdict.trace.result", "pass")));
-    // Once in between, so that the file in which the trace stood is deleted.
+    assert!(first.records().iter().any(|r| has(r, "verdict.trace.revision", "1")));
+    assert!(first.records().iter().any(|r| has(r, "verdict.trace.result", "pass")));
+    // One more start and stop deletes the segment with the trace's records.
     Process::start(&more).await.stop().await;
 
     let process = Process::start(&more).await;
@@ -416,17 +485,17 @@ async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     process.client().spans(leaves).await;
     process.until("the late span", |d| d.spans().len() == 1).await;
     let late = process.stop().await;
-    assert!(written(&late.spans()[0]).iter().any(|a| a.contains("verdict.late")));
-    let of_trace = |r: &&LogRecord| says(r, "verdict.trace.revision", "2");
+    assert!(verdict_attributes(&late.spans()[0]).iter().any(|a| a.contains("verdict.late")));
+    let of_trace = |r: &&LogRecord| has(r, "verdict.trace.revision", "2");
     let records = late.records();
     let verdict = records.iter().find(of_trace).unwrap_or_else(|| panic!("{records:#?}"));
     assert!(
-        says(verdict, "verdict.trace.result", "fail") && says(verdict, "verdict.trace.close_reason", "late")
+        has(verdict, "verdict.trace.result", "fail") && has(verdict, "verdict.trace.close_reason", "late")
     );
 }
 
 /// Whether a log record has an attribute of this value.
-fn says(record: &LogRecord, key: &str, value: &str) -> bool {
+fn has(record: &LogRecord, key: &str, value: &str) -> bool {
     record.attributes.iter().any(|kv| {
         kv.key == key
             && match kv.value.as_ref().and_then(|v| v.value.as_ref()) {
@@ -444,16 +513,18 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     let more =
         format!("verdict: {{ close: {{ quiet: 10ms }} }}\nstorage: {{ directory: '{}' }}", journal.display());
     std::fs::write(folder.path().join("over.yaml"), "service: { shutdown_timeout: 5m }").unwrap();
-    // Nobody listens there, so that it has something to send for as long as it may.
-    let mut processor = Processor::start(folder.path(), 1, &more);
+    // Port 1 is closed, so that spans stay unsent until the shutdown deadline. Logs go to a file.
+    let log = folder.path().join("stderr");
+    let through = ["sh", "-c", &format!("exec \"$0\" \"$@\" 2> '{}'", log.display())].map(str::to_owned);
+    let mut processor = Processor::start_through(through.to_vec(), folder.path(), 1, &more);
     for request in requests(1) {
-        deliver(&mut processor.client(), &request).await;
+        send_until_acknowledged(&mut processor.client(), &request).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     processor.signal();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(processor.child.try_wait().unwrap().is_none(), "the first signal leaves it time to send");
-    // Again and again: on a busy machine two that come together are one.
+    assert!(processor.child.try_wait().unwrap().is_none(), "the process ended before the shutdown deadline");
+    // Repeated, because two signals that arrive at the same time count as one.
     let began = Instant::now();
     let code = loop {
         processor.signal();
@@ -461,12 +532,15 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
         if let Some(status) = processor.child.try_wait().unwrap() {
             break status.code();
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
+        assert!(began.elapsed() < Duration::from_secs(60), "the process does not end after further signals");
     };
     assert_eq!(code, Some(1));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("ended by a second signal"), "{log}");
+    assert!(!log.contains("without an outcome"), "unsent spans are no bug after a second signal: {log}");
     let destination = Destination::default();
     let _processor = Processor::start(folder.path(), destination.serve().await, &more);
-    wait(&destination, 3).await;
+    wait_for_spans(&destination, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -478,47 +552,47 @@ async fn sigterm_leaves_open_traces_in_the_journal_and_without_one_closes_them()
     let more = format!("{close}\nstorage: {{ directory: '{}' }}", folder.path().join("journal").display());
     let mut processor = Processor::start(folder.path(), port, &more);
     let [leaves, root] = requests(1);
-    deliver(&mut processor.client(), &leaves).await;
+    send_until_acknowledged(&mut processor.client(), &leaves).await;
     assert_eq!(processor.terminate(), Some(0));
-    assert!(destination.spans().is_empty(), "the trace is still open");
+    assert!(destination.spans().is_empty(), "the open trace was exported");
 
     processor.restart();
-    deliver(&mut processor.client(), &root).await;
-    wait(&destination, 3).await;
+    send_until_acknowledged(&mut processor.client(), &root).await;
+    wait_for_spans(&destination, 3).await;
     assert_eq!(processor.terminate(), Some(0));
-    let expected = undisturbed(close).await;
+    let expected = expected_attributes(close).await;
     for span in destination.spans() {
-        assert_eq!(written(&span), expected[&span.name]);
+        assert_eq!(verdict_attributes(&span), expected[&span.name]);
     }
-    // Nothing is left to send.
+    // The journal has nothing left to send.
     processor.restart();
-    deliver(&mut processor.client(), &requests(2)[0]).await;
+    send_until_acknowledged(&mut processor.client(), &requests(2)[0]).await;
     assert_eq!(processor.terminate(), Some(0));
     assert_eq!(destination.spans().len(), 3);
 
     let mut without = Processor::start(folder.path(), port, close);
-    deliver(&mut without.client(), &requests(3)[0]).await;
+    send_until_acknowledged(&mut without.client(), &requests(3)[0]).await;
     assert_eq!(without.terminate(), Some(0));
     assert_eq!(destination.spans().len(), 5);
-    assert!(written(&destination.spans()[4]).iter().any(|a| a.contains("shutdown")));
+    assert!(verdict_attributes(&destination.spans()[4]).iter().any(|a| a.contains("shutdown")));
 }
 
-pub async fn wait(destination: &Destination, spans: usize) {
+pub async fn wait_for_spans(destination: &Destination, spans: usize) {
     for _ in 0..1000 {
         if destination.spans().len() >= spans {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} of {spans} spans came out", destination.spans().len());
+    panic!("{} of {spans} spans were exported", destination.spans().len());
 }
 
-/// A service in this process with a journal in `folder`.
+/// The configuration of a journal in `folder`, and `more`.
 pub fn storage(folder: &Path, more: &str) -> String {
     format!("storage: {{ directory: '{}' }}\n{more}", folder.join("journal").display())
 }
 
-/// Starts once more on the same folder and returns the exported spans.
+/// Starts and stops a service on the same directory; returns what it exported.
 async fn left_over(folder: &Path, more: &str) -> Destination {
     let process = Process::start(&storage(folder, more)).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -547,10 +621,10 @@ async fn every_outcome_leaves_an_empty_journal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same_verdict() {
-    let expected = undisturbed("").await;
+    let expected = expected_attributes("").await;
     let folder = tempfile::tempdir().unwrap();
-    // The destination is unreachable (port 1 is closed); a file takes everything at once, and
-    // one that is not required and is away as well holds nobody up.
+    // The required destination and an optional one are unreachable (port 1 is closed). A file accepts
+    // everything at once.
     let file = folder.path().join("out.jsonl");
     let exporters = |main: &str| {
         format!(
@@ -566,38 +640,38 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
         process.client().spans(request).await;
     }
     process.service.flush().await;
-    // In the file, and not with the destination: stopped before it comes back.
+    // Stopped while the destination is unreachable: only the file has the spans.
     assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
     let lines = std::fs::read_to_string(&file).unwrap().lines().count();
     assert!(lines >= 1);
 
     let destination = Destination::default();
-    // Whoever judged it again would find nothing by then.
+    // All metrics are disabled, so that a second evaluation would measure nothing.
     let family = |name: &'static str| name.split('.').next().unwrap_or(name);
     let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
     let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
     let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
     let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));
     let process = Process::start(&storage(folder.path(), &back)).await;
-    wait(&destination, 3).await;
+    wait_for_spans(&destination, 3).await;
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
     for span in destination.spans() {
         let shutdown = |set: &BTreeSet<String>| -> Vec<String> {
             set.iter().filter(|a| !a.contains("close_reason")).cloned().collect()
         };
-        assert_eq!(shutdown(&written(&span)), shutdown(&expected[&span.name]));
+        assert_eq!(shutdown(&verdict_attributes(&span)), shutdown(&expected[&span.name]));
     }
     let after = std::fs::read_to_string(&file).unwrap().lines().count();
-    assert_eq!(after, lines, "the file had it, and got it once");
+    assert_eq!(after, lines, "the file received the spans twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends() {
     let folder = tempfile::tempdir().unwrap();
-    // A destination that does not know OTLP: every request is refused for good.
-    let strange = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", strange.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(strange, axum::Router::new()).await });
+    // A server without OTLP: it refuses every request for good.
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(server, axum::Router::new()).await });
     let exporters = format!("exporters: {{ otlp_http: {{ endpoint: '{url}', signals: [traces] }} }}");
     let process = Process::start(&storage(folder.path(), &exporters)).await;
     for request in requests(0) {
@@ -606,15 +680,15 @@ async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends()
     process.service.flush().await;
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0, "nothing is dropped");
 
-    let letters: Vec<_> = std::fs::read_dir(folder.path().join("journal"))
+    let files: Vec<_> = std::fs::read_dir(folder.path().join("journal"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("dead-letter-traces"))
         .collect();
-    assert_eq!(letters.len(), 1);
+    assert_eq!(files.len(), 1);
     let destination = Destination::default();
     let endpoint = format!("127.0.0.1:{}", destination.serve().await);
-    let path = letters[0].clone();
+    let path = files[0].clone();
     let replay = tokio::task::spawn_blocking(move || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
         command.args(["replay", path.to_str().unwrap(), "--endpoint", &endpoint]).output().unwrap()
@@ -622,17 +696,17 @@ async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends()
     let output = replay.await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(destination.spans().len(), 3);
-    assert!(destination.spans().iter().all(|span| !written(span).is_empty()));
-    // They have gone, and are not sent by a restart as well.
+    assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
+    // The journal does not send them again after a restart.
     let again = left_over(folder.path(), "").await;
     assert!(again.spans().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unusable_folder_is_an_error_at_start() {
+async fn an_unusable_directory_is_an_error_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("journal");
-    std::fs::write(&file, "not a folder").unwrap();
+    std::fs::write(&file, "not a directory").unwrap();
     let config = crate::support::config(1, &storage(folder.path(), ""));
     let error = otel_verdict::pipeline::service::Service::start(&config).await.unwrap_err();
     assert!(error.to_string().starts_with("storage.directory: cannot use"), "{error}");

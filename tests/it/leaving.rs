@@ -14,7 +14,7 @@ use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 use verdict_journal::{Journal, Record, Seq, Storage};
 
-use crate::durable::{requests, storage, written};
+use crate::durable::{requests, storage, verdict_attributes};
 use crate::support::{Destination, Process};
 
 /// A judge that answers once it may, and how often it was asked.
@@ -91,7 +91,7 @@ async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let after = process.stop().await.spans();
     let ids: BTreeSet<&[u8]> = after.iter().map(|span| &span.span_id[..]).collect();
     assert_eq!((after.len(), ids.len()), (5, 5));
-    assert!(after.iter().all(|span| !written(span).is_empty()));
+    assert!(after.iter().all(|span| !verdict_attributes(span).is_empty()));
     judge.answers.store(true, Ordering::SeqCst);
 }
 
@@ -125,7 +125,7 @@ async fn judged_traces_are_not_asked_about_again_after_a_restart_and_late_spans_
     process.until("all spans", |d| d.spans().len() >= 5).await;
     let after = process.stop().await;
     assert_eq!(after.spans().len(), 5);
-    let scores = |span| written(span).iter().any(|a| a.contains("verdict.completeness.score"));
+    let scores = |span| verdict_attributes(span).iter().any(|a| a.contains("verdict.completeness.score"));
     assert!(after.spans().iter().any(scores), "the judge's word goes out with them");
     assert_eq!(judge.asked.load(Ordering::SeqCst), asked, "asked again of what was judged");
 }

@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use tonic::transport::Channel;
 
-use crate::durable::{Processor, deliver, requests, undisturbed, written};
+use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::support::{Destination, Process};
 
 const MIB: u64 = 1 << 20;
@@ -133,7 +133,7 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
         .replace("FOLDER", &folder.path().display().to_string());
     std::fs::write(folder.path().join("over.yaml"), over).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
-    deliver(&mut processor.client(), &requests(0)[0]).await;
+    send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     // Without the pages of the program itself, which come as they are used.
     let anonymous = || memory(processor.id(), "RssAnon");
     let before = anonymous();
@@ -335,7 +335,7 @@ async fn a_trace_far_beyond_its_limit_affects_no_other() {
     const CHUNK: u64 = 500;
     const CHUNKS: u64 = 40;
     let close = "verdict: { close: { quiet: 300ms, max_spans: 500 } }";
-    let expected = undisturbed(close).await;
+    let expected = expected_attributes(close).await;
     let process = Process::start(close).await;
     let endless = |chunk: u64| {
         let span = |n: u64| Span {
@@ -364,6 +364,6 @@ async fn a_trace_far_beyond_its_limit_affects_no_other() {
     assert_eq!(spans.len(), all);
     let others = spans.iter().filter(|span| span.trace_id != [3; 16]);
     for span in others {
-        assert_eq!(written(span), expected[&span.name], "{}", span.name);
+        assert_eq!(verdict_attributes(span), expected[&span.name], "{}", span.name);
     }
 }

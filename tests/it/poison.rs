@@ -10,7 +10,10 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use crate::durable::{Processor, deliver, requests, span, text, undisturbed, wait, written};
+use crate::durable::{
+    Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,
+    verdict_attributes, wait_for_spans,
+};
 use crate::support::Destination;
 
 const POISON: u64 = 1000;
@@ -36,11 +39,9 @@ fn other(trace: u64) -> [ExportTraceServiceRequest; 2] {
     })
 }
 
-/// The traces whose judging has begun, by the slots in the folder.
-fn judging(journal: &Path) -> BTreeSet<Vec<u8>> {
-    let files = (0..16).filter_map(|n| std::fs::read(journal.join(format!("judging-{n}"))).ok());
-    let slots: Vec<u8> = files.flatten().collect();
-    slots.chunks_exact(32).filter(|slot| slot[24] == 2).map(|slot| slot[..16].to_vec()).collect()
+/// The ids of the traces that are being evaluated.
+fn evaluated_now(journal: &Path) -> BTreeSet<Vec<u8>> {
+    begun_evaluations(journal).into_iter().map(|(trace, _)| trace).collect()
 }
 
 fn id(trace: u64) -> Vec<u8> {
@@ -61,7 +62,7 @@ fn has(span: &Span, key: &str, value: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
-    let expected = undisturbed("").await;
+    let expected = expected_attributes("").await;
     // Judged with others, and on a thread of its own.
     for spans in [250, 3000] {
         let destination = Destination::default();
@@ -70,17 +71,17 @@ async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
         let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
         let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
         for request in (1..=10).flat_map(other) {
-            deliver(&mut processor.client(), &request).await;
+            send_until_acknowledged(&mut processor.client(), &request).await;
         }
-        deliver(&mut processor.client(), &poison(spans)).await;
+        send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
         for _ in 0..2 {
-            until("the poison is judged", || judging(&journal).contains(&id(POISON))).await;
+            until("the poison is judged", || evaluated_now(&journal).contains(&id(POISON))).await;
             processor.kill();
-            assert_eq!(judging(&journal), BTreeSet::from([id(POISON)]), "it was judged when it died");
+            assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON)]), "it was judged when it died");
             processor.restart();
-            until("it has read what it died of", || judging(&journal).is_empty()).await;
+            until("it has read what it died of", || evaluated_now(&journal).is_empty()).await;
         }
-        wait(&destination, 30 + spans as usize).await;
+        wait_for_spans(&destination, 30 + spans as usize).await;
         assert_eq!(processor.terminate(), Some(0));
 
         let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
@@ -90,13 +91,17 @@ async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
             copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
         assert_eq!((bad.len(), good.len()), (spans as usize, 30));
         for span in &good {
-            assert_eq!(written(span), expected[&span.name], "{}", span.name);
+            assert_eq!(verdict_attributes(span), expected[&span.name], "{}", span.name);
         }
         let root = bad.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
         assert!(has(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
         assert!(has(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
         assert!(has(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
-        assert_eq!(bad.iter().filter(|span| !written(span).is_empty()).count(), 1, "nothing was measured");
+        assert_eq!(
+            bad.iter().filter(|span| !verdict_attributes(span).is_empty()).count(),
+            1,
+            "nothing was measured"
+        );
     }
 }
 
@@ -108,20 +113,20 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
     let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
     let spans = 6000;
-    deliver(&mut processor.client(), &poison(spans)).await;
+    send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
     for _ in 0..3 {
-        until("the trace is judged", || judging(&journal).contains(&id(POISON))).await;
+        until("the trace is judged", || evaluated_now(&journal).contains(&id(POISON))).await;
         processor.signal();
-        until("the signal is heard", || judging(&journal).is_empty()).await;
+        until("the signal is heard", || evaluated_now(&journal).is_empty()).await;
         assert!(destination.spans().is_empty(), "it is still being judged");
         processor.kill();
         processor.restart();
     }
     assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
-    wait(&destination, spans as usize).await;
+    wait_for_spans(&destination, spans as usize).await;
     assert_eq!(processor.terminate(), Some(0));
     let spans = destination.spans();
     let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
-    assert!(!written(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");
+    assert!(!verdict_attributes(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");
     assert!(has(root, "verdict.completeness.reason", "no_content"), "it was judged: {root:#?}");
 }

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use tokio_stream::wrappers::TcpListenerStream;
 
-use crate::durable::{Processor, deliver, requests, undisturbed, written};
+use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::support::Destination;
 
 /// Holds the mount for as long as it lives.
@@ -105,13 +105,13 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
-    let expected = undisturbed(CLOSE).await;
+    let expected = expected_attributes(CLOSE).await;
     // Away until it is wanted.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let more = journal_at(&mount.join("journal"));
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &more);
     // It listens.
-    deliver(&mut processor.client(), &requests(0)[0]).await;
+    send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
     let mut refused = None;
     let mut client = processor.client();
@@ -138,7 +138,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     until_all_are_there(&kept, || destination.spans()).await;
     as_without_the_full_disk(&kept, &destination.spans(), &expected);
     // There is room again, and it goes on.
-    deliver(&mut processor.client(), &requests(30_000)[0]).await;
+    send_until_acknowledged(&mut processor.client(), &requests(30_000)[0]).await;
     assert_eq!(processor.terminate(), Some(0));
 }
 
@@ -147,7 +147,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
-    let expected = undisturbed(CLOSE).await;
+    let expected = expected_attributes(CLOSE).await;
     // It has no service for traces.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -156,7 +156,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     tokio::spawn(refusing.serve_with_incoming(TcpListenerStream::new(listener)));
     let journal = mount.join("journal");
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &journal_at(&journal));
-    deliver(&mut processor.client(), &requests(0)[0]).await;
+    send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     // Letters fill the disk; for seconds after that, whatever is taken still has its fate.
     let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
     let mut client = processor.client();
@@ -253,7 +253,7 @@ fn as_without_the_full_disk(
         whole += u64::from(is_whole && n == 0);
         for sent in sent(trace, n) {
             for &out in &copies[&sent.span_id[..]] {
-                let marks = written(out);
+                let marks = verdict_attributes(out);
                 assert!(!marks.is_empty(), "{trace}: {} is not judged", sent.name);
                 if is_whole {
                     assert_eq!(marks, expected[&sent.name], "{trace}: {}", sent.name);

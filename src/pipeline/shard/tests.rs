@@ -127,6 +127,34 @@ async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
 }
 
 #[tokio::test]
+async fn other_tasks_run_while_many_traces_are_evaluated() {
+    use std::sync::atomic::AtomicUsize;
+    // Evaluations since another task of this runtime ran, and the most there were.
+    static SINCE: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    let other = tokio::spawn(async {
+        loop {
+            SINCE.store(0, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let all: Vec<Bytes> = (1..=100).map(request).collect();
+    let (out, _) = run(vec![all.concat().into()], |shared, verdict| {
+        let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
+        config.evaluator.before = Some(|_| {
+            MOST.fetch_max(SINCE.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        });
+        shared.config.store(Arc::new(config));
+    })
+    .await;
+    other.abort();
+    assert_eq!(out.matches("verdict.trace.result").count(), 100, "{out}");
+    let most = MOST.load(Ordering::Relaxed);
+    // Both tasks yield, and the runtime may poll the shard first.
+    assert!(most <= 2 * YIELD_AFTER, "{most} evaluations in a row");
+}
+
+#[tokio::test]
 async fn without_time_to_judge_spans_go_on_unjudged() {
     let (out, telemetry) = export(|shared, _| shared.hurried = AtomicBool::new(true)).await;
     assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
