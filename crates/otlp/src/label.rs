@@ -15,7 +15,7 @@ macro_rules! labelled_enum {
             pub const ALL: [$name; [$($label),+].len()] = [$($name::$variant),+];
 
             /// The label.
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self {
                     $($name::$variant => $label),+
                 }

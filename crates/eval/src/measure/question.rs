@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
 use super::measurement::Unmeasured;
@@ -89,6 +89,19 @@ pub struct Form {
     pub score: Option<ScoreField>,
 }
 
+impl Form {
+    /// A form without a score: an object of exactly these fields.
+    pub(crate) fn object(name: &'static str, fields: Value) -> Arc<Form> {
+        Arc::new(Form { name, schema: object_schema(fields), score: None })
+    }
+}
+
+/// The schema of an object of exactly these fields.
+pub(crate) fn object_schema(fields: Value) -> Value {
+    let required: Vec<&String> = fields.as_object().map(|map| map.keys().collect()).unwrap_or_default();
+    json!({ "type": "object", "properties": fields, "required": required, "additionalProperties": false })
+}
+
 /// The field of the score in an answer and its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScoreField {
@@ -107,6 +120,13 @@ pub struct Question {
     pub form: Arc<Form>,
     /// Names of the judges; if empty, those of the metric.
     pub judges: Vec<String>,
+}
+
+impl Question {
+    /// A question to the judges of the metric.
+    pub(crate) fn new(key: impl Into<String>, prompt: Prompt, form: Arc<Form>) -> Question {
+        Question { key: key.into(), prompt, form, judges: Vec::new() }
+    }
 }
 
 /// The answer of one judge in one sample.

@@ -1,8 +1,8 @@
 //! A plan with all its measurements, from rules, reference and judges; used for traces and for
 //! files.
 //!
-//! In: a plan, its tools, a reference plan where there is one, judges' answers. Out: an
-//! [`PlanAssessment`] with issues, values and score.
+//! In: a plan, its tools, an optional reference plan, judges' answers. Out: a [`PlanAssessment`] with
+//! issues, values and score.
 
 use super::part::{self, PartValues, PlanPart, Weights};
 use super::reference::{self, ReferenceMatch};
@@ -10,12 +10,12 @@ use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
 use super::{prose, rules, shape};
 
-/// A judge's answer about one part.
+/// A judge's answer about one metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanPartJudgement {
     /// From 0 to 1.
     pub value: f64,
-    /// The steps that the judge named, with its reasons.
+    /// Issues of the steps that the judge named, with its reasons.
     pub issues: Vec<PlanIssue>,
     /// The judge's overall rationale.
     pub rationale: String,
@@ -27,7 +27,7 @@ pub struct PlanAssessment {
     pub plan: Plan,
     /// The tools it may use.
     pub tools: Toolbox,
-    /// The best plan for the same query.
+    /// The reference plan for the same query.
     pub reference: Option<Plan>,
     /// Issues found by rules and by judges.
     pub issues: Vec<PlanIssue>,
@@ -41,16 +41,16 @@ impl PlanAssessment {
     /// Measures `plan` by rules.
     pub fn new(mut plan: Plan, tools: Toolbox, reference: Option<Plan>) -> PlanAssessment {
         let mut reference = reference.filter(|r| !r.is_unreadable());
-        for words in [Some(&mut plan), reference.as_mut()].into_iter().flatten().filter(|p| !p.structured) {
-            prose::assign_tools(words, &tools);
+        for prose in std::iter::once(&mut plan).chain(&mut reference).filter(|plan| !plan.structured) {
+            prose::assign_tools(prose, &tools);
         }
         let issues = rules::issues(&plan, &tools, reference.as_ref());
         let values = rules::values(&plan, &tools, &issues, reference.as_ref());
         // Steps match by tool, placeholders and dependencies, which prose does not have. Prose is
         // therefore rated only against prose.
-        let alike = |r: &&Plan| r.structured == plan.structured || shape::is_rejected(&plan);
+        let comparable = |r: &&Plan| r.structured == plan.structured || shape::is_rejected(&plan);
         let reference_match =
-            reference.as_ref().filter(alike).map(|r| reference::match_reference(&plan, r, &issues));
+            reference.as_ref().filter(comparable).map(|r| reference::match_reference(&plan, r, &issues));
         PlanAssessment { plan, tools, reference, issues, values, reference_match }
     }
 
@@ -71,15 +71,13 @@ impl PlanAssessment {
         }
     }
 
-    /// Applies a judgement of `part` and returns its new value, which is at most what the issues
-    /// found by rules (an unknown tool, an exceeded limit) allow.
+    /// Applies a judgement of `part` and returns its new value. The issues found by rules (an unknown
+    /// tool, an exceeded limit) bound it.
     pub fn apply_judgement(&mut self, part: PlanPart, judged: &PlanPartJudgement) -> f64 {
         let steps = rules::judged_steps(&self.plan, part);
         let at_most = rules::share(steps, rules::violations(&self.issues, part));
         let value = judged.value.min(at_most);
-        if let Some(slot) = self.values.get_mut(part.index()) {
-            *slot = Some(value);
-        }
+        self.values[part as usize] = Some(value);
         for issue in &judged.issues {
             if !self.issues.iter().any(|known| known.step == issue.step && known.fault == issue.fault) {
                 self.issues.push(issue.clone());
@@ -88,12 +86,12 @@ impl PlanAssessment {
         value
     }
 
-    /// The metric's value, where measured.
+    /// The metric's value, if measured.
     pub fn value(&self, part: PlanPart) -> Option<f64> {
-        self.values.get(part.index()).copied().flatten()
+        self.values[part as usize]
     }
 
-    /// From 0 to 100, where each group has something measured.
+    /// The score from 0 to 100; `None` if a group of metrics is unmeasured.
     pub fn score(&self, weights: &Weights) -> Option<f64> {
         part::score(&self.values, weights)
     }

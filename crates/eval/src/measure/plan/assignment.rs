@@ -3,7 +3,7 @@
 //! In: a weight for each pair. Out: a matching of greatest total, by the Hungarian method with
 //! potentials (Kuhn 1955, Munkres 1957), in O(n^2 m) for n rows of m columns.
 
-/// For each row the column that it is matched with. Pairs of weight 0 or less are never matched.
+/// For each row its matched column. Pairs of weight 0 or less are never matched.
 /// Rows of `weights` must be equally long.
 pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
     let rows = weights.len();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greedy_choice_is_not_the_best() {
+    fn best_matching_differs_from_greedy_choice() {
         let weights = vec![vec![0.9, 0.8], vec![0.8, 0.0]];
         assert_eq!(maximum_matching(&weights), [Some(1), Some(0)]);
         assert_eq!(maximum_matching(&[]), []);
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_matching_is_better(
+        fn matching_has_the_greatest_total(
             (rows, columns) in (0usize..5, 0usize..6),
             seed in prop::collection::vec(0u8..8, 30),
         ) {

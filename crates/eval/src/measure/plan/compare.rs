@@ -6,15 +6,14 @@
 //!
 //! Gates: an invalid response has consistency 0, completeness 1 and redundancy 7; one that does not
 //! answer the query has completeness 1. Decision: the responses that are valid and consistent,
-//! compared by completeness, then redundancy; ties are shared; without a valid response the
-//! decision is "Neither".
+//! compared by completeness, then redundancy; equal responses are all listed; without a valid and
+//! consistent response the decision is "Neither".
 
-use std::sync::Arc;
-
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::prompt::{DATA, fence};
+use crate::measure::question::object_schema;
 use crate::measure::{Form, Prompt, Question};
 
 /// The worst and the best of completeness and redundancy.
@@ -36,7 +35,7 @@ addition costs.
 First write 'rationale': two to four sentences on how the responses differ. Then score them.";
 
 /// One response's scores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseScores {
     /// 0 or 1.
     pub validity: i64,
@@ -52,20 +51,13 @@ impl ResponseScores {
     /// The scores after the table's gates.
     fn gated(self) -> ResponseScores {
         let on_scale = |n: i64| n.clamp(SCALE.0, SCALE.1);
-        match (self.validity, self.consistency) {
-            (v, _) if v < 1 => ResponseScores { validity: 0, consistency: 0, completeness: 1, redundancy: 7 },
-            (_, c) if c < 1 => ResponseScores {
-                validity: 1,
-                consistency: 0,
-                completeness: 1,
-                redundancy: on_scale(self.redundancy),
-            },
-            _ => ResponseScores {
-                validity: 1,
-                consistency: 1,
-                completeness: on_scale(self.completeness),
-                redundancy: on_scale(self.redundancy),
-            },
+        let is_valid = self.validity >= 1;
+        let is_consistent = is_valid && self.consistency >= 1;
+        ResponseScores {
+            validity: is_valid.into(),
+            consistency: is_consistent.into(),
+            completeness: if is_consistent { on_scale(self.completeness) } else { SCALE.0 },
+            redundancy: if is_valid { on_scale(self.redundancy) } else { SCALE.1 },
         }
     }
 }
@@ -87,77 +79,48 @@ pub fn question(query: &str, responses: &[String]) -> Option<Question> {
         user.push_str(&fence(name, response));
     }
     let number = |values: Vec<i64>| json!({ "type": "integer", "enum": values });
-    let scores = json!({
-        "type": "object",
-        "properties": {
-            "validity": number(vec![0, 1]),
-            "consistency": number(vec![0, 1]),
-            "completeness": number((SCALE.0..=SCALE.1).collect()),
-            "redundancy": number((SCALE.0..=SCALE.1).collect()),
-        },
-        "required": ["validity", "consistency", "completeness", "redundancy"],
-        "additionalProperties": false,
-    });
-    let mut properties = Map::new();
-    properties.insert("rationale".to_owned(), json!({ "type": "string" }));
-    properties.extend(names.iter().map(|name| ((*name).to_owned(), scores.clone())));
-    let required: Vec<&str> = std::iter::once("rationale").chain(names.iter().copied()).collect();
-    let schema = json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    });
-    let form = Form { name: "compared_responses", schema, score: None };
+    let on_scale = || number((SCALE.0..=SCALE.1).collect());
+    let scores = object_schema(json!({
+        "validity": number(vec![0, 1]),
+        "consistency": number(vec![0, 1]),
+        "completeness": on_scale(),
+        "redundancy": on_scale(),
+    }));
+    let mut fields = json!({ "rationale": { "type": "string" } });
+    for name in names {
+        fields[*name] = scores.clone();
+    }
     let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), user);
-    Some(Question { key: "compare".to_owned(), prompt, form: Arc::new(form), judges: Vec::new() })
+    Some(Question::new("compare", prompt, Form::object("compared_responses", fields)))
 }
 
-/// Reads an answer about `count` responses. `None` where it does not fit its form.
+/// Reads an answer about `count` responses. `None` if it does not fit its form.
 pub fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
-    let names = NAMES.get(..count)?;
-    let scores: Option<Vec<ResponseScores>> = names
-        .iter()
-        .map(|name| {
-            let of = |key: &str| answer.get(name)?.get(key)?.as_i64();
-            let scores = ResponseScores {
-                validity: of("validity")?,
-                consistency: of("consistency")?,
-                completeness: of("completeness")?,
-                redundancy: of("redundancy")?,
-            };
-            Some(scores.gated())
-        })
-        .collect();
-    let scores = scores?;
+    let scores = |name| Some(ResponseScores::deserialize(answer.get(name)?).ok()?.gated());
+    let scores: Vec<ResponseScores> = NAMES.get(..count)?.iter().map(scores).collect::<Option<_>>()?;
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(ResponseComparison { rationale, decision: decision(&scores), scores })
 }
 
 /// Combines several judges or samples: the lower median of each score, and the decision from these.
-/// The rationale is that of the first with this decision.
+/// The rationale is that of the first comparison with this decision.
 pub fn combine(mut all: Vec<ResponseComparison>) -> Option<ResponseComparison> {
     let count = all.first()?.scores.len();
-    let middle = |response: usize, of: fn(&ResponseScores) -> i64| {
-        let mut values: Vec<i64> = all.iter().filter_map(|c| c.scores.get(response)).map(of).collect();
+    let median = |response: usize, score: fn(&ResponseScores) -> i64| {
+        let mut values: Vec<i64> = all.iter().filter_map(|c| c.scores.get(response)).map(score).collect();
         values.sort_unstable();
         values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
     };
-    let scores: Vec<ResponseScores> = (0..count)
-        .map(|response| {
-            let of = |score| middle(response, score);
-            let joined = ResponseScores {
-                validity: of(|s| s.validity),
-                consistency: of(|s| s.consistency),
-                completeness: of(|s| s.completeness),
-                redundancy: of(|s| s.redundancy),
-            };
-            joined.gated()
-        })
-        .collect();
+    let combined = |response| ResponseScores {
+        validity: median(response, |s| s.validity),
+        consistency: median(response, |s| s.consistency),
+        completeness: median(response, |s| s.completeness),
+        redundancy: median(response, |s| s.redundancy),
+    };
+    let scores: Vec<ResponseScores> = (0..count).map(|response| combined(response).gated()).collect();
     let decision = decision(&scores);
-    let speaker = all.iter().position(|c| c.decision == decision).unwrap_or(0);
-    let rationale = all.swap_remove(speaker).rationale;
+    let first = all.iter().position(|c| c.decision == decision).unwrap_or(0);
+    let rationale = all.swap_remove(first).rationale;
     Some(ResponseComparison { rationale, scores, decision })
 }
 
@@ -166,7 +129,7 @@ fn decision(scores: &[ResponseScores]) -> String {
     let left = || NAMES.iter().zip(scores).filter(|(_, s)| s.validity == 1 && s.consistency == 1);
     let Some(best) = left().map(|(_, s)| rank(s)).max() else { return "Neither".to_owned() };
     let winners: Vec<&str> = left().filter(|(_, s)| rank(s) == best).map(|(name, _)| *name).collect();
-    // The table has a word only for a tie of three; two of two are named.
+    // The table has a label only for a tie of three; a tie of two is listed.
     if winners.len() == NAMES.len() { "All".to_owned() } else { winners.join(",") }
 }
 
@@ -187,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gates_of_table_34_hold_whatever_the_judge_says() {
+    fn gates_of_table_34_override_the_judge() {
         let compared = decided(&[scores(0, 1, 6, 3), scores(1, 0, 6, 3), scores(1, 1, 6, 3)]);
         let rows: Vec<[i64; 4]> = compared
             .scores
@@ -199,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decision_is_by_completeness_then_redundancy_and_equals_share_it() {
+    fn best_completeness_then_redundancy_decides_and_ties_are_listed() {
         let good = || scores(1, 1, 6, 5);
         assert_eq!(decided(&[good(), good(), good()]).decision, "All");
         assert_eq!(decided(&[good(), scores(1, 1, 6, 4), good()]).decision, "R1,R3");
@@ -210,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn several_opinions_are_joined_by_their_middle_and_decided_anew() {
+    fn combined_scores_are_lower_medians_and_decide() {
         let one = |first, second, words: &str| {
             let compared = decided(&[first, second]);
             ResponseComparison { rationale: words.to_owned(), ..compared }
@@ -224,7 +187,7 @@ mod tests {
         let joint = combine(all.clone()).unwrap();
         assert_eq!((joint.decision.as_str(), joint.rationale.as_str()), ("R1", "the first has more"));
         assert_eq!((joint.scores[1].completeness, joint.scores[1].redundancy), (5, 6));
-        // Two that differ on whether it is valid at all: the lower holds, with its gates.
+        // Two opinions that differ on validity: the lower one counts, with its gates.
         let split =
             vec![one(good(), good(), "both"), one(good(), scores(0, 0, 1, 7), "only one is an answer")];
         let joint = combine(split).unwrap();
@@ -234,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn scores_off_the_scale_and_missing_ones() {
+    fn scores_off_the_scale_are_clamped_and_missing_ones_are_none() {
         assert_eq!(decided(&[scores(1, 1, 9, -2), scores(1, 1, 7, 1)]).decision, "R1,R2");
         assert_eq!(read(2, &json!({ "R1": scores(1, 1, 1, 1) })), None);
         assert_eq!(read(4, &json!({})), None);
     }
 
     #[test]
-    fn a_question_needs_two_or_three_responses() {
+    fn question_requires_two_or_three_responses() {
         let responses = vec!["a".to_owned(); 4];
         assert!(question("q", &responses[..1]).is_none() && question("q", &responses).is_none());
         let asked = question("q", &responses[..2]).unwrap();
@@ -250,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_is_as_it_was() {
+    fn prompt_matches_golden_file() {
         let responses = ["12.3 %", "There is no data.", "About an eighth; and the weather was fine."];
         let q = question("What share of calls was escalated?", &responses.map(str::to_owned)).unwrap();
         let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);

@@ -1,11 +1,10 @@
 //! Which planned step each tool call of a run carried out: skipped steps, changed order, unplanned
 //! calls.
 //!
-//! In: the steps of a plan and the calls that followed it. Out: an [`Execution`], used by
-//! `plan_efficiency` and as evidence for a judge of plan adherence. A step is matched with calls by
-//! the tools that it names; a step without a tool is not checked. If several steps name one tool, a
-//! call is assigned to the step that shares most words with its arguments, else to the first one
-//! without a call.
+//! In: the steps of a plan and the calls after it. Out: an [`Execution`], used by `plan_efficiency`
+//! and as evidence for a judge of plan adherence. A step is matched with calls by the tools that it
+//! names; a step without a tool is not checked. If several steps name one tool, a call is assigned to
+//! the step that has most words in common with its arguments, else to the first one without a call.
 
 use super::parse;
 use super::tools::names_tool;
@@ -24,29 +23,30 @@ regex!(
     r"(?i)\b(if|unless|otherwise|else|optional(ly)?|in case|when necessary|as (needed|necessary|required)|where (needed|necessary)|may|might|could|fall ?back|alternatively|or|e\.g|such as|for example)\b"
 );
 
-/// Whether a step is to be done only under some condition, or is a choice.
+/// Whether a step applies only under a condition, or is an alternative.
 pub(crate) fn is_conditional(step: &str) -> bool {
     CONDITIONAL.is_match(step)
 }
 
-/// Whether a step was carried out.
+/// Whether a step was carried out, as far as its calls show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StepOutcome {
     /// At least one call carried it out.
     Done,
     /// No call of its tools followed.
     Skipped,
-    /// As `Skipped`, of a conditional step.
+    /// As `Skipped`, but the step is conditional.
     Optional,
     /// Its tool was called, but the calls were assigned to other steps.
     Unclear,
+    /// It names no tool.
     Silent,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PlannedStep<'a> {
     pub text: &'a str,
-    /// The tools that it names.
+    /// The tools that the step names.
     pub tools: Vec<&'a str>,
     /// All calls of these tools, in order.
     pub possible: Vec<usize>,
@@ -55,7 +55,7 @@ pub(crate) struct PlannedStep<'a> {
 }
 
 impl PlannedStep<'_> {
-    /// Whether the call is of one of its tools.
+    /// Whether the call is one of `possible`.
     fn could_be(&self, call: usize) -> bool {
         // `possible` is sorted.
         self.possible.binary_search(&call).is_ok()
@@ -90,14 +90,14 @@ impl<'a> Execution<'a> {
             .map(|(n, text)| {
                 let text = text.trim();
                 let own = structured.get(n).and_then(Option::as_deref);
-                let means = |t: &&str| match own {
+                let is_named = |t: &&str| match own {
                     // A structured step names its tool exactly, even if the name is short.
                     Some(own) => t.eq_ignore_ascii_case(own),
                     None => names_tool(text, t),
                 };
-                let named: Vec<&str> = tools.iter().copied().filter(means).collect();
-                let meant = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
-                let possible = following.iter().copied().filter(meant).collect();
+                let named: Vec<&str> = tools.iter().copied().filter(is_named).collect();
+                let calls_named = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
+                let possible = following.iter().copied().filter(calls_named).collect();
                 PlannedStep { text, tools: named, possible, calls: Vec::new() }
             })
             .collect();
@@ -123,20 +123,20 @@ impl<'a> Execution<'a> {
         self.steps.iter().enumerate().filter(|(_, s)| !s.tools.is_empty())
     }
 
-    /// Pairs of steps (earlier, later in the plan) of which the later was begun first, with the
-    /// first call of each. Only tools that exactly one step names are used.
+    /// Pairs of steps (earlier, later in the plan) of which the later was called first, with the first
+    /// call of each. Only tools that exactly one step names are considered.
     pub(crate) fn reordered(&self) -> Vec<((usize, usize), (usize, usize))> {
-        let only =
-            |tool: &str| self.steps_naming_tools().filter(|(_, s)| s.tools.contains(&tool)).count() == 1;
+        let unique =
+            |tool: &&str| self.steps_naming_tools().filter(|(_, s)| s.tools.contains(tool)).count() == 1;
         let mut out = Vec::new();
-        let mut before: Option<(usize, usize)> = None;
-        for (n, step) in self.steps_naming_tools().filter(|(_, s)| s.tools.iter().all(|t| only(t))) {
+        // The step with the latest first call so far.
+        let mut latest: Option<(usize, usize)> = None;
+        for (n, step) in self.steps_naming_tools().filter(|(_, s)| s.tools.iter().all(unique)) {
             let Some(first) = step.possible.first().copied() else { continue };
-            if let Some((earlier, call)) = before.filter(|(_, call)| *call > first) {
-                out.push(((earlier, n), (call, first)));
-            }
-            if before.is_none_or(|(_, call)| call < first) {
-                before = Some((n, first));
+            match latest {
+                Some((earlier, call)) if call > first => out.push(((earlier, n), (call, first))),
+                Some((_, call)) if call == first => {}
+                _ => latest = Some((n, first)),
             }
         }
         out
@@ -147,7 +147,7 @@ impl<'a> Execution<'a> {
         let name = |c: &usize| calls.get(*c).map_or("", |call| call.name.trim());
         let mut out = String::new();
         for (n, step) in self.steps.iter().enumerate() {
-            let fate = match self.outcome(n) {
+            let outcome = match self.outcome(n) {
                 StepOutcome::Done => {
                     let shown: Vec<String> = step
                         .calls
@@ -164,7 +164,7 @@ impl<'a> Execution<'a> {
                 }
                 StepOutcome::Silent => "names no tool".to_owned(),
             };
-            out.push_str(&format!("step {}: {fate}\n", n + 1));
+            out.push_str(&format!("step {}: {outcome}\n", n + 1));
         }
         for ((earlier, later), _) in self.reordered() {
             out.push_str(&format!("step {} was begun before step {}\n", later + 1, earlier + 1));
@@ -176,44 +176,38 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The tools of a structured plan's steps; empty for a plan in prose, or one whose steps were read
-/// differently.
+/// The tools of a structured plan's steps; empty for a plan in prose, or if `recognise` found other
+/// steps.
 fn tools_of_structured_plan(plan: &Plan) -> Vec<Option<String>> {
     if !plan.text.contains("depends_on") {
         return Vec::new();
     }
-    let read = parse::parse_plan(&plan.text);
-    if read.steps.len() != plan.steps.len() {
-        return Vec::new();
-    }
-    read.steps.into_iter().map(|s| s.tool).collect()
+    let parsed = parse::parse_plan(&plan.text).steps;
+    if parsed.len() == plan.steps.len() { parsed.into_iter().map(|s| s.tool).collect() } else { Vec::new() }
 }
 
 /// Assigns each call to one of its possible steps.
 fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
     let words: Vec<Words> = steps.iter().map(|s| Words::of(s.text)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
-        let could: Vec<usize> =
-            (0..steps.len()).filter(|n| steps.get(*n).is_some_and(|s| s.could_be(call))).collect();
-        let chosen = match could.as_slice() {
+        let possible: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].could_be(call)).collect();
+        let chosen = match possible.as_slice() {
             [] => continue,
             [one] => *one,
             several => {
                 let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
                 let arguments = Words::of(arguments);
-                let fits = |n: &usize| words.get(*n).map_or(0.0, |w| arguments.covered_by(w));
-                let best = several.iter().map(fits).fold(0.0, f64::max);
-                let mut fitting = several.iter().filter(|n| fits(n) >= best);
-                let open = |n: &&usize| steps.get(**n).is_some_and(|s| s.calls.is_empty());
-                let Some(chosen) = fitting.clone().find(open).or_else(|| fitting.next_back()) else {
+                let covered = |n: &usize| arguments.covered_by(&words[*n]);
+                let best = several.iter().map(covered).fold(0.0, f64::max);
+                let mut fitting = several.iter().filter(|n| covered(n) >= best);
+                let without_call = |n: &&usize| steps[**n].calls.is_empty();
+                let Some(chosen) = fitting.clone().find(without_call).or_else(|| fitting.next_back()) else {
                     continue;
                 };
                 *chosen
             }
         };
-        if let Some(step) = steps.get_mut(chosen) {
-            step.calls.push(call);
-        }
+        steps[chosen].calls.push(call);
     }
 }
 
@@ -234,7 +228,11 @@ mod tests {
         (trace, names)
     }
 
-    fn laid_out(plan: &[&str], calls: &[(&str, &str)], check: impl FnOnce(&Execution<'_>, &AgentTrace)) {
+    fn check_execution(
+        plan: &[&str],
+        calls: &[(&str, &str)],
+        check: impl FnOnce(&Execution<'_>, &AgentTrace),
+    ) {
         let (trace, names) = run(plan, calls);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let following: Vec<usize> = (0..trace.calls.len()).collect();
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_goes_to_the_step_whose_words_it_shares() {
+    fn call_is_assigned_to_the_step_with_most_common_words() {
         let plan = [
             "Use web_search for the height of Elbrus",
             "Use web_search for the height of Mont Blanc",
@@ -256,12 +254,12 @@ mod tests {
             ("web_search", r#"{"query": "summit"}"#),
             ("send_mail", "{}"),
         ];
-        laid_out(&plan, &calls, |execution, trace| {
+        check_execution(&plan, &calls, |execution, trace| {
             assert_eq!(execution.steps[0].calls, [1]);
             assert_eq!(execution.steps[1].calls, [0, 2]);
-            let fates: Vec<StepOutcome> = (0..4).map(|n| execution.outcome(n)).collect();
+            let outcomes: Vec<StepOutcome> = (0..4).map(|n| execution.outcome(n)).collect();
             assert_eq!(
-                fates,
+                outcomes,
                 [StepOutcome::Done, StepOutcome::Done, StepOutcome::Skipped, StepOutcome::Optional]
             );
             assert_eq!(execution.unplanned, [3]);
@@ -278,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn another_order_shows_where_each_tool_has_one_step() {
+    fn steps_called_in_other_order_are_reordered() {
         let plan = ["web_search it", "visit_page then", "calculator last"];
-        laid_out(
+        check_execution(
             &plan,
             &[("calculator", "{}"), ("web_search", "{}"), ("visit_page", "{}")],
             |execution, _| {
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_plan_names_its_tools_however_short() {
+    fn short_tool_names_of_structured_plans_are_matched() {
         let text = r#"{"1": {"step": "T2S([], 'Count by RAG status')", "depends_on": []}, "2": {"step": "RAG((1), 'Why?')", "depends_on": [1]}}"#;
         let (mut trace, _) = run(&[], &[("T2S", "{}"), ("RAG", "{}")]);
         let steps = ["T2S([], 'Count by RAG status')", "RAG((1), 'Why?')"].map(Text::from).to_vec();
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_named_as_whole_words() {
+    fn tool_names_match_whole_words() {
         assert!(names_tool("Do a web search for it", "web_search"));
         assert!(names_tool("Call `visit_page`.", "visit_page"));
         assert!(!names_tool("research_agents everywhere", "search_agent"));

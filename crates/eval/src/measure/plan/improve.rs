@@ -9,12 +9,11 @@
 //! checked again. The loop ends with a pass that changes nothing, after the last pass, or on a plan
 //! that occurred before.
 //!
-//! Choices where the paper leaves them: NO CHANGE together with other tags is ignored; a step is
-//! checked again at most three times, since a plan can grow without end; an answer of the optimizer
-//! that is no valid plan (no steps, no tool, edges that are not backwards) leaves the plan as it
-//! is; without tags the optimizer is not asked. Of several opinions (judges or samples) a tag
-//! counts that more than half of them gave, and of rewritten plans the one that most of them wrote,
-//! the first of equals: plans have no mean.
+//! Decisions that the paper leaves open: NO CHANGE together with other tags is ignored. A step is
+//! checked again at most three times, since a plan can grow without end. An answer of the optimizer
+//! that is not a valid plan (no steps, no tool, edges to later steps) leaves the plan unchanged. Of
+//! several opinions (judges or samples) a tag counts if more than half of them gave it. Of rewritten
+//! plans the most frequent is used, and of equally frequent ones the first, since plans have no mean.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,37 +42,51 @@ pub struct Revision {
     /// The number of the checked step; none for the plan that was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
-    /// What was found in that step.
+    /// The findings in that step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<StepFinding>,
-    /// What was changed in that step.
+    /// The change in that step.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub change_0: String,
-    /// What was changed elsewhere because of it.
+    /// The resulting changes in other steps.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub change_1: String,
-    /// How the plan is laid out.
     pub shape: Shape,
     pub plan: Value,
+}
+
+impl Revision {
+    /// The first revision, which no finding led to.
+    fn of(plan: &Plan) -> Revision {
+        Revision {
+            pass: 0,
+            step: None,
+            tags: Vec::new(),
+            change_0: String::new(),
+            change_1: String::new(),
+            shape: shape::shape(plan),
+            plan: plan.to_json(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// A whole pass changed nothing.
+    /// A whole pass did not change the plan.
     Unchanged,
-    /// That was the last pass.
+    /// The last pass is complete.
     MaxPasses,
     /// The optimizer returned an earlier plan; the loop would repeat.
     SeenBefore,
-    /// A pass changed nothing, and questions in it were not answered: more may be wrong.
+    /// A pass did not change the plan, but questions in it were not answered.
     Unanswered,
 }
 
 /// Plans from the one given to the best, each distinct.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lineage {
-    /// What the plan is to answer.
+    /// The query that the plan answers.
     pub query: String,
     pub revisions: Vec<Revision>,
     pub passes: usize,
@@ -82,64 +95,56 @@ pub struct Lineage {
     pub end: StopReason,
     /// Questions that were not answered.
     pub unanswered: usize,
-    /// Answers of the optimizer that were no valid plan.
+    /// Answers of the optimizer that were not a valid plan.
     pub invalid: usize,
 }
 
 enum LoopState {
     Evaluate,
     Optimize(Vec<StepFinding>),
-    Ended(StopReason),
+    Ended,
 }
 
 /// The loop. Ask [`ImprovementLoop::question`] and pass its answer to [`ImprovementLoop::answer`]
 /// until there is none.
 pub struct ImprovementLoop {
-    query: String,
     tools: Toolbox,
     max_passes: usize,
     /// Every distinct plan, the current one last.
     plans: Vec<Plan>,
-    revisions: Vec<Revision>,
-    per_pass: Vec<usize>,
+    /// The result so far; `end` applies once the loop has ended.
+    lineage: Lineage,
     /// Position of the current step.
     at: usize,
     rechecks: usize,
     asked: usize,
-    unanswered: usize,
-    invalid: usize,
-    /// Not answered in this pass.
+    /// Questions of this pass that were not answered.
     missed: usize,
     state: LoopState,
 }
 
 impl ImprovementLoop {
-    /// A loop over `plan`, which is to answer `query`.
+    /// A loop over `plan`, which is meant to answer `query`.
     pub fn new(query: &str, plan: Plan, tools: Toolbox, max_passes: usize) -> ImprovementLoop {
-        let first = Revision {
-            pass: 0,
-            step: None,
-            tags: Vec::new(),
-            change_0: String::new(),
-            change_1: String::new(),
-            shape: shape::shape(&plan),
-            plan: plan.to_json(),
-        };
-        let nothing = plan.is_unreadable() || max_passes == 0;
+        let ended = plan.is_unreadable() || max_passes == 0;
         ImprovementLoop {
-            query: query.to_owned(),
             tools,
             max_passes,
+            lineage: Lineage {
+                query: query.to_owned(),
+                revisions: vec![Revision::of(&plan)],
+                passes: 1,
+                revisions_per_pass: vec![0],
+                end: StopReason::MaxPasses,
+                unanswered: 0,
+                invalid: 0,
+            },
             plans: vec![plan],
-            revisions: vec![first],
-            per_pass: vec![0],
             at: 0,
             rechecks: 0,
             asked: 0,
-            unanswered: 0,
-            invalid: 0,
             missed: 0,
-            state: if nothing { LoopState::Ended(StopReason::MaxPasses) } else { LoopState::Evaluate },
+            state: if ended { LoopState::Ended } else { LoopState::Evaluate },
         }
     }
 
@@ -152,24 +157,16 @@ impl ImprovementLoop {
     /// The next question; `None` when the loop has ended.
     pub fn question(&self) -> Option<Question> {
         let step = self.plan().steps.get(self.at)?;
-        let key = format!("{}.{}.{}", self.per_pass.len(), step.number, self.rechecks);
+        let key = format!("{}.{}.{}", self.lineage.passes, step.number, self.rechecks);
+        let (query, plan, tools) = (&self.lineage.query, self.plan(), &self.tools);
         match &self.state {
-            LoopState::Evaluate => Some(questions::evaluator_question(
-                format!("{key}.evaluate"),
-                &self.query,
-                self.plan(),
-                step,
-                &self.tools,
-            )),
-            LoopState::Optimize(tags) => Some(questions::optimizer_question(
-                format!("{key}.optimize"),
-                &self.query,
-                self.plan(),
-                step,
-                tags,
-                &self.tools,
-            )),
-            LoopState::Ended(_) => None,
+            LoopState::Evaluate => {
+                Some(questions::evaluator_question(format!("{key}.evaluate"), query, plan, step, tools))
+            }
+            LoopState::Optimize(tags) => {
+                Some(questions::optimizer_question(format!("{key}.optimize"), query, plan, step, tags, tools))
+            }
+            LoopState::Ended => None,
         }
     }
 
@@ -181,7 +178,7 @@ impl ImprovementLoop {
         let values = match answer {
             Ok(values) if !values.is_empty() => values,
             _ => {
-                self.unanswered += 1;
+                self.lineage.unanswered += 1;
                 self.missed += 1;
                 return self.advance();
             }
@@ -192,45 +189,39 @@ impl ImprovementLoop {
                 tags => self.state = LoopState::Optimize(tags),
             },
             LoopState::Optimize(tags) => self.revise(tags, &values),
-            LoopState::Ended(end) => self.state = LoopState::Ended(end),
+            LoopState::Ended => self.state = LoopState::Ended,
         }
     }
 
     fn revise(&mut self, tags: Vec<StepFinding>, values: &[Value]) {
         let Some((plan, value)) = self.majority_plan(values) else {
-            self.invalid += 1;
+            self.lineage.invalid += 1;
             return self.advance();
         };
         if plan.same_as(self.plan()) {
             return self.advance();
         }
         if self.plans.iter().any(|known| known.same_as(&plan)) {
-            self.state = LoopState::Ended(StopReason::SeenBefore);
-            return;
+            return self.end(StopReason::SeenBefore);
         }
-        let said = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.revisions.push(Revision {
-            pass: self.per_pass.len(),
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.lineage.revisions.push(Revision {
+            pass: self.lineage.passes,
             step: self.plan().steps.get(self.at).map(|s| s.number),
             tags,
-            change_0: said("change_0"),
-            change_1: said("change_1"),
-            shape: shape::shape(&plan),
-            plan: plan.to_json(),
+            change_0: text("change_0"),
+            change_1: text("change_1"),
+            ..Revision::of(&plan)
         });
-        if let Some(count) = self.per_pass.last_mut() {
+        if let Some(count) = self.lineage.revisions_per_pass.last_mut() {
             *count += 1;
         }
         let other_length = plan.steps.len() != self.plan().steps.len();
         self.plans.push(plan);
-        if other_length && self.rechecks < MAX_RECHECKS {
-            self.rechecks += 1;
-            if self.at >= self.plan().steps.len() {
-                self.advance();
-            }
-        } else {
-            self.advance();
+        if !other_length || self.rechecks >= MAX_RECHECKS || self.at >= self.plan().steps.len() {
+            return self.advance();
         }
+        self.rechecks += 1;
     }
 
     /// The plan that most answers give, and the first that gives it.
@@ -243,26 +234,27 @@ impl ImprovementLoop {
         read.into_iter().nth(best)
     }
 
-    /// To the next step, the next pass, or the end.
+    /// Continues with the next step or pass, or ends the loop.
     fn advance(&mut self) {
         self.at += 1;
         self.rechecks = 0;
         if self.at < self.plan().steps.len() && self.asked < MAX_QUESTIONS {
             return;
         }
-        let changed = self.per_pass.last().is_some_and(|count| *count > 0);
-        if !changed {
-            self.state = LoopState::Ended(if self.missed > 0 {
-                StopReason::Unanswered
-            } else {
-                StopReason::Unchanged
-            });
-        } else if self.per_pass.len() >= self.max_passes || self.asked >= MAX_QUESTIONS {
-            self.state = LoopState::Ended(StopReason::MaxPasses);
+        if self.lineage.revisions_per_pass.last() == Some(&0) {
+            self.end(if self.missed > 0 { StopReason::Unanswered } else { StopReason::Unchanged });
+        } else if self.lineage.passes >= self.max_passes || self.asked >= MAX_QUESTIONS {
+            self.end(StopReason::MaxPasses);
         } else {
-            self.per_pass.push(0);
+            self.lineage.revisions_per_pass.push(0);
+            self.lineage.passes += 1;
             (self.at, self.missed) = (0, 0);
         }
+    }
+
+    fn end(&mut self, reason: StopReason) {
+        self.lineage.end = reason;
+        self.state = LoopState::Ended;
     }
 
     /// The optimizer's plan, numbered by its order.
@@ -294,42 +286,34 @@ impl ImprovementLoop {
 
     /// Ends the loop.
     pub fn finish(self) -> Lineage {
-        let end = match self.state {
-            LoopState::Ended(end) => end,
-            _ => StopReason::Unanswered,
-        };
-        Lineage {
-            query: self.query,
-            revisions: self.revisions,
-            passes: self.per_pass.len(),
-            revisions_per_pass: self.per_pass,
-            end,
-            unanswered: self.unanswered,
-            invalid: self.invalid,
+        match self.state {
+            LoopState::Ended => self.lineage,
+            _ => Lineage { end: StopReason::Unanswered, ..self.lineage },
         }
     }
 }
 
 /// The findings of more than half of the evaluators, ordered by tag, each with the first reason
-/// given.
+/// given; empty for NO CHANGE.
 fn majority_findings(values: &[Value]) -> Vec<StepFinding> {
-    let all: Vec<Vec<StepFinding>> = values.iter().map(findings_of).collect();
-    let votes = |tag: Tag| all.iter().flatten().filter(|tagged| tagged.tag == tag).count();
-    let mut found: Vec<StepFinding> =
-        all.iter().flatten().filter(|tagged| votes(tagged.tag) * 2 > all.len()).cloned().collect();
+    let all: Vec<StepFinding> = values.iter().flat_map(findings_of).collect();
+    let votes = |tag: Tag| all.iter().filter(|tagged| tagged.tag == tag).count();
+    distinct(all.iter().filter(|tagged| votes(tagged.tag) * 2 > values.len()).cloned().collect())
+}
+
+/// The findings of one evaluator.
+fn findings_of(value: &Value) -> Vec<StepFinding> {
+    let found = value.get("findings").cloned().unwrap_or_default();
+    let mut found: Vec<StepFinding> = serde_json::from_value(found).unwrap_or_default();
+    found.retain(|tagged| tagged.tag != Tag::NoChange);
+    distinct(found)
+}
+
+/// The first finding of each tag, ordered by tag.
+fn distinct(mut found: Vec<StepFinding>) -> Vec<StepFinding> {
     found.sort_by_key(|tagged| tagged.tag);
     found.dedup_by_key(|tagged| tagged.tag);
     found
-}
-
-/// What one evaluator found, each tag once; empty for NO CHANGE.
-fn findings_of(value: &Value) -> Vec<StepFinding> {
-    let found = value.get("findings").cloned().unwrap_or_default();
-    let mut tags: Vec<StepFinding> = serde_json::from_value(found).unwrap_or_default();
-    tags.retain(|tagged| tagged.tag != Tag::NoChange);
-    tags.sort_by_key(|tagged| tagged.tag);
-    tags.dedup_by_key(|tagged| tagged.tag);
-    tags
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The metrics of a plan that a judge answers: tool-prompt alignment, executability, adherence to the
 //! query (004, tables 31 and 32, in our words).
 //!
-//! In: a query, a plan, its tools, a reference plan where there is one. Out: one question for each
-//! metric, and from its answer a value from 0 to 1 with the issues that led there. A judge names
-//! the steps that are wrong; they are counted here. A judge sees the reference if there is one, and
-//! the result says so.
+//! In: a query, a plan, its tools, an optional reference plan. Out: one question for each metric, and
+//! from its answer a value from 0 to 1 with the issues that it results from. A judge names the wrong
+//! steps, and the value is computed from their number. A judge is shown the reference, if there is
+//! one.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,6 +16,7 @@ use super::prompt::{DATA, FORM, WORDS, fence, render_plan, render_tools};
 use super::rules;
 use super::schema::{Fault, Plan, PlanIssue};
 use super::tools::Toolbox;
+use crate::measure::question::object_schema;
 use crate::measure::{Form, Opinion, Prompt, Question, ScoreField};
 
 /// The metrics that judges answer.
@@ -56,31 +57,16 @@ BEST is a plan for the same query that people hold to be the best one. Use it to
 needs and what the tools can do; a plan may do the same in another way.";
 
 static STEPS: LazyLock<Arc<Form>> = LazyLock::new(|| {
-    let wrong = json!({
-        "type": "object",
-        "properties": { "reason": { "type": "string" }, "step": { "type": "integer" } },
-        "required": ["reason", "step"],
-        "additionalProperties": false,
-    });
-    let schema = json!({
-        "type": "object",
-        "properties": { "rationale": { "type": "string" }, "wrong": { "type": "array", "items": wrong } },
-        "required": ["rationale", "wrong"],
-        "additionalProperties": false,
-    });
-    Arc::new(Form { name: "plan_steps", schema, score: None })
+    let wrong = object_schema(json!({ "reason": { "type": "string" }, "step": { "type": "integer" } }));
+    let wrong = json!({ "type": "array", "items": wrong });
+    Form::object("plan_steps", json!({ "rationale": { "type": "string" }, "wrong": wrong }))
 });
 
 static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "rationale": { "type": "string" },
-            "score": { "type": "integer", "enum": [0, 1, 2] },
-        },
-        "required": ["rationale", "score"],
-        "additionalProperties": false,
-    });
+    let schema = object_schema(json!({
+        "rationale": { "type": "string" },
+        "score": { "type": "integer", "enum": [0, 1, 2] },
+    }));
     let score = Some(ScoreField { key: "score", values: vec![0, 1, 2] });
     Arc::new(Form { name: "plan_adherence", schema, score })
 });
@@ -118,8 +104,7 @@ pub(crate) fn part_question(
         (false, _) => WORDS.to_owned(),
     };
     let system = format!("{rubric}{beside}\n\n{form_of}\n\n{DATA}");
-    let prompt = Prompt::new(system, user);
-    Some(Question { key: part.metric().to_owned(), prompt, form: Arc::clone(form), judges: Vec::new() })
+    Some(Question::new(part.metric(), Prompt::new(system, user), Arc::clone(form)))
 }
 
 /// Whether judges are asked about `part` of `plan`: metrics about tools apply to prose only if a
@@ -146,11 +131,8 @@ pub(crate) fn read_judgement(
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     if part == PlanPart::QueryAdherence {
         let score = weighted.or_else(|| answer.get("score").and_then(Value::as_f64))?;
-        return Some(PlanPartJudgement {
-            value: (score / 2.0).clamp(0.0, 1.0),
-            issues: Vec::new(),
-            rationale,
-        });
+        let value = (score / 2.0).clamp(0.0, 1.0);
+        return Some(PlanPartJudgement { value, issues: Vec::new(), rationale });
     }
     let fault = if part == PlanPart::ToolPromptAlignment { Fault::WrongTool } else { Fault::TooComplex };
     let mut issues: Vec<PlanIssue> = Vec::new();
@@ -189,14 +171,14 @@ pub fn median_judgement(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::parse as reader;
+    use crate::measure::plan::parse;
     use crate::measure::plan::parse::tests::LISTING_1;
 
     const QUERY: &str = "Compare QA scores for professionalism and resolution procedures in unresolved calls where sentiment transitioned from negative to positive.";
 
     #[test]
-    fn a_judge_names_steps_and_counting_is_ours() {
-        let plan = reader::parse_plan(LISTING_1);
+    fn value_is_the_share_of_steps_not_named_wrong() {
+        let plan = parse::parse_plan(LISTING_1);
         let wrong = |steps: &[i64]| {
             let list: Vec<Value> = steps.iter().map(|n| json!({ "reason": "why", "step": n })).collect();
             json!({ "rationale": "so", "wrong": list })
@@ -211,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn adherence_is_nothing_a_half_or_all() {
-        let plan = reader::parse_plan(LISTING_1);
+    fn adherence_score_maps_to_0_half_and_1() {
+        let plan = parse::parse_plan(LISTING_1);
         for (score, value) in [(0, 0.0), (1, 0.5), (2, 1.0)] {
             let answer = json!({ "rationale": "", "score": score });
             assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer, None).unwrap().value, value);
@@ -222,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn of_words_only_steps_that_name_a_tool_are_judged_for_it() {
+    fn prose_steps_without_a_tool_are_not_judged_for_tools() {
         let words =
-            reader::parse_plan("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
+            parse::parse_plan("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
         assert!(
             !is_judged(PlanPart::StepExecutability, &words) && is_judged(PlanPart::QueryAdherence, &words)
         );
@@ -241,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn the_prompts_are_as_they_were() {
-        let plan = reader::parse_plan(LISTING_1);
+    fn prompts_match_golden_file() {
+        let plan = parse::parse_plan(LISTING_1);
         let specs =
             [("RAG", "Reads transcripts."), ("T2S", "Asks the database.")].map(|(name, description)| {
                 let spec = super::super::tools::ToolSpec {

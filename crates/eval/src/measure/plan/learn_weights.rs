@@ -1,4 +1,4 @@
-//! Weights learnt from plans that people have ranked (004, section 4.1 and "Sensitivity").
+//! Weights learnt from ranked plans (004, section 4.1 and "Sensitivity").
 //!
 //! In: groups of plans of one query from worst to best, each with its seven values. Out: weights
 //! under which better plans score higher, the share of pairs for which they do, and how much the
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights};
 use super::rank::spearman;
 
-/// A better plan should score higher by this much, on 0 to 1. One violated step in ten, of a metric
-/// that weighs a fifth, is as much.
+/// By how much a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
+/// whose weight is a fifth.
 const MARGIN: f64 = 0.02;
-/// Weight of that penalty: small compared to one violated pair in ten, so that it decides only
-/// where the pairs do not.
+/// Weight of the penalty: small compared to one violated pair in ten, so that it only decides where
+/// the pairs do not.
 const PULL: f64 = 0.05;
 /// Steps of the descent; the fourth decimal of the weights converges long before.
 const STEPS: usize = 4000;
@@ -98,17 +98,14 @@ pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
 
 /// better - worse for every ordered pair; metrics that either lacks are left out of the pair.
 fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
-    let mut out = Vec::new();
-    for (at, worse) in group.iter().enumerate() {
-        for better in group.iter().skip(at + 1) {
-            let mut difference = [0.0; 7];
-            for (slot, (better, worse)) in difference.iter_mut().zip(better.iter().zip(worse)) {
-                *slot = better.zip(*worse).map_or(0.0, |(b, w)| b - w);
-            }
-            out.push(difference);
-        }
-    }
-    out
+    let pairs = group
+        .iter()
+        .enumerate()
+        .flat_map(|(at, worse)| group[at + 1..].iter().map(move |better| (better, worse)));
+    let difference = |(better, worse): (&PartValues, &PartValues)| {
+        std::array::from_fn(|i| better[i].zip(worse[i]).map_or(0.0, |(better, worse)| better - worse))
+    };
+    pairs.map(difference).collect()
 }
 
 fn dot(a: &[f64; 7], b: &[f64; 7]) -> f64 {
@@ -139,7 +136,7 @@ fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
         }
         let rate = 0.5 / ((step + 1) as f64).sqrt();
         now.iter_mut().zip(&slope).for_each(|(w, s)| *w -= rate * s);
-        project(&mut now);
+        groups(&mut now).into_iter().for_each(|(group, share)| onto_simplex(group, share));
         let here = loss(&now);
         if here < best.0 {
             best = (here, now);
@@ -148,11 +145,10 @@ fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
     best.1
 }
 
-/// Projects onto the nearest weights that are not negative and keep both budgets.
-fn project(weights: &mut [f64; 7]) {
+/// The weights of each group, with its share of the score.
+fn groups(weights: &mut [f64; 7]) -> [(&mut [f64], f64); 2] {
     let (effective, efficient) = weights.split_at_mut(PlanPart::EFFECTIVE);
-    onto_simplex(effective, EFFECTIVENESS / 100.0);
-    onto_simplex(efficient, EFFICIENCY / 100.0);
+    [(effective, EFFECTIVENESS / 100.0), (efficient, EFFICIENCY / 100.0)]
 }
 
 /// Euclidean projection onto {x >= 0, sum x = total} (Duchi and others, 2008).
@@ -177,12 +173,8 @@ fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
     let draws: Vec<Option<f64>> = (0..DRAWS).map(|_| against(&dirichlet(&mut random))).collect();
     let mut known: Vec<f64> = draws.iter().copied().flatten().collect();
     known.sort_by(f64::total_cmp);
-    let middle = known.len() / 2;
-    let median = match (known.len() % 2, known.get(middle), known.get(middle.wrapping_sub(1))) {
-        (1, Some(m), _) => Some(*m),
-        (0, Some(above), Some(below)) => Some((above + below) / 2.0),
-        _ => None,
-    };
+    let (lower, upper) = (known.get(known.len().saturating_sub(1) / 2), known.get(known.len() / 2));
+    let median = lower.zip(upper).map(|(lower, upper)| (lower + upper) / 2.0);
     Sensitivity { ranked: base.len(), equal: against(&[1.0 / 7.0; 7]), draws, median }
 }
 
@@ -190,10 +182,9 @@ fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
 fn dirichlet(random: &mut fastrand::Rng) -> [f64; 7] {
     let mut drawn = [0.0; 7];
     drawn.iter_mut().for_each(|w| *w = -(1.0 - random.f64()).max(f64::MIN_POSITIVE).ln());
-    let (effective, efficient) = drawn.split_at_mut(PlanPart::EFFECTIVE);
-    for (group, budget) in [(effective, EFFECTIVENESS), (efficient, EFFICIENCY)] {
+    for (group, share) in groups(&mut drawn) {
         let sum: f64 = group.iter().sum();
-        group.iter_mut().for_each(|w| *w *= budget / 100.0 / sum.max(f64::MIN_POSITIVE));
+        group.iter_mut().for_each(|w| *w *= share / sum.max(f64::MIN_POSITIVE));
     }
     drawn
 }
@@ -242,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_move_to_what_tells_better_from_worse() {
+    fn weight_moves_to_the_metric_that_separates_better_from_worse() {
         let learnt = learn_weights(&misled(5)).unwrap();
         assert_eq!((learnt.groups, learnt.pairs), (5, 15));
         assert_eq!((learnt.nominal_agreement, learnt.agreement), (0.0, 1.0));
@@ -251,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_pairs_say_nothing_the_nominal_weights_stay() {
+    fn nominal_weights_stay_if_metrics_agree() {
         let better = [plan([0.1; 7]), plan([0.5; 7]), plan([0.9; 7])];
         let learnt = learn_weights(&[better.to_vec()]).unwrap();
         let moved = learnt
@@ -267,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn planners_are_ranked_by_their_means() {
+    fn planners_are_ranked_by_mean_score() {
         let mut groups = misled(2);
         for (at, plan) in groups.iter_mut().flatten().enumerate() {
             plan.planner = Some(["a", "b", "c"][at % 3].to_owned());
@@ -276,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_order_teaches_nothing() {
+    fn no_ordered_pair_gives_no_weights() {
         assert_eq!(learn_weights(&[]), None);
         assert_eq!(learn_weights(&[vec![plan([1.0; 7])]]), None);
         let missing = RankedPlan::default();
@@ -287,7 +278,7 @@ mod tests {
         // Each case is a descent of its own.
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn learnt_weights_keep_their_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {
+        fn learnt_weights_keep_group_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {
             let groups: Vec<Vec<RankedPlan>> = values.chunks(3).map(|c| c.iter().copied().map(plan).collect()).collect();
             let learnt = learn_weights(&groups).unwrap();
             let weights = learnt.weights.to_array();
@@ -297,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn the_projection_is_nearest(values in prop::array::uniform4(-1.0f64..2.0), other in prop::array::uniform4(0.0f64..1.0)) {
+        fn projection_is_the_nearest_point(values in prop::array::uniform4(-1.0f64..2.0), other in prop::array::uniform4(0.0f64..1.0)) {
             let mut projected = values;
             onto_simplex(&mut projected, 0.7);
             prop_assert!((projected.iter().sum::<f64>() - 0.7).abs() < 1e-9);

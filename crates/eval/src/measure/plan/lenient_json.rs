@@ -3,8 +3,8 @@
 //! In: text. Out: a tree, and the repairs that were needed. Two deviations that the paper's own
 //! plans have are accepted without a repair: numbers as bare keys, and calls as bare values (`1:
 //! {"step": T2S([], "..."), ...}`). Every other repair is noted: other quote characters, nested
-//! quotes, extra or missing commas, comments, unclosed brackets. Text that is strict JSON is parsed
-//! strictly.
+//! quotes, extra or missing commas, comments, unclosed brackets. Strings of text that is strict JSON
+//! are parsed strictly.
 
 /// Deepest nesting that is parsed.
 const MAX_DEPTH: usize = 16;
@@ -59,13 +59,10 @@ pub(crate) struct LenientJson {
 /// Parses the object or list at the beginning of `text`; `None` if there is none or it cannot be
 /// parsed.
 pub(crate) fn parse(text: &str) -> Option<LenientJson> {
-    let mut strict = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
-    let is_json = matches!(strict.next(), Some(Ok(_)));
-    let mut parser = Parser { text, at: 0, values: 0, lenient: !is_json, repairs: Vec::new() };
-    let value = match parser.peek()? {
-        '{' | '[' => parser.value(MAX_DEPTH)?,
-        _ => return None,
-    };
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    let strict = matches!(values.next(), Some(Ok(_)));
+    let mut parser = Parser { text, at: 0, values: 0, strict, repairs: Vec::new() };
+    let value = text.starts_with(['{', '[']).then(|| parser.value(MAX_DEPTH))??;
     Some(LenientJson { value, repairs: parser.repairs, bytes: parser.at })
 }
 
@@ -73,7 +70,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     values: usize,
-    lenient: bool,
+    /// The text is JSON.
+    strict: bool,
     repairs: Vec<&'static str>,
 }
 
@@ -86,32 +84,38 @@ impl<'a> Parser<'a> {
         self.rest().chars().next()
     }
 
-    fn note_repair(&mut self, what: &'static str) {
-        if !self.repairs.contains(&what) {
-            self.repairs.push(what);
+    fn note_repair(&mut self, repair: &'static str) {
+        if !self.repairs.contains(&repair) {
+            self.repairs.push(repair);
         }
     }
 
-    fn accept(&mut self, wanted: char) -> bool {
-        let there = self.peek() == Some(wanted);
-        if there {
-            self.at += wanted.len_utf8();
+    fn accept(&mut self, expected: char) -> bool {
+        let accepted = self.peek() == Some(expected);
+        if accepted {
+            self.at += expected.len_utf8();
         }
-        there
+        accepted
+    }
+
+    fn take_while(&mut self, accepted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c| !accepted(c)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or("")
+    }
+
+    fn number(&mut self) -> &'a str {
+        self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
     }
 
     /// Skips whitespace, and comments of JavaScript and Python.
     fn skip_whitespace(&mut self) {
-        loop {
-            let rest = self.rest();
-            self.at += rest.len() - rest.trim_start().len();
-            let rest = self.rest();
-            let comment = rest.starts_with('#') || rest.starts_with("//");
-            if !(self.lenient && comment) {
-                return;
-            }
+        self.take_while(char::is_whitespace);
+        while self.rest().starts_with('#') || self.rest().starts_with("//") {
             self.note_repair("comments");
-            self.at += rest.find('\n').unwrap_or(rest.len());
+            self.take_while(|c| c != '\n');
+            self.take_while(char::is_whitespace);
         }
     }
 
@@ -123,8 +127,8 @@ impl<'a> Parser<'a> {
         }
         self.skip_whitespace();
         match self.peek()? {
-            '{' => self.object(depth),
-            '[' => self.list(depth),
+            '{' => self.items('}', |parser| parser.member(depth)).map(LenientValue::Object),
+            '[' => self.items(']', |parser| parser.value(depth)).map(LenientValue::List),
             c if is_quote(c) => self.string().map(LenientValue::Text),
             '+' | '-' | '0'..='9' => Some(LenientValue::Bare(self.number().to_owned())),
             c if c.is_alphabetic() || c == '_' => self.word(),
@@ -132,135 +136,91 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Option<LenientValue> {
-        self.accept('{');
-        let mut members = Vec::new();
-        loop {
-            self.skip_whitespace();
-            if self.at_end('}') {
-                return Some(LenientValue::Object(members));
-            }
-            let key = self.key()?;
-            self.skip_whitespace();
-            if !self.accept(':') {
-                return None;
-            }
-            let value = self.value(depth)?;
-            members.push((key, value));
-            self.separator('}')?;
-        }
-    }
-
-    fn list(&mut self, depth: usize) -> Option<LenientValue> {
-        self.accept('[');
+    fn items<T>(&mut self, close: char, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        // The opening bracket.
+        self.at += 1;
         let mut items = Vec::new();
         loop {
             self.skip_whitespace();
-            if self.at_end(']') {
-                return Some(LenientValue::List(items));
+            if self.accept(close) {
+                return Some(items);
             }
-            items.push(self.value(depth)?);
-            self.separator(']')?;
+            if self.rest().is_empty() {
+                self.note_repair("brackets that never close");
+                return Some(items);
+            }
+            items.push(item(self)?);
+            self.separator(close)?;
         }
-    }
-
-    /// Whether the object or list ends here, by its bracket or at the end of the text.
-    fn at_end(&mut self, bracket: char) -> bool {
-        if self.rest().is_empty() && self.lenient {
-            self.note_repair("brackets that never close");
-            return true;
-        }
-        self.accept(bracket)
     }
 
     /// Skips the comma after an item, unless the bracket follows.
-    fn separator(&mut self, bracket: char) -> Option<()> {
+    fn separator(&mut self, close: char) -> Option<()> {
         self.skip_whitespace();
         let comma = self.accept(',');
         self.skip_whitespace();
-        let last = self.peek().is_none_or(|c| c == bracket);
-        match (comma, last) {
+        let next = self.peek();
+        match (comma, next.is_none_or(|c| c == close)) {
             (true, true) => self.note_repair("a comma after the last item"),
-            (false, false) if self.lenient && !matches!(self.peek(), Some('}' | ']')) => {
-                self.note_repair("a missing comma");
-            }
-            (false, false) => return None,
+            (false, false) if matches!(next, Some('}' | ']')) => return None,
+            (false, false) => self.note_repair("a missing comma"),
             _ => {}
         }
         Some(())
     }
 
-    fn key(&mut self) -> Option<String> {
-        match self.peek()? {
-            c if is_quote(c) => self.string(),
-            '0'..='9' => Some(self.number().to_owned()),
+    fn member(&mut self, depth: usize) -> Option<(String, LenientValue)> {
+        let key = match self.peek()? {
+            c if is_quote(c) => self.string()?,
+            '0'..='9' => self.number().to_owned(),
             c if c.is_alphabetic() || c == '_' => {
                 self.note_repair("keys without quotes");
-                Some(self.identifier().to_owned())
+                self.take_while(in_name).to_owned()
             }
-            _ => None,
+            _ => return None,
+        };
+        self.skip_whitespace();
+        if !self.accept(':') {
+            return None;
         }
-    }
-
-    fn number(&mut self) -> &'a str {
-        let rest = self.rest();
-        let number = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-        let end = rest.find(|c| !number(c)).unwrap_or(rest.len());
-        self.at += end;
-        rest.get(..end).unwrap_or("")
-    }
-
-    fn identifier(&mut self) -> &'a str {
-        let rest = self.rest();
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
-        let end = end.unwrap_or(rest.len());
-        self.at += end;
-        rest.get(..end).unwrap_or("")
+        Some((key, self.value(depth)?))
     }
 
     /// `true`, `None`, or a call of a tool.
     fn word(&mut self) -> Option<LenientValue> {
-        let start = self.at;
-        let word = self.identifier();
-        if self.rest().starts_with('(') {
-            let length = call_length(self.text.get(start..)?)?;
-            self.at = start + length;
-            return Some(LenientValue::Bare(self.text.get(start..self.at)?.to_owned()));
-        }
-        if !self.lenient {
-            return Some(if word == "null" {
-                LenientValue::Null
-            } else {
-                LenientValue::Bare(word.to_owned())
-            });
+        let (start, text) = (self.at, self.rest());
+        let word = self.take_while(in_name);
+        if self.peek() == Some('(') {
+            let call = text.get(..call_length(text)?)?;
+            self.at = start + call.len();
+            return Some(LenientValue::Bare(call.to_owned()));
         }
         match word {
-            "null" => return Some(LenientValue::Null),
-            "true" | "false" => {}
+            "null" | "true" | "false" => {}
             "None" | "True" | "False" => self.note_repair("words of Python"),
             _ => self.note_repair("text without quotes"),
         }
-        Some(if word == "None" { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
+        let null = matches!(word, "null" | "None");
+        Some(if null { LenientValue::Null } else { LenientValue::Bare(word.to_owned()) })
     }
 
     fn string(&mut self) -> Option<String> {
-        let open = self.peek()?;
-        if !self.lenient {
+        if self.strict {
             let mut strings = serde_json::Deserializer::from_str(self.rest()).into_iter::<String>();
             let text = strings.next()?.ok()?;
             self.at += strings.byte_offset();
             return Some(text);
         }
+        let open = self.peek()?;
         if open != '"' {
             self.note_repair("quotes other than \"");
         }
         let rest = self.rest();
         // Quotes doubled or more, as in ""step"".
-        let run = rest.chars().take_while(|c| *c == open).count();
-        let run = match rest.chars().nth(run) {
-            Some(next) if run > 1 && !matches!(next, ',' | ':' | '}' | ']' | ')' | '\n') => run,
-            _ => 1,
-        };
+        let mut run = rest.chars().take_while(|c| *c == open).count();
+        if rest.chars().nth(run).is_none_or(|next| matches!(next, ',' | ':' | '}' | ']' | ')' | '\n')) {
+            run = 1;
+        }
         if run > 1 {
             self.note_repair("quotes in runs");
         }
@@ -271,18 +231,16 @@ impl<'a> Parser<'a> {
             self.note_repair("quotes inside quotes");
         }
         self.at += end;
-        while self.peek().is_some_and(|c| closes_quote(open, c)) {
-            self.at += self.peek().map_or(0, char::len_utf8);
-        }
+        self.take_while(|c| closes_quote(open, c));
         Some(unescape(body.get(..end)?))
     }
 }
 
 fn is_quote(c: char) -> bool {
-    matches!(c, '"' | '\'' | '`' | '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}')
+    closes_quote('"', c) || closes_quote('\'', c)
 }
 
-/// Whether `close` may end what `open` began.
+/// Whether `close` may end a string that begins with `open`.
 fn closes_quote(open: char, close: char) -> bool {
     match open {
         '"' | '\u{201c}' | '\u{201d}' => matches!(close, '"' | '\u{201c}' | '\u{201d}'),
@@ -290,30 +248,25 @@ fn closes_quote(open: char, close: char) -> bool {
     }
 }
 
-/// Where the string that begins `body` ends, and whether it contains quotes of its own kind. A
+/// The end of the string that begins `body`, and whether it contains quotes of its own kind. A
 /// quote ends it only where a value can end: before a comma, colon or bracket, and not inside the
 /// brackets of a call.
 fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
     let is_call = call_name(body).is_some();
-    let (mut depth, mut inner, mut escaped) = (0usize, false, false);
-    for (at, c) in body.char_indices() {
-        if std::mem::take(&mut escaped) {
-            continue;
-        }
+    let (mut depth, mut inner) = (0usize, false);
+    for (at, c) in unescaped_chars(body) {
         match c {
-            '\\' => escaped = true,
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             c if closes_quote(open, c) => {
                 let mut after = body.get(at + c.len_utf8()..)?;
-                // Runs of quotes in plans are doubled or tripled; the bound keeps this loop linear.
+                // Quotes in plans are doubled or tripled; the bound keeps this loop linear.
                 for _ in 0..MAX_QUOTE_RUN {
                     after = after.strip_prefix(|c| closes_quote(open, c)).unwrap_or(after);
                 }
-                let ends = after.trim_start().chars().next();
-                let ends = ends.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
-                let next = member_follows(after);
-                if next || (ends && !(is_call && depth > 0)) {
+                let next = after.trim_start().chars().next();
+                let ends = next.is_none_or(|c| matches!(c, ',' | ':' | '}' | ']'));
+                if member_follows(after) || (ends && !(is_call && depth > 0)) {
                     return Some((at, inner));
                 }
                 inner = true;
@@ -324,6 +277,16 @@ fn find_closing_quote(body: &str, open: char) -> Option<(usize, bool)> {
     None
 }
 
+/// The characters of `text` with their positions, except backslashes and escaped characters.
+fn unescaped_chars(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    let mut escaped = false;
+    text.char_indices().filter(move |(_, c)| {
+        let skipped = escaped || *c == '\\';
+        escaped = skipped && !escaped;
+        !skipped
+    })
+}
+
 /// Whether a key of a step follows: the string has ended then, even inside brackets.
 fn member_follows(after: &str) -> bool {
     let after = after.trim_start().trim_start_matches([',', '}']).trim_start();
@@ -331,68 +294,53 @@ fn member_follows(after: &str) -> bool {
     after.is_empty() || after.get(..10).is_some_and(|key| key.eq_ignore_ascii_case("depends_on"))
 }
 
-/// The name of the call that `text` begins with. A space before the bracket makes it prose.
+fn in_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// The name of the call that `text` begins with. Text with a space before the bracket is prose.
 pub(crate) fn call_name(text: &str) -> Option<&str> {
     let text = text.trim_start();
-    let end = text.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')))?;
-    let name = text.get(..end).filter(|n| n.starts_with(|c: char| c.is_alphabetic() || c == '_'))?;
-    text.get(end..)?.starts_with('(').then_some(name)
+    let name = text.get(..text.find(|c| !in_name(c))?)?;
+    let named = name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    (named && text.get(name.len()..)?.starts_with('(')).then_some(name)
 }
 
 /// Bytes of the call that `text` begins with, up to its closing bracket. If that is missing, up to
 /// the member that follows.
 fn call_length(text: &str) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
-    for (at, c) in text.char_indices() {
-        if std::mem::take(&mut escaped) {
-            continue;
-        }
+    let (mut depth, mut quoted) = (0usize, false);
+    for (at, c) in unescaped_chars(text) {
         match c {
-            '\\' => escaped = true,
             '"' => quoted = !quoted,
             '(' if !quoted => depth += 1,
-            ')' if !quoted => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
+            ')' if !quoted => depth = depth.checked_sub(1)?,
             _ => {}
+        }
+        if c == ')' && depth == 0 {
+            return Some(at + 1);
         }
     }
     let next = text.find("depends_on")?;
     text.get(..next)?.rfind(',')
 }
 
+regex!(ESCAPE, r#"\\([ntr"'\\/]|u[0-9a-fA-F]{4})"#);
+
 /// `text` with JSON's escapes resolved; a backslash before anything else is kept.
 pub(crate) fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('n') => out.push('\n'),
-            Some('t') => out.push('\t'),
-            Some('r') => out.push('\r'),
-            Some(c @ ('"' | '\'' | '\\' | '/')) => out.push(c),
-            Some('u') => {
-                let digits: String = chars.clone().take(4).collect();
-                match u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32) {
-                    Some(c) if digits.len() == 4 => {
-                        out.push(c);
-                        chars.nth(3);
-                    }
-                    _ => out.push_str("\\u"),
-                }
-            }
-            Some(c) => out.extend(['\\', c]),
-            None => out.push('\\'),
-        }
-    }
-    out
+    let resolve = |found: &regex::Captures<'_>| {
+        let (escape, [code]) = found.extract();
+        let resolved = match (code, code.strip_prefix('u')) {
+            ("n", _) => Some('\n'),
+            ("t", _) => Some('\t'),
+            ("r", _) => Some('\r'),
+            (_, Some(digits)) => u32::from_str_radix(digits, 16).ok().and_then(char::from_u32),
+            _ => code.chars().next(),
+        };
+        resolved.map_or_else(|| escape.to_owned(), String::from)
+    };
+    ESCAPE.replace_all(text, resolve).into_owned()
 }
 
 #[cfg(test)]
@@ -402,8 +350,8 @@ mod tests {
     use super::*;
 
     fn repairs(text: &str) -> (LenientValue, Vec<&'static str>) {
-        let read = parse(text).unwrap_or_else(|| panic!("not read: {text}"));
-        (read.value, read.repairs)
+        let parsed = parse(text).unwrap_or_else(|| panic!("not parsed: {text}"));
+        (parsed.value, parsed.repairs)
     }
 
     fn text(value: &LenientValue) -> &str {
@@ -411,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_dialect_needs_no_mending() {
-        let (value, none) = repairs(r#"{ 1: {"step": T2S([], "ids (all)"), "depends_on": []} } rest"#);
-        assert_eq!(none, [""; 0]);
+    fn bare_numbers_and_calls_need_no_repair() {
+        let (value, repairs) = repairs(r#"{ 1: {"step": T2S([], "ids (all)"), "depends_on": []} } rest"#);
+        assert_eq!(repairs, [""; 0]);
         assert_eq!(text(&value), r#"T2S([], "ids (all)")"#);
     }
 
     #[test]
-    fn what_planners_get_wrong_is_mended_and_told() {
+    fn malformed_json_is_repaired_and_the_repair_noted() {
         let cases = [
             (r#"{"1": {"step": "T2S([], "ids, all")", "depends_on": []}}"#, "quotes inside quotes"),
             (
@@ -438,26 +386,26 @@ mod tests {
             (r#"{""1"": {""step"": ""T2S([])"", "depends_on": []}}"#, "quotes in runs"),
             (r#"{"1": {"step": T2S([], "ids", "depends_on": []}}"#, ""),
         ];
-        for (given, what) in cases {
+        for (given, repair) in cases {
             let (value, repairs) = repairs(given);
             assert!(text(&value).starts_with("T2S([]"), "{given}: {value:?}");
-            assert!(what.is_empty() || repairs.contains(&what), "{given}: {repairs:?}");
+            assert!(repair.is_empty() || repairs.contains(&repair), "{given}: {repairs:?}");
         }
     }
 
     #[test]
-    fn strict_json_is_read_by_its_own_rules() {
+    fn strict_json_is_parsed_strictly() {
         let given = r#"{"1": {"step": "f(\"a\", (", "depends_on": [1, 2.5, true, null]}, "1": {}}"#;
-        let (value, none) = repairs(given);
-        assert_eq!((text(&value), none.len()), ("f(\"a\", (", 0));
+        let (value, repairs) = repairs(given);
+        assert_eq!((text(&value), repairs.len()), ("f(\"a\", (", 0));
         assert!(
             matches!(&value, LenientValue::Object(members) if members.len() == 2),
-            "keys given twice stay"
+            "duplicate keys are kept"
         );
     }
 
     #[test]
-    fn what_cannot_be_followed_is_none() {
+    fn text_beyond_repair_is_none() {
         for text in ["", "plain words", "{]", "{1 2}", "[{:}]", "{\"a\": \"b"] {
             assert_eq!(parse(text), None, "{text}");
         }
@@ -466,14 +414,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[\\[\\]{}(),:\"'a-c1-3 \\\\\n]{0,60}") {
+        fn any_text_is_parsed_or_none(text in "[\\[\\]{}(),:\"'a-c1-3 \\\\\n]{0,60}") {
             if let Some(read) = parse(&text) {
                 prop_assert!(read.bytes <= text.len() && text.is_char_boundary(read.bytes));
             }
         }
 
         #[test]
-        fn strict_json_is_never_mended(steps in prop::collection::vec("\\PC{0,20}", 1..4)) {
+        fn strict_json_is_never_repaired(steps in prop::collection::vec("\\PC{0,20}", 1..4)) {
             let json = serde_json::to_string(&steps).unwrap();
             let read = parse(&json).unwrap();
             prop_assert_eq!(read.repairs.len(), 0);

@@ -1,7 +1,7 @@
 //! Statistics over lineages (004, "Evaluation metadata"): length, passes, revisions, and the shapes
 //! of the last plans.
 //!
-//! In: [`Lineage`]s. Out: counts and spreads.
+//! In: [`Lineage`]s. Out: counts, and spreads of counts.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,10 @@ pub struct Spread {
 
 impl Spread {
     fn of(counts: impl Iterator<Item = usize>) -> Spread {
-        let (mut n, mut sum, mut min, mut max) = (0usize, 0usize, usize::MAX, 0);
-        for count in counts {
-            (n, sum) = (n + 1, sum + count);
-            (min, max) = (min.min(count), max.max(count));
-        }
-        if n == 0 { Spread::default() } else { Spread { min, mean: sum as f64 / n as f64, max } }
+        let counts: Vec<usize> = counts.collect();
+        let mean = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
+        let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
+        Spread { min: min.unwrap_or(0), mean, max: max.unwrap_or(0) }
     }
 }
 

@@ -1,10 +1,9 @@
 //! The metrics of plans in traces: the seven of [`PlanPart`], `plan.score` and `plan.rating`.
 //!
 //! In: a trace with recognised plans, settings, and a judge's answers. Out: measurements on the
-//! span that wrote the plan; for several plans on one span, the last one. Plans in words are
-//! measured by what words have ([`prose`]), and the rest of them is unmeasured. [`PlanRules`] says
-//! what rules can tell;
-//! [`PlanJudged`] asks for the rest and measures the score anew from both.
+//! span that wrote the plan; for several plans on one span, the last one. [`PlanRules`] measures what
+//! rules can, of plans in prose only what [`prose`] states; [`PlanJudged`] asks judges for the rest
+//! and computes the score from both.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -19,11 +18,11 @@ use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
 use super::{parse, prose, shape};
 use crate::measure::agent::agent_index;
-use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES};
+use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Severity, Step,
-    Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured,
+    Value,
 };
 
 /// Quote for a plan without steps.
@@ -65,20 +64,17 @@ pub(crate) struct PlanRules;
 
 impl Metric for PlanRules {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let Some(read) = plan_at(context) else { return Step::Done(Vec::new()) };
-        let judge: Cow<'static, str> = Cow::Borrowed(RULES);
+        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+        let report = Report { context, assessment: &plan.assessment };
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
-            .map(|part| {
-                let value = read.assessment.value(part);
-                let outcome = value
-                    .map(|value| measured_part(context, &read.assessment, part, value, ""))
-                    .ok_or(Unmeasured::NotApplicable);
-                measurement(context, part.metric(), outcome, judge.clone())
+            .map(|part| match plan.assessment.value(part) {
+                Some(value) => measured(context.at, part.metric(), report.part(part, value, "")),
+                None => unmeasured(context.at, part.metric(), Unmeasured::NotApplicable),
             })
             .collect();
-        out.push(score_measurement(context, &read.assessment, judge));
-        out.push(rating_measurement(context, &read.assessment));
+        out.push(report.score(Cow::Borrowed(RULES)));
+        out.push(report.rating());
         Step::Done(out)
     }
 }
@@ -88,28 +84,25 @@ pub(crate) struct PlanJudged;
 
 impl Metric for PlanJudged {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        let Some(read) = plan_at(context) else { return Step::Done(Vec::new()) };
-        let TracePlan { query, assessment, .. } = &*read;
+        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+        let TracePlan { query, assessment, .. } = &*plan;
+        // A rejected plan is not judged, nor is one without a query to compare it with.
         let Some(query) = query.as_deref().filter(|_| !assessment.is_rejected()) else {
-            // A rejected plan is not judged, and without a query there is nothing to compare a plan
-            // with.
             return Step::Done(Vec::new());
         };
-        if answers.is_empty() {
-            let asker = &context.settings.asker;
-            let agent = context.trace.agents.get(read.agent);
-            let task_at = agent_index::task_at(context.trace, read.agent).map(|(_, at)| at);
-            let held = |at: Option<Idx>| at.is_some_and(|at| asker.withholds(context.trace, at));
-            if held(Some(context.at))
-                || held(task_at)
-                || agent.is_some_and(|agent| asker.withholds_of(context.trace, agent))
-            {
-                return Step::Done(Vec::new());
-            }
-            let shown = assessment.sanitized(|text| asker.clean(text));
-            return Step::Ask(judge_questions::questions(&asker.clean(query), &shown));
+        if !answers.is_empty() {
+            return Step::Done(measure_answers(context, assessment.clone(), answers));
         }
-        Step::Done(measure_answers(context, assessment.clone(), answers))
+        let asker = &context.settings.asker;
+        let agent = context.trace.agents.get(plan.agent);
+        let task_at = agent_index::task_at(context.trace, plan.agent).map(|(_, at)| at);
+        if [Some(context.at), task_at].into_iter().flatten().any(|at| asker.withholds(context.trace, at))
+            || agent.is_some_and(|agent| asker.withholds_of(context.trace, agent))
+        {
+            return Step::Done(Vec::new());
+        }
+        let shown = assessment.sanitized(|text| asker.clean(text));
+        Step::Ask(judge_questions::questions(&asker.clean(query), &shown))
     }
 }
 
@@ -123,11 +116,10 @@ fn measure_answers(
     let mut failed = None;
     for part in JUDGED_PARTS {
         if !judge_questions::is_judged(part, &assessment.plan) {
-            let outcome = Err(Unmeasured::NotApplicable);
-            out.push(measurement(context, part.metric(), outcome, Cow::Borrowed(RULES)));
+            out.push(unmeasured(context.at, part.metric(), Unmeasured::NotApplicable));
             continue;
         }
-        let said = answers
+        let judgement = answers
             .iter()
             .find(|a| a.key == part.metric())
             .map_or(Err(Unmeasured::JudgeError), |a| a.opinions.as_deref().map_err(|reason| *reason))
@@ -135,163 +127,127 @@ fn measure_answers(
                 judge_questions::median_judgement(part, &assessment.plan, opinions)
                     .ok_or(Unmeasured::JudgeError)
             });
-        let outcome = match said {
-            Ok((found, by)) => {
-                let value = assessment.apply_judgement(part, &found);
-                judge = Cow::Owned(by);
-                Ok(measured_part(context, &assessment, part, value, &found.rationale))
-            }
-            Err(reason) => {
-                failed = Some(reason);
-                Err(reason)
-            }
-        };
-        out.push(measurement(context, part.metric(), outcome, judge.clone()));
+        failed = judgement.as_ref().err().copied().or(failed);
+        let outcome = judgement.map(|(found, by)| {
+            judge = Cow::Owned(by);
+            let value = assessment.apply_judgement(part, &found);
+            Report { context, assessment: &assessment }.part(part, value, &found.rationale)
+        });
+        out.push(Measurement::new(context.at, part.metric(), judge.clone(), outcome));
     }
-    // A score without one of its judged parts would be misleading: the score of the rules is kept,
-    // which lists the parts that it includes.
+    // A score without one of its judged metrics would be misleading: the score of the rules is kept,
+    // which lists the metrics that it includes.
     out.push(match failed {
-        Some(reason) => measurement(context, SCORE, Err(reason), judge),
-        None => score_measurement(context, &assessment, judge),
+        Some(reason) => Measurement::new(context.at, SCORE, judge, Err(reason)),
+        None => Report { context, assessment: &assessment }.score(judge),
     });
     out
 }
 
-fn measured_part(
-    context: &Context<'_>,
-    assessment: &PlanAssessment,
-    part: PlanPart,
-    value: f64,
-    said: &str,
-) -> Measured {
-    let passed = value >= context.settings.plan.threshold;
-    let of_part = |issue: &&PlanIssue| PlanPart::of(issue.fault) == Some(part);
-    let mut findings: Vec<Finding> = assessment
-        .issues
-        .iter()
-        .filter(of_part)
-        .take(MAX_FINDINGS)
-        .map(|i| issue_finding(assessment, part, value, i))
-        .collect();
-    if findings.is_empty() && value < 1.0 && !said.is_empty() {
-        let said = format!("{} was expected; {said}", part.expectation());
-        findings.extend(
-            plan_finding(assessment, false, said, value).map(|f| Finding { category: category(part), ..f }),
-        );
-    }
-    Measured { value: Value::Score(value), passed, findings }
-}
-
-fn category(part: PlanPart) -> Option<Category> {
-    Some(match part {
+fn category(part: PlanPart) -> Category {
+    match part {
         PlanPart::Format => Category::FormattingErrors,
         PlanPart::ToolPromptAlignment | PlanPart::ToolUsageCompleteness => Category::ToolSelectionErrors,
         PlanPart::QueryAdherence => Category::GoalDeviation,
         _ => Category::TaskOrchestration,
-    })
-}
-
-fn issue_finding(assessment: &PlanAssessment, part: PlanPart, value: f64, issue: &PlanIssue) -> Finding {
-    let plan = &assessment.plan;
-    let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
-    let quote = step.or(plan.steps.first()).map_or(NO_STEPS, |s| s.prompt.as_str());
-    let rationale = format!("{} was expected; {issue}", part.expectation());
-    Finding { category: category(part), fact: shape::is_rejected(plan), ..finding(rationale, quote, value) }
+    }
 }
 
 /// A finding with the score of `value` (0 to 1) on the scale of findings, 1 to 5.
 fn finding(rationale: String, quote: &str, value: f64) -> Finding {
-    let score = 1.0 + 4.0 * value;
-    Finding {
-        rationale,
-        quote: head(quote, QUOTE_BYTES).to_owned(),
-        seen_in: None,
-        cited: Vec::new(),
-        category: Some(Category::TaskOrchestration),
-        severity: Severity::of_score(score),
-        score,
-        origin: None,
-        fact: false,
-        defect: None,
-    }
+    Finding::new(rationale, head(quote, QUOTE_BYTES), 1.0 + 4.0 * value).under(Category::TaskOrchestration)
 }
 
-fn measurement(
-    context: &Context<'_>,
-    metric: &'static str,
-    outcome: Result<Measured, Unmeasured>,
-    judge: Cow<'static, str>,
-) -> Measurement {
-    Measurement { at: context.at, metric, outcome, judge, details: Vec::new(), rationale: None }
+/// The measurements of an assessed plan.
+struct Report<'a> {
+    context: &'a Context<'a>,
+    assessment: &'a PlanAssessment,
 }
 
-/// The score with the measured parts and the shape of the plan as details.
-fn score_measurement(
-    context: &Context<'_>,
-    assessment: &PlanAssessment,
-    judge: Cow<'static, str>,
-) -> Measurement {
-    let settings = &context.settings.plan;
-    let of = |part: &PlanPart| assessment.value(*part);
-    let measured: Vec<String> =
-        PlanPart::ALL.iter().filter(|p| of(p).is_some()).map(|p| p.name().to_owned()).collect();
-    let outcome = assessment.score(&settings.weights).ok_or(Unmeasured::NotApplicable).map(|score| {
-        let passed = score >= settings.score_threshold;
-        let shown: Vec<String> =
-            PlanPart::ALL.iter().filter_map(|p| Some(format!("{} {:.2}", p.name(), of(p)?))).collect();
-        let least = settings.score_threshold;
-        let said = format!(
-            "at least {least} of 100 was expected; the plan has {score:.1} from {}",
-            shown.join(", ")
-        );
-        Measured {
-            value: Value::Score(score),
-            passed,
-            findings: plan_finding(assessment, passed, said, score / 100.0).into_iter().collect(),
+impl Report<'_> {
+    /// The outcome of one metric; `rationale` is the judge's.
+    fn part(&self, part: PlanPart, value: f64, rationale: &str) -> Measured {
+        let passed = value >= self.context.settings.plan.threshold;
+        let issues = self.assessment.issues.iter().filter(|issue| PlanPart::of(issue.fault) == Some(part));
+        let mut findings: Vec<Finding> =
+            issues.take(MAX_FINDINGS).map(|issue| self.issue_finding(part, value, issue)).collect();
+        if findings.is_empty() && value < 1.0 && !rationale.is_empty() {
+            let rationale = format!("{} was expected; {rationale}", part.expectation());
+            findings = self.plan_finding(false, rationale, value);
         }
-    });
-    let shape = shape::shape(&assessment.plan);
-    let count = |key, n: usize| Detail { key, value: DetailValue::Count(n as u64) };
-    let mut details = vec![
-        Detail { key: "plan.score.measured", value: DetailValue::Texts(measured) },
-        Detail { key: "plan.score.reference", value: DetailValue::Flag(assessment.reference.is_some()) },
-        count("plan.steps", shape.steps),
-    ];
-    // Prose without references does not say which steps may run in parallel.
-    if assessment.plan.structured || prose::has_references(&assessment.plan) {
-        details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
+        let findings = findings.into_iter().map(|finding| finding.under(category(part))).collect();
+        Measured { value: Value::Score(value), passed, findings }
     }
-    Measurement { details, ..measurement(context, SCORE, outcome, judge) }
-}
 
-fn rating_measurement(context: &Context<'_>, assessment: &PlanAssessment) -> Measurement {
-    let Some(reference_match) = &assessment.reference_match else {
-        return measurement(context, RATING, Err(Unmeasured::NotApplicable), Cow::Borrowed(RULES));
-    };
-    let passed = reference_match.rating >= context.settings.plan.least_rating;
-    let said = format!(
-        "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, recall {:.2}, \
-         F1 {:.2})",
-        context.settings.plan.least_rating.as_str(),
-        reference_match.matched.len(),
-        reference_match.precision,
-        reference_match.recall,
-        reference_match.f1
-    );
-    let value = Value::Label(reference_match.rating.as_str());
-    let measured = Measured {
-        value,
-        passed,
-        findings: plan_finding(assessment, passed, said, reference_match.f1).into_iter().collect(),
-    };
-    let details = vec![Detail { key: "plan.rating.f1", value: DetailValue::Number(reference_match.f1) }];
-    Measurement { details, ..measurement(context, RATING, Ok(measured), Cow::Borrowed(RULES)) }
-}
+    fn issue_finding(&self, part: PlanPart, value: f64, issue: &PlanIssue) -> Finding {
+        let plan = &self.assessment.plan;
+        let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
+        let quote = step.or(plan.steps.first()).map_or(NO_STEPS, |s| s.prompt.as_str());
+        let rationale = format!("{} was expected; {issue}", part.expectation());
+        Finding { fact: shape::is_rejected(plan), ..finding(rationale, quote, value) }
+    }
 
-/// A finding about the plan as a whole, if it failed.
-fn plan_finding(assessment: &PlanAssessment, passed: bool, rationale: String, value: f64) -> Option<Finding> {
-    let quote = assessment.plan.steps.first().map_or(NO_STEPS, |s| s.prompt.as_str());
-    (!passed).then(|| finding(rationale, quote, value))
+    /// A finding about the plan as a whole, if it failed.
+    fn plan_finding(&self, passed: bool, rationale: String, value: f64) -> Vec<Finding> {
+        let quote = self.assessment.plan.steps.first().map_or(NO_STEPS, |s| s.prompt.as_str());
+        if passed { Vec::new() } else { vec![finding(rationale, quote, value)] }
+    }
+
+    /// The score with the measured metrics and the shape of the plan as details.
+    fn score(&self, judge: Cow<'static, str>) -> Measurement {
+        let Report { context, assessment } = self;
+        let settings = &context.settings.plan;
+        let values: Vec<(&str, f64)> =
+            PlanPart::ALL.into_iter().filter_map(|p| Some((p.name(), assessment.value(p)?))).collect();
+        let outcome = assessment.score(&settings.weights).map(|score| {
+            let passed = score >= settings.score_threshold;
+            let shown: Vec<String> =
+                values.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
+            let rationale = format!(
+                "at least {} of 100 was expected; the plan has {score:.1} from {}",
+                settings.score_threshold,
+                shown.join(", ")
+            );
+            let findings = self.plan_finding(passed, rationale, score / 100.0);
+            Measured { value: Value::Score(score), passed, findings }
+        });
+        let shape = shape::shape(&assessment.plan);
+        let count = |key, n: usize| Detail { key, value: DetailValue::Count(n as u64) };
+        let names = values.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut details = vec![
+            Detail { key: "plan.score.measured", value: DetailValue::Texts(names) },
+            Detail { key: "plan.score.reference", value: DetailValue::Flag(assessment.reference.is_some()) },
+            count("plan.steps", shape.steps),
+        ];
+        // Without references, prose does not state which steps may run in parallel.
+        if assessment.plan.structured || prose::has_references(&assessment.plan) {
+            details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
+        }
+        let outcome = outcome.ok_or(Unmeasured::NotApplicable);
+        Measurement { details, ..Measurement::new(context.at, SCORE, judge, outcome) }
+    }
+
+    fn rating(&self) -> Measurement {
+        let at = self.context.at;
+        let Some(found) = &self.assessment.reference_match else {
+            return unmeasured(at, RATING, Unmeasured::NotApplicable);
+        };
+        let least = self.context.settings.plan.least_rating;
+        let passed = found.rating >= least;
+        let rationale = format!(
+            "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, \
+             recall {:.2}, F1 {:.2})",
+            least.as_str(),
+            found.matched.len(),
+            found.precision,
+            found.recall,
+            found.f1
+        );
+        let findings = self.plan_finding(passed, rationale, found.f1);
+        let value = Value::Label(found.rating.as_str());
+        let details = vec![Detail { key: "plan.rating.f1", value: DetailValue::Number(found.f1) }];
+        Measurement { details, ..measured(at, RATING, Measured { value, passed, findings }) }
+    }
 }
 
 #[cfg(test)]

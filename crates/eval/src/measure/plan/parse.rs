@@ -56,10 +56,9 @@ pub(crate) fn from_recognised(written: &recognise::Plan) -> Plan {
     if !plan.is_unreadable() || written.text.contains("depends_on") {
         return plan;
     }
-    // `recognise` knows the fields of more todo tools than this parser does.
-    let steps = written.steps.iter().map(|step| step.to_string()).collect::<Vec<_>>();
-    let steps = if steps.is_empty() { vec![written.text.to_string()] } else { steps };
-    prose::from_steps(steps)
+    // `recognise` supports the fields of more todo tools than this parser.
+    let steps: Vec<String> = written.steps.iter().map(|step| step.to_string()).collect();
+    prose::from_steps(if steps.is_empty() { vec![written.text.to_string()] } else { steps })
 }
 
 /// The query in the file of a plan: `{"query": ..., "plan": ...}`, or a line `# Query: ...` before
@@ -71,9 +70,14 @@ pub fn query_of_file(text: &str) -> Option<String> {
     if let Some(query) = text.lines().take(MAX_BEGINNINGS).find_map(heading) {
         return Some(query);
     }
-    let whole = lenient_json::parse(text.get(text.find('{')?..)?)?.value;
-    let has_plan = STEPS.iter().any(|key| whole.get(key).is_some());
-    whole.get("query").and_then(LenientValue::text).filter(|_| has_plan).map(str::to_owned)
+    let file = lenient_json::parse(text.get(text.find('{')?..)?)?.value;
+    member(&file, &STEPS)?;
+    file.get("query")?.text().map(str::to_owned)
+}
+
+/// The first of the members `keys` that a value has.
+fn member<'a>(value: &'a LenientValue, keys: &[&str]) -> Option<&'a LenientValue> {
+    keys.iter().find_map(|key| value.get(key))
 }
 
 fn parse_nested(text: &str, depth: usize) -> Plan {
@@ -84,17 +88,14 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
         .filter(|at| text.get(..*at).is_some_and(|before| !before.ends_with(['(', '{', '['])))
         .take(MAX_BEGINNINGS);
     for at in candidates {
-        let Some(read) = text.get(at..).and_then(lenient_json::parse) else { continue };
-        let Some(mut plan) = plan_from_value(&read.value, depth) else { continue };
-        // Numbers without text.
-        if !plan.structured && plan.steps.iter().all(|s| s.prompt.is_empty()) {
+        let Some(parsed) = text.get(at..).and_then(lenient_json::parse) else { continue };
+        let Some(mut plan) = plan_from_value(&parsed.value, depth) else { continue };
+        let only_numbers = plan.steps.iter().all(|step| step.prompt.is_empty());
+        let in_prose = at > 0 && parsed.bytes < text.len() / 2;
+        if !plan.structured && (only_numbers || in_prose) {
             continue;
         }
-        // Brackets inside prose are not a plan.
-        if !plan.structured && at > 0 && read.bytes < text.len() / 2 {
-            continue;
-        }
-        let mut repairs = read.repairs;
+        let mut repairs = parsed.repairs;
         if at > 0 && text.starts_with(['{', '[']) {
             repairs.push("the text around the steps cannot be parsed");
         }
@@ -102,7 +103,7 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
             let message = format!("not JSON: {}", repairs.join(", "));
             plan.issues.insert(0, PlanIssue::of_plan(Fault::Repaired, message));
         }
-        if at > 0 || text.get(at + read.bytes..).is_some_and(|rest| !rest.trim().is_empty()) {
+        if at > 0 || text.get(at + parsed.bytes..).is_some_and(|rest| !rest.trim().is_empty()) {
             plan.issues.insert(0, PlanIssue::of_plan(Fault::Surrounded, "text or a fence around the plan"));
         }
         return plan;
@@ -119,10 +120,10 @@ fn parse_prose(text: &str) -> Plan {
     }
     steps.truncate(MAX_STEPS);
     let mut plan = prose::from_steps(steps);
-    if plan.steps.is_empty() {
+    if plan.is_unreadable() {
         let message = match text {
-            "" => "there is no text".to_owned(),
-            text => format!("no steps can be read: \"{}\"", clip(text, EXCERPT_BYTES)),
+            "" => "the text is empty".to_owned(),
+            text => format!("no steps can be parsed: \"{}\"", clip(text, EXCERPT_BYTES)),
         };
         plan.issues.push(PlanIssue::of_plan(Fault::Unreadable, message));
     }
@@ -134,25 +135,20 @@ fn plan_from_value(value: &LenientValue, depth: usize) -> Option<Plan> {
     let depth = depth.checked_sub(1)?;
     match value {
         LenientValue::Object(members) => {
-            if let Some(inner) = STEPS.iter().find_map(|key| value.get(key)) {
+            if let Some(inner) = member(value, &STEPS) {
                 return plan_from_value(inner, depth);
             }
             let numbered = members.iter().all(|(key, _)| number_in(key).is_some());
             let stepwise = members.iter().all(|(_, v)| is_step(v));
-            if members.is_empty() || !(numbered || stepwise) {
-                return None;
-            }
-            Some(plan_from_steps(members.iter().map(|(key, value)| (Some(key.as_str()), value))))
+            let is_plan = !members.is_empty() && (numbered || stepwise);
+            is_plan.then(|| plan_from_steps(members.iter().map(|(key, value)| (Some(key.as_str()), value))))
         }
         LenientValue::List(items) => {
-            let says = |item: &LenientValue| item.text().is_some_and(|t| t.contains(char::is_alphabetic));
-            let is_plan = !items.is_empty() && items.iter().all(|item| is_step(item) || says(item));
-            is_plan.then(|| {
-                plan_from_steps(items.iter().map(|item| {
-                    let name = NUMBER.iter().find_map(|key| item.get(key)).and_then(LenientValue::text);
-                    (name, item)
-                }))
-            })
+            let has_words =
+                |item: &LenientValue| item.text().is_some_and(|t| t.contains(char::is_alphabetic));
+            let is_plan = !items.is_empty() && items.iter().all(|item| is_step(item) || has_words(item));
+            let name = |item| member(item, &NUMBER).and_then(LenientValue::text);
+            is_plan.then(|| plan_from_steps(items.iter().map(|item| (name(item), item))))
         }
         LenientValue::Text(text) => Some(parse_nested(text, depth)).filter(|plan| !plan.is_unreadable()),
         _ => None,
@@ -160,8 +156,7 @@ fn plan_from_value(value: &LenientValue, depth: usize) -> Option<Plan> {
 }
 
 fn is_step(value: &LenientValue) -> bool {
-    let any = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
-    matches!(value, LenientValue::Object(_)) && (any(&INSTRUCTION) || any(&DEPENDS_ON))
+    member(value, &INSTRUCTION).or_else(|| member(value, &DEPENDS_ON)).is_some()
 }
 
 /// The number in `3`, `step 3`, `S3`, `task_3`.
@@ -174,8 +169,8 @@ fn number_in(name: &str) -> Option<usize> {
 /// A plan from steps as written, each with its name.
 fn plan_from_steps<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a LenientValue)>) -> Plan {
     let mut plan = Plan::default();
-    let mut names: Vec<(String, usize)> = Vec::new();
-    let mut wanted: Vec<Option<&LenientValue>> = Vec::new();
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    let mut dependencies: Vec<Option<&LenientValue>> = Vec::new();
     for (name, value) in written {
         if plan.steps.len() == MAX_STEPS {
             plan.issues.push(PlanIssue::of_plan(Fault::TooLong, format!("only {MAX_STEPS} steps are read")));
@@ -184,124 +179,87 @@ fn plan_from_steps<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a Lenie
         let place = plan.steps.len() + 1;
         let free = |n: &usize| !plan.steps.iter().any(|s: &PlanStep| s.number == *n);
         let given = name.and_then(number_in);
-        // Names that are no numbers ("fetch") are valid; such steps are counted.
+        // Names without a number ("fetch") are valid; such steps are numbered in order.
         let number = given.filter(free).unwrap_or_else(|| (place..).find(free).unwrap_or(place));
-        if given.is_some_and(|given| given != place) {
-            let message = format!("is numbered {}, and {place} is its position", given.unwrap_or(number));
+        if let Some(given) = given.filter(|given| *given != place) {
+            let message = format!("is numbered {given} at position {place}");
             plan.issues.push(PlanIssue::at(number, Fault::Numbering, message));
         }
-        if let Some(name) = name {
-            names.push((name.trim().to_owned(), number));
-        }
-        let depends = DEPENDS_ON.iter().find_map(|key| value.get(key));
+        names.extend(name.map(|name| (name.trim(), number)));
+        let depends_on = member(value, &DEPENDS_ON);
         let (step, issue) = parse_step(number, value);
-        plan.structured |= depends.is_some() || step.notation != StepNotation::Prose;
+        plan.structured |= depends_on.is_some() || step.notation != StepNotation::Prose;
         plan.steps.push(step);
         plan.issues.extend(issue);
-        wanted.push(depends);
+        dependencies.push(depends_on);
     }
-    if plan.structured {
-        for (at, depends) in wanted.into_iter().enumerate() {
-            let Some(number) = plan.steps.get(at).map(|s| s.number) else { break };
-            let (numbers, issue) = parse_dependencies(number, depends, &names);
-            if let Some(step) = plan.steps.get_mut(at) {
-                step.depends_on = numbers;
-            }
-            plan.issues.extend(issue);
-        }
-        flag_steps_without_tool(&mut plan);
-    } else {
+    if !plan.structured {
         prose::resolve_references(&mut plan);
+        return plan;
     }
+    for (step, depends_on) in plan.steps.iter_mut().zip(dependencies) {
+        let (numbers, issue) = parse_dependencies(step.number, depends_on, &names);
+        step.depends_on = numbers;
+        plan.issues.extend(issue);
+    }
+    let without_tool = plan.steps.iter().filter(|step| step.tool.is_none() && !step.prompt.is_empty());
+    plan.issues.extend(without_tool.map(|step| {
+        let message = format!("names no tool: \"{}\"", clip(&step.prompt, EXCERPT_BYTES));
+        PlanIssue::at(step.number, Fault::NoCall, message)
+    }));
     plan
 }
 
-/// Adds an issue for each step that is no call in a plan of calls.
-fn flag_steps_without_tool(plan: &mut Plan) {
-    for step in &plan.steps {
-        if step.tool.is_none() && !step.prompt.is_empty() {
-            let message = format!("names no tool: \"{}\"", clip(&step.prompt, EXCERPT_BYTES));
-            plan.issues.push(PlanIssue::at(step.number, Fault::NoCall, message));
-        }
-    }
-}
-
 fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssue>) {
-    let message = match value {
-        LenientValue::Object(_) => {
-            INSTRUCTION.iter().find_map(|key| value.get(key)).and_then(LenientValue::text)
-        }
-        value => value.text(),
-    };
-    let tool =
-        TOOL.iter().find_map(|key| value.get(key)).and_then(LenientValue::text).map(|t| t.trim().to_owned());
-    let Some(message) = message.map(str::trim).filter(|s| !s.is_empty()) else {
-        let issue = PlanIssue::at(
-            number,
-            Fault::NoInstruction,
-            "has neither \"step\" nor \"query\" with words in it",
-        );
-        return (PlanStep { number, tool, ..PlanStep::default() }, Some(issue));
-    };
-    if let Some(tool) = tool.filter(|t| !t.is_empty()) {
-        let step = PlanStep {
-            number,
-            tool: Some(tool),
-            prompt: message.to_owned(),
-            notation: StepNotation::Fields,
-            ..PlanStep::default()
-        };
+    let text = |keys| member(value, keys).and_then(LenientValue::text);
+    let prompt = text(&INSTRUCTION[..]).or(value.text()).unwrap_or_default().trim().to_owned();
+    let tool = text(&TOOL).map(|tool| tool.trim().to_owned()).filter(|tool| !tool.is_empty());
+    let mut step = PlanStep { number, tool, prompt, ..PlanStep::default() };
+    if step.prompt.is_empty() {
+        let message = "has neither \"step\" nor \"query\" with words in it";
+        return (step, Some(PlanIssue::at(number, Fault::NoInstruction, message)));
+    }
+    if step.tool.is_some() {
+        step.notation = StepNotation::Fields;
         return (step, None);
     }
-    match call::parse_call(message) {
-        Some(call) => {
-            let issue = (!call.well_formed).then(|| {
-                let message =
-                    format!("the prompt's quotes or brackets do not match: {}", clip(message, EXCERPT_BYTES));
-                PlanIssue::at(number, Fault::Quotes, message)
-            });
-            let step = PlanStep {
-                number,
-                tool: Some(call.tool),
-                inputs: call.inputs,
-                prompt: call.prompt,
-                depends_on: Vec::new(),
-                notation: StepNotation::Call,
-            };
-            (step, issue)
-        }
-        None => (PlanStep { number, prompt: message.to_owned(), ..PlanStep::default() }, None),
-    }
+    let Some(call) = call::parse_call(&step.prompt) else { return (step, None) };
+    let issue = (!call.well_formed).then(|| {
+        let message =
+            format!("the prompt's quotes or brackets do not match: {}", clip(&step.prompt, EXCERPT_BYTES));
+        PlanIssue::at(number, Fault::Quotes, message)
+    });
+    let (tool, notation) = (Some(call.tool), StepNotation::Call);
+    (PlanStep { number, tool, inputs: call.inputs, prompt: call.prompt, notation, ..step }, issue)
 }
 
 /// The numbers in a step's `depends_on`, which may be names of steps.
 fn parse_dependencies(
     number: usize,
     given: Option<&LenientValue>,
-    names: &[(String, usize)],
+    names: &[(&str, usize)],
 ) -> (Vec<usize>, Option<PlanIssue>) {
-    let fault = |message: String| Some(PlanIssue::at(number, Fault::DependsOn, message));
-    let Some(given) = given else { return (Vec::new(), fault("has no depends_on".to_owned())) };
-    let single = std::slice::from_ref(given);
-    let (items, mut odd) = match given {
-        LenientValue::List(items) => (items.as_slice(), false),
-        LenientValue::Null => return (Vec::new(), fault("depends_on is null, not a list".to_owned())),
-        _ => (single, true),
+    let fault = |message: &str| Some(PlanIssue::at(number, Fault::DependsOn, message));
+    let (items, mut malformed) = match given {
+        None => return (Vec::new(), fault("has no depends_on")),
+        Some(LenientValue::Null) => return (Vec::new(), fault("depends_on is null, not a list")),
+        Some(LenientValue::List(items)) => (items.as_slice(), false),
+        Some(single) => (std::slice::from_ref(single), true),
     };
     let mut numbers = Vec::new();
     for item in items.iter().take(MAX_STEPS) {
         let text = item.text().unwrap_or("").trim();
-        let named = names.iter().find(|(name, _)| name == text).map(|(_, n)| *n);
-        let Some(found) = named.or_else(|| number_in(text)) else {
-            odd = true;
+        let named = names.iter().find(|(name, _)| *name == text);
+        let Some(found) = named.map(|(_, n)| *n).or_else(|| number_in(text)) else {
+            malformed = true;
             continue;
         };
-        // A quoted number is a fault, unless the steps have names: then a list of names is valid.
-        let by_name = names.iter().any(|(name, _)| name == text && name.parse::<usize>().is_err());
-        odd |= matches!(item, LenientValue::Text(_)) && !by_name;
+        // A quoted number is a fault, unless it is the name of a step: a list of names is valid.
+        let by_name = named.is_some() && text.parse::<usize>().is_err();
+        malformed |= matches!(item, LenientValue::Text(_)) && !by_name;
         numbers.push(found);
     }
-    let issue = if odd { fault("depends_on is not a list of step numbers".to_owned()) } else { None };
+    let issue = malformed.then(|| fault("depends_on is not a list of step numbers")).flatten();
     (numbers, issue)
 }
 

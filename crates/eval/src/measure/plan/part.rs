@@ -1,63 +1,49 @@
 //! The seven metrics of a plan, their weights, and the score that they make (004, section 4).
 //!
 //! In: a value from 0 to 1 for each metric that was measured. Out: `plan.score`, 0 to 100, which
-//! keeps 70 for effectiveness and 30 for efficiency even if metrics are missing.
+//! has 70 points for effectiveness and 30 for efficiency even if metrics are unmeasured.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
+use verdict_otlp::labelled_enum;
 
 use super::schema::Fault;
 
-/// The name by which all plan metrics are switched, and under which they ask.
+/// The name by which all plan metrics are enabled, and under which they ask.
 pub(crate) const SCORE: &str = "plan.score";
 /// The rating's attribute key.
 pub(crate) const RATING: &str = "plan.rating";
 
-/// One of the seven metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum PlanPart {
-    /// The tool chosen can do what its prompt asks.
-    ToolPromptAlignment,
-    /// The plan can be parsed, and its placeholders are right.
-    Format,
-    /// Each step is one thing that its tool does at once.
-    StepExecutability,
-    /// It would answer the query if carried out perfectly: 0, 0.5 or 1.
-    QueryAdherence,
-    /// The right dependencies, and no more.
-    Dependencies,
-    /// No step or detail is repeated or unused.
-    Redundancy,
-    /// Where the reference asks two tools the same question, so does the plan.
-    ToolUsageCompleteness,
+labelled_enum! {
+    /// One of the seven metrics; effectiveness first, in the order of [`Weights`]. Labels are attribute
+    /// keys.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum PlanPart {
+        /// The tool of a step can do what the prompt asks.
+        ToolPromptAlignment = "plan.tool_prompt_alignment",
+        /// The plan can be parsed, and its placeholders are right.
+        Format = "plan.format",
+        /// Each step is one operation of its tool.
+        StepExecutability = "plan.step_executability",
+        /// The plan, carried out perfectly, would answer the query: 0, 0.5 or 1.
+        QueryAdherence = "plan.query_adherence",
+        /// The right dependencies, and no more.
+        Dependencies = "plan.dependencies",
+        /// No step or detail is repeated or unused.
+        Redundancy = "plan.redundancy",
+        /// Where the reference asks two tools the same question, the plan does too.
+        ToolUsageCompleteness = "plan.tool_usage_completeness",
+    }
 }
 
 impl PlanPart {
-    /// All, effectiveness first, in the order of [`Weights`].
-    pub const ALL: [PlanPart; 7] = [
-        PlanPart::ToolPromptAlignment,
-        PlanPart::Format,
-        PlanPart::StepExecutability,
-        PlanPart::QueryAdherence,
-        PlanPart::Dependencies,
-        PlanPart::Redundancy,
-        PlanPart::ToolUsageCompleteness,
-    ];
     /// How many of [`PlanPart::ALL`] are effectiveness.
     pub const EFFECTIVE: usize = 4;
 
     /// The metric's name, as in its attribute key.
     pub const fn metric(self) -> &'static str {
-        match self {
-            PlanPart::ToolPromptAlignment => "plan.tool_prompt_alignment",
-            PlanPart::Format => "plan.format",
-            PlanPart::StepExecutability => "plan.step_executability",
-            PlanPart::QueryAdherence => "plan.query_adherence",
-            PlanPart::Dependencies => "plan.dependencies",
-            PlanPart::Redundancy => "plan.redundancy",
-            PlanPart::ToolUsageCompleteness => "plan.tool_usage_completeness",
-        }
+        self.as_str()
     }
 
     /// The name without `plan.`.
@@ -65,7 +51,7 @@ impl PlanPart {
         self.metric().trim_start_matches("plan.")
     }
 
-    /// The expectation, as an explanation begins.
+    /// The expectation, with which explanations begin.
     pub fn expectation(self) -> &'static str {
         match self {
             PlanPart::ToolPromptAlignment => "a prompt for the tool that fits it",
@@ -78,12 +64,7 @@ impl PlanPart {
         }
     }
 
-    /// Its place in [`PlanPart::ALL`].
-    pub fn index(self) -> usize {
-        PlanPart::ALL.iter().position(|p| *p == self).unwrap_or(0)
-    }
-
-    /// The metric that a fault counts against; `None` for faults that are only noted.
+    /// The metric that a fault counts against; `None` for faults without effect.
     pub fn of(fault: Fault) -> Option<PlanPart> {
         use Fault::*;
         Some(match fault {
@@ -101,13 +82,13 @@ impl PlanPart {
     }
 }
 
-/// What effectiveness and efficiency weigh together; fixed, however the weights within are chosen.
+/// Points of the metrics of effectiveness together, independently of their weights.
 pub(crate) const EFFECTIVENESS: f64 = 70.0;
-/// See [`EFFECTIVENESS`].
+/// Points of the metrics of efficiency together.
 pub(crate) const EFFICIENCY: f64 = 30.0;
 
-/// How much each metric weighs. Within each group only the proportions matter: the groups keep 70
-/// and 30 points.
+/// The weights of the metrics. Only proportions within a group have an effect: effectiveness always
+/// has 70 points and efficiency 30.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
@@ -160,44 +141,47 @@ impl Weights {
         ]
     }
 
-    /// What is wrong with them.
+    /// Weights that are invalid, and groups without weight.
     pub fn problems(&self) -> Vec<Problem> {
         let weights = self.to_array();
         let mut out = Vec::new();
         for (part, weight) in PlanPart::ALL.iter().zip(weights) {
             if !(weight.is_finite() && weight >= 0.0) {
-                out.push(Problem::new(part.name(), format!("{weight} is no weight: 0 or more is")));
+                out.push(Problem::new(
+                    part.name(),
+                    format!("expected a weight of at least 0, found {weight}"),
+                ));
             }
         }
         let (effective, efficient) = weights.split_at(PlanPart::EFFECTIVE);
         for (group, name) in [(effective, "effectiveness"), (efficient, "efficiency")] {
             if out.is_empty() && group.iter().sum::<f64>() <= 0.0 {
-                out.push(Problem::new("", format!("nothing of {name} weighs anything")));
+                out.push(Problem::new("", format!("every weight of {name} is 0")));
             }
         }
         out
     }
 }
 
-/// Values from 0 to 1 in the order of [`PlanPart::ALL`]; `None` for what was not measured.
+/// Values from 0 to 1 in the order of [`PlanPart::ALL`]; `None` if unmeasured.
 pub(crate) type PartValues = [Option<f64>; 7];
 
-/// The score from 0 to 100: each group is the weighted mean of what was measured of it, so that a
-/// metric without a value neither helps nor hurts. `None` where all of a group is missing: then
-/// nothing can stand for its 70 or 30 points.
+/// The score from 0 to 100: the points of each group times the weighted mean of its measured metrics,
+/// so that an unmeasured metric has no effect. `None` if a group has no measured metric.
 pub(crate) fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
     let weights = weights.to_array();
-    let group = |from: usize, to: usize| {
-        let measured = (from..to).filter_map(|i| Some((values.get(i).copied().flatten()?, *weights.get(i)?)));
+    let mean = |group: std::ops::Range<usize>| {
         let (mut sum, mut total) = (0.0, 0.0);
-        for (value, weight) in measured {
-            sum += value.clamp(0.0, 1.0) * weight;
-            total += weight;
+        for (value, weight) in values[group.clone()].iter().zip(&weights[group]) {
+            if let Some(value) = value {
+                sum += value.clamp(0.0, 1.0) * weight;
+                total += weight;
+            }
         }
         (total > 0.0).then(|| sum / total)
     };
-    let effective = group(0, PlanPart::EFFECTIVE)?;
-    let efficient = group(PlanPart::EFFECTIVE, PlanPart::ALL.len())?;
+    let effective = mean(0..PlanPart::EFFECTIVE)?;
+    let efficient = mean(PlanPart::EFFECTIVE..PlanPart::ALL.len())?;
     Some(EFFECTIVENESS * effective + EFFICIENCY * efficient)
 }
 
@@ -207,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nominal_weights_are_the_papers() {
+    fn default_weights_equal_the_papers() {
         let weights = Weights::default().to_array();
         assert_eq!(weights[..PlanPart::EFFECTIVE].iter().sum::<f64>(), EFFECTIVENESS);
         assert_eq!(weights[PlanPart::EFFECTIVE..].iter().sum::<f64>(), EFFICIENCY);
@@ -218,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_gives_its_weight_to_its_own_group() {
+    fn weight_of_unmeasured_metric_goes_to_its_group() {
         let mut values = [None; 7];
         values[1] = Some(0.5);
-        assert_eq!(score(&values, &Weights::default()), None, "nothing of efficiency");
+        assert_eq!(score(&values, &Weights::default()), None, "efficiency is unmeasured");
         values[4] = Some(1.0);
         assert_eq!(score(&values, &Weights::default()), Some(65.0));
         values[5] = Some(0.5);
@@ -229,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_weigh_nothing_are_refused() {
+    fn negative_weight_and_group_without_weight_are_problems() {
         assert_eq!(Weights::default().problems(), []);
         let mut weights = Weights { format: -1.0, ..Weights::default() };
         assert_eq!(weights.problems()[0].key, "format");
@@ -239,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scores_stay_on_their_scale_and_rise_with_their_parts(
+        fn scores_stay_on_their_scale_and_rise_with_their_values(
             values in prop::array::uniform7(prop::option::of(0.0f64..=1.0)),
             weights in prop::array::uniform7(0.1f64..10.0),
             raised in 0usize..7,

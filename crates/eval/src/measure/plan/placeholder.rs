@@ -3,11 +3,11 @@
 //!
 //! In: a piece of an instruction. Out: the placeholders in it, and malformed ones.
 
-/// Most placeholders that are read of one text.
+/// Most placeholders that are read from one text.
 const MAX_PLACEHOLDERS: usize = 200;
 
 /// What a bracket refers to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Placeholder {
     /// `(k)`
     Output(usize),
@@ -29,7 +29,7 @@ regex!(
 
 /// All placeholders in `text`, in order.
 pub(crate) fn all(text: &str) -> Vec<Placeholder> {
-    let read = |found: regex::Captures<'_>| {
+    let placeholder = |found: regex::Captures<'_>| {
         if found.get(1).is_some() {
             return Some(Placeholder::Query);
         }
@@ -47,13 +47,7 @@ pub(crate) fn all(text: &str) -> Vec<Placeholder> {
             _ => Placeholder::Malformed(found.get(0)?.as_str().to_owned(), numbers),
         })
     };
-    BRACKET.captures_iter(text).filter_map(read).take(MAX_PLACEHOLDERS).collect()
-}
-
-/// Whether `text` is nothing but placeholders.
-pub(crate) fn is_only(text: &str) -> bool {
-    let rest = BRACKET.replace_all(text, "");
-    rest.len() < text.len() && rest.chars().all(|c| c.is_whitespace() || c == ',')
+    BRACKET.captures_iter(text).filter_map(placeholder).take(MAX_PLACEHOLDERS).collect()
 }
 
 /// `text` without its placeholders.
@@ -66,17 +60,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_kinds_are_told_apart() {
+    fn the_four_kinds_are_distinguished() {
         let text = "Answer (query) with (sub-query 2) by (tool 2): ( 2 ), not (30 minutes) nor (1999)";
         let expected =
             [Placeholder::Query, Placeholder::Prompt(2), Placeholder::Tool(2), Placeholder::Output(2)];
         assert_eq!(all(text), expected);
-        assert!(is_only("(1), (2)") && is_only("(query)") && !is_only("(1) x") && !is_only(", "));
         assert_eq!(without("of (1)."), "of  .");
     }
 
     #[test]
-    fn several_steps_in_one_bracket_are_no_placeholder() {
+    fn several_steps_in_one_bracket_are_malformed() {
         let bad = |text: &str, numbers: &[usize]| {
             assert_eq!(all(text), [Placeholder::Malformed(text.to_owned(), numbers.to_vec())], "{text}");
         };

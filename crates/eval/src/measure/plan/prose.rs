@@ -1,5 +1,5 @@
-//! Plans in prose: todo lists, numbered or bulleted prose, and prose that only says "first" and
-//! "then" (004, section 2; conventions, section 4).
+//! Plans in prose: todo lists, numbered or bulleted prose, and prose in which "first" and "then" give
+//! the order (004, section 2; conventions, section 4).
 //!
 //! In: steps in prose. Out: a [`Plan`] with the references between its steps and the tools that
 //! they name, and the issues of both.
@@ -25,7 +25,7 @@ const COMMON_LENGTH: usize = 5;
 /// Most steps that one range may name: "steps 1-4".
 const MAX_RANGE: usize = 20;
 
-/// Verbs of steps that may be repeated after a change.
+/// Verbs of checks, which may be repeated after a change.
 const REPEATABLE: [&str; 14] = [
     "build", "check", "commit", "compile", "confirm", "deploy", "lint", "review", "run", "save", "test",
     "validate", "verify", "wait",
@@ -50,7 +50,7 @@ regex!(
     r"(?i)(?:^|[.;:!?\n]\s*|,\s*|\band\s+|\b(?:i|we)(?:['’]ll|\s+will)\s+|\blet(?:['’]s|\s+(?:me|us))\s+)(?:and\s+)?(?:(?:i|we)(?:['’]ll|\s+will)\s+)?(?:first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|after\s+that|afterwards|finally|lastly)\b[,:]?\s+"
 );
 
-/// A plan of steps in prose, with the references between them.
+/// A plan of steps in prose, with their references as dependencies.
 pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
     let step = |(n, prompt)| PlanStep { number: n + 1, prompt, ..PlanStep::default() };
     let mut plan = Plan { steps: steps.into_iter().enumerate().map(step).collect(), ..Plan::default() };
@@ -58,7 +58,7 @@ pub(crate) fn from_steps(steps: Vec<String>) -> Plan {
     plan
 }
 
-/// The steps of prose without a list: the clauses after "first", "then" and the like; at least two.
+/// The steps of prose without a list: clauses after "first", "then" and similar words; at least two.
 pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
     let marks: Vec<regex::Match<'_>> = SEQUENCE_WORD.find_iter(text).collect();
     let ends = marks.iter().skip(1).map(|next| next.start()).chain([text.len()]);
@@ -70,7 +70,7 @@ pub(crate) fn ordered_steps(text: &str) -> Vec<String> {
     if steps.len() < 2 { Vec::new() } else { steps }
 }
 
-/// Sets `depends_on` in a plan without it: the earlier steps that each step refers to.
+/// Sets the `depends_on` of each step to the earlier steps that it mentions.
 pub(crate) fn resolve_references(plan: &mut Plan) {
     for step in &mut plan.steps {
         let mut numbers = referenced_steps(&step.prompt);
@@ -88,7 +88,7 @@ pub(crate) fn resolve_references(plan: &mut Plan) {
     }
 }
 
-/// The numbers of the steps that `text` refers to.
+/// The numbers of the steps that `text` mentions.
 fn referenced_steps(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
     for found in STEP_REFERENCE.captures_iter(text).filter_map(|c| c.get(1)) {
@@ -131,33 +131,30 @@ fn mentions_tool(step: &str, tool: &str) -> bool {
     if tool.len() >= COMMON_LENGTH {
         return names_tool(step, tool);
     }
-    // "SQL" and "T2S" as they are written; "read" is a verb.
+    // A short name in lower case may be a verb ("read"); "SQL" and "T2S" are names.
     tool.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
         && step.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == tool)
 }
 
 /// The issues of a plan in prose.
 pub(crate) fn issues(plan: &Plan) -> Vec<PlanIssue> {
-    let mut out = reference_issues(plan);
-    out.extend(repeated_steps(plan));
-    out
+    [reference_issues(plan), repeated_steps(plan)].concat()
 }
 
 /// References to results that do not exist yet when the step runs.
 fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     for step in &plan.steps {
-        let taken = RESULT_OF.captures_iter(&step.prompt).filter_map(|c| c.get(1));
-        for number in taken.filter_map(|number| number.as_str().parse::<usize>().ok()) {
-            let (fault, message) = match plan.position(number) {
-                None => {
-                    (Fault::UnknownStep, format!("uses the result of step {number}, which does not exist"))
-                }
-                Some(_) if number == step.number => (Fault::NotEarlier, "uses its own result".into()),
-                Some(_) if number > step.number => {
-                    (Fault::NotEarlier, format!("uses the result of the later step {number}"))
-                }
-                Some(_) => continue,
+        let used = RESULT_OF.captures_iter(&step.prompt).filter_map(|c| c[1].parse::<usize>().ok());
+        for number in used {
+            let (fault, message) = if plan.position(number).is_none() {
+                (Fault::UnknownStep, format!("uses the result of step {number}, which does not exist"))
+            } else if number == step.number {
+                (Fault::NotEarlier, "uses its own result".to_owned())
+            } else if number > step.number {
+                (Fault::NotEarlier, format!("uses the result of the later step {number}"))
+            } else {
+                continue;
             };
             out.push(PlanIssue::at(step.number, fault, message));
         }
@@ -165,9 +162,9 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
     out
 }
 
-/// Steps that repeat an earlier one. A check may be repeated after a change, but not directly.
+/// Steps that repeat an earlier one. A check may be repeated, but not directly after itself.
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
-    let words: Vec<Words> = plan.steps.iter().map(|step| Words::of(&step.prompt)).collect();
+    let words = Words::of_steps(plan);
     let mut out = Vec::new();
     for (at, (step, own)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();
@@ -175,9 +172,8 @@ fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
             REPEATABLE.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
         });
         let from = if is_check { at.saturating_sub(1) } else { 0 };
-        let earlier = words.get(from..at).unwrap_or_default().iter();
-        if let Some(n) = earlier.clone().position(|other| own.similarity(other) >= 1.0) {
-            let number = plan.steps.get(from + n).map_or(0, |step| step.number);
+        if let Some(n) = words[from..at].iter().position(|other| own.similarity(other) >= 1.0) {
+            let number = plan.steps[from + n].number;
             out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, format!("repeats step {number}")));
         }
     }
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_without_a_list_has_steps_where_it_says_their_order() {
+    fn clauses_after_sequence_words_are_steps() {
         for text in [
             "First, look up both heights. Then subtract them. Finally write the answer down.",
             "To answer this I will first look up both heights, then subtract them, and finally write the answer down.",
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_depend_on_those_that_they_speak_of() {
+    fn steps_depend_on_the_steps_that_they_mention() {
         let plan = plan(&[
             "Find Elbrus",
             "Find Mont Blanc",
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_not_there_are_told_and_mere_mentions_are_not() {
+    fn use_of_a_missing_result_is_an_issue_and_a_mention_is_not() {
         let found = faults(&[
             "Sort the list from step 2",
             "Fetch it; if empty, go to step 3",
@@ -253,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_said_twice_is_told_unless_it_checks_a_change() {
+    fn repeated_step_is_an_issue_unless_it_checks_a_change() {
         let twice = ["Look up France in 2020", "Look up France in 2021", "look up France, in 2020."];
         assert_eq!(faults(&twice), [(Some(3), Fault::RepeatedDetail)]);
         assert_eq!(faults(&["Run the tests", "Mend what fails", "Run the tests"]), []);
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_named_whole_and_alone() {
+    fn step_gets_the_one_tool_that_it_names() {
         let tools =
             ["web_search", "search", "read", "SQL"].map(|name| (name.to_owned(), ToolSpec::default()));
         let tools = Toolbox::new(&tools.into_iter().collect());
@@ -279,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recognised_is_read_and_at_least_one_step() {
+    fn recognised_plan_has_at_least_one_step() {
         let written = |text: &str, steps: &[&str]| recognise::Plan {
             text: text.into(),
             replan: false,
@@ -298,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_nothing_breaks(text in "([a-z ,.;:\\n–-]|step |steps |first |then |\\d){0,60}") {
+        fn any_prose_is_parsed_without_panic(text in "([a-z ,.;:\\n–-]|step |steps |first |then |\\d){0,60}") {
             let mut plan = from_steps(ordered_steps(&text));
             plan.steps.extend(from_steps(vec![text.clone(); 3]).steps);
             let _ = (issues(&plan), referenced_steps(&text), from_recognised(&recognise::Plan { text: text.as_str().into(), replan: false, steps: Vec::new() }));

@@ -1,32 +1,22 @@
 //! Rank correlation (Spearman), with ties.
 //!
-//! In: two series of scores of the same things. Out: the correlation of their ranks, -1 to 1.
+//! In: two series of scores of the same items. Out: the correlation of their ranks, -1 to 1.
 
-/// Ranks from 1, equals sharing the mean of their places.
+/// Ranks from 1; equal values get the mean of their positions.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
-    let at = |i: &usize| values.get(*i).copied().unwrap_or(f64::NAN);
-    order.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let mut ranks = vec![0.0; values.len()];
     let mut from = 0;
-    while from < order.len() {
-        let mut to = from + 1;
-        while to < order.len() && order.get(to).map(at) == order.get(from).map(at) {
-            to += 1;
-        }
-        let shared = (from + 1 + to) as f64 / 2.0;
-        for i in order.get(from..to).unwrap_or(&[]) {
-            if let Some(rank) = ranks.get_mut(*i) {
-                *rank = shared;
-            }
-        }
-        from = to;
+    for equal in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        let shared = from as f64 + (1 + equal.len()) as f64 / 2.0;
+        equal.iter().for_each(|i| ranks[*i] = shared);
+        from += equal.len();
     }
     ranks
 }
 
-/// Pearson's correlation of the ranks; `None` for fewer than two things, or where one series has no
-/// variation: there is nothing to rank then.
+/// Pearson's correlation of the ranks; `None` for fewer than two items, or if a series is constant.
 pub(crate) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
@@ -47,20 +37,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_alike_are_one_and_reversed_ones_minus_one() {
+    fn equal_order_gives_1_and_reverse_order_gives_minus_1() {
         assert_eq!(spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 90.0]), Some(1.0));
         assert_eq!(spearman(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]), Some(-1.0));
     }
 
     #[test]
-    fn without_ties_the_usual_formula_holds() {
+    fn ranks_without_ties_match_the_difference_formula() {
         // 1 - 6 sum(d^2) / (n (n^2 - 1)) with d = 0, 1, 1, 2, 2.
         let rho = spearman(&[1.0, 2.0, 3.0, 4.0, 5.0], &[1.0, 3.0, 2.0, 6.0, 2.5]).unwrap();
         assert!((rho - (1.0 - 6.0 * 10.0 / 120.0)).abs() < 1e-12 || (rho - 0.6).abs() < 1e-12, "{rho}");
     }
 
     #[test]
-    fn equals_share_their_rank_and_no_variation_is_no_correlation() {
+    fn ties_share_their_mean_rank_and_constant_series_has_no_correlation() {
         assert_eq!(ranks(&[5.0, 1.0, 5.0]), [2.5, 1.0, 2.5]);
         assert_eq!(spearman(&[1.0, 1.0], &[1.0, 2.0]), None);
         assert_eq!(spearman(&[1.0], &[1.0]), None);

@@ -10,62 +10,47 @@
 //! step with wrong dependencies is still paired with its counterpart, so that one wrong step does
 //! not make every later one wrong.
 
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_otlp::labelled_enum;
 
 use super::part::PlanPart;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
+use super::shape::{self, dependency_positions};
 use super::words::{SIMILAR, Words};
-use super::{assignment, rules, shape};
+use super::{assignment, rules};
 
-/// Questions of refinement; each must gain a match, and few plans gain more than once.
+/// Rounds of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;
-/// Bonus for agreeing dependencies on a similarity of at most 1: it decides between similar
+/// Bonus for agreeing dependencies, added to a similarity of at most 1; it decides between similar
 /// prompts.
 const AGREEING: f64 = 0.5;
 /// Bonus for the same relative position in the plan: a tie-breaker.
 const SAME_PLACE: f64 = 0.01;
 
-/// The seven tiers, best last.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Rating {
-    ExtremelyBad,
-    VeryBad,
-    Bad,
-    Acceptable,
-    Good,
-    VeryGood,
-    ExtremelyGood,
+labelled_enum! {
+    /// The seven tiers, best last. Labels as in `verdict.plan.rating.label`.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Rating {
+        ExtremelyBad = "extremely_bad",
+        VeryBad = "very_bad",
+        Bad = "bad",
+        Acceptable = "acceptable",
+        Good = "good",
+        VeryGood = "very_good",
+        ExtremelyGood = "extremely_good",
+    }
 }
 
 impl Rating {
-    /// From F1; each cut is strict.
+    /// From F1, which must exceed the lower bound of the tier.
     pub fn of(f1: f64) -> Rating {
-        match f1 {
-            f if f > 0.95 => Rating::ExtremelyGood,
-            f if f > 0.85 => Rating::VeryGood,
-            f if f > 0.75 => Rating::Good,
-            f if f > 0.60 => Rating::Acceptable,
-            f if f > 0.45 => Rating::Bad,
-            f if f > 0.30 => Rating::VeryBad,
-            _ => Rating::ExtremelyBad,
-        }
-    }
-
-    /// As written in `verdict.plan.rating.label`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rating::ExtremelyBad => "extremely_bad",
-            Rating::VeryBad => "very_bad",
-            Rating::Bad => "bad",
-            Rating::Acceptable => "acceptable",
-            Rating::Good => "good",
-            Rating::VeryGood => "very_good",
-            Rating::ExtremelyGood => "extremely_good",
-        }
+        const BOUNDS: [f64; 6] = [0.30, 0.45, 0.60, 0.75, 0.85, 0.95];
+        Rating::ALL[BOUNDS.into_iter().filter(|bound| f1 > *bound).count()]
     }
 }
 
@@ -78,7 +63,7 @@ pub struct ReferenceMatch {
     pub recall: f64,
     /// Their harmonic mean; 0 where nothing matches.
     pub f1: f64,
-    /// The tier. An unreadable or circular plan has the lowest, whatever matches.
+    /// The tier. A rejected plan has the lowest, independently of F1.
     pub rating: Rating,
     /// Share of the plan's steps that are well-formed.
     pub format: f64,
@@ -94,93 +79,77 @@ pub struct ReferenceMatch {
 
 /// Compares `plan` with `reference`; `issues` are those of `plan`.
 pub(crate) fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue]) -> ReferenceMatch {
-    let dependencies =
-        StepDependencies { own: dependency_positions(plan), others: dependency_positions(reference) };
-    let pairs = align_steps(plan, reference, &dependencies);
+    let pairs = align_steps(plan, reference);
+    let dependencies_agree = agreement(plan, reference, &pairs);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
-    for (at, with) in pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?))) {
-        let (Some(own), Some(other)) = (plan.steps.get(at), reference.steps.get(with)) else { continue };
-        let agree =
-            dependencies.agrees(&pairs, at, with) && placeholder_counts(own) == placeholder_counts(other);
+    for (at, with) in paired(&pairs) {
+        let (own, other) = (&plan.steps[at], &reference.steps[with]);
+        let agree = dependencies_agree(at, with) && placeholder_counts(own) == placeholder_counts(other);
         let list = if agree { &mut matched } else { &mut nearly };
         list.push((own.number, other.number));
     }
-    let share = |of: usize| if of == 0 { 0.0 } else { matched.len() as f64 / of as f64 };
+    let share = |of: usize| matched.len() as f64 / of.max(1) as f64;
     let (precision, recall) = (share(plan.steps.len()), share(reference.steps.len()));
     let f1 = if matched.is_empty() { 0.0 } else { 2.0 * precision * recall / (precision + recall) };
     let rating = if shape::is_rejected(plan) { Rating::ExtremelyBad } else { Rating::of(f1) };
-    let is_placeholder = |fault| {
-        matches!(
-            fault,
-            Fault::MissingPlaceholder
-                | Fault::MalformedPlaceholder
-                | Fault::MisplacedPlaceholder
-                | Fault::MissingQuery
-                | Fault::Undeclared
-        )
-    };
     let right = |is_wrong: &dyn Fn(Fault) -> bool| {
-        let mut wrong: Vec<usize> =
-            issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step).collect();
-        wrong.sort_unstable();
-        wrong.dedup();
-        rules::share(plan.steps.len(), wrong.len())
+        let wrong = issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step);
+        rules::share(plan.steps.len(), wrong.collect::<BTreeSet<usize>>().len())
     };
     ReferenceMatch {
         precision,
         recall,
         f1,
         rating,
-        format: right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_placeholder(f)),
+        format: right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_of_placeholder(f)),
         dependencies: right(&|f| PlanPart::of(f) == Some(PlanPart::Dependencies)),
-        placeholders: right(&is_placeholder),
+        placeholders: right(&is_of_placeholder),
         matched,
         nearly,
     }
 }
 
+fn is_of_placeholder(fault: Fault) -> bool {
+    use Fault::*;
+    matches!(
+        fault,
+        MissingPlaceholder | MalformedPlaceholder | MisplacedPlaceholder | MissingQuery | Undeclared
+    )
+}
+
+/// The positions of matched steps.
+fn paired(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?)))
+}
+
 /// For each step of the plan its counterpart in the reference, by position.
-fn align_steps(plan: &Plan, reference: &Plan, dependencies: &StepDependencies) -> Vec<Option<usize>> {
-    let words = |plan: &Plan| plan.steps.iter().map(|s| Words::of(&s.prompt)).collect::<Vec<_>>();
-    let (own, others) = (words(plan), words(reference));
-    let relative_position = |at: usize, of: usize| if of < 2 { 0.0 } else { at as f64 / (of - 1) as f64 };
-    let alike: Vec<Vec<f64>> = plan
-        .steps
-        .iter()
-        .zip(&own)
-        .enumerate()
-        .map(|(i, (step, said))| {
-            let pair = |(j, (other, wanted)): (usize, (&PlanStep, &Words))| {
-                let similarity = said.similarity(wanted);
-                if !same_tool(step, other) || similarity < SIMILAR {
-                    return 0.0;
-                }
-                let apart =
-                    relative_position(i, plan.steps.len()) - relative_position(j, reference.steps.len());
-                similarity + SAME_PLACE * (1.0 - apart.abs())
-            };
-            reference.steps.iter().zip(&others).enumerate().map(pair).collect()
-        })
-        .collect();
-    let agreeing = |pairs: &[Option<usize>]| {
-        let pairs_at = pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?)));
-        pairs_at.filter(|(at, with)| dependencies.agrees(pairs, *at, *with)).count()
+fn align_steps(plan: &Plan, reference: &Plan) -> Vec<Option<usize>> {
+    let (own, others) = (Words::of_steps(plan), Words::of_steps(reference));
+    let relative_position = |at: usize, plan: &Plan| at as f64 / (plan.steps.len() - 1).max(1) as f64;
+    let similarity = |i: usize, j: usize| {
+        let similarity = own[i].similarity(&others[j]);
+        if !plan.steps[i].has_tool_of(&reference.steps[j]) || similarity < SIMILAR {
+            return 0.0;
+        }
+        let distance = (relative_position(i, plan) - relative_position(j, reference)).abs();
+        similarity + SAME_PLACE * (1.0 - distance)
     };
-    let mut pairs = assignment::maximum_matching(&alike);
+    let matrix = |weight: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
+        (0..own.len()).map(|i| (0..others.len()).map(|j| weight(i, j)).collect()).collect()
+    };
+    let agreeing = |pairs: &[Option<usize>]| {
+        let agrees = agreement(plan, reference, pairs);
+        paired(pairs).filter(|(at, with)| agrees(*at, *with)).count()
+    };
+    let similarities = matrix(&similarity);
+    let mut pairs = assignment::maximum_matching(&similarities);
     let mut most = agreeing(&pairs);
     for _ in 0..MAX_ROUNDS {
-        let weighted: Vec<Vec<f64>> = alike
-            .iter()
-            .enumerate()
-            .map(|(i, row)| {
-                let pair = |(j, weight): (usize, &f64)| {
-                    let agrees = *weight > 0.0 && dependencies.agrees(&pairs, i, j);
-                    if agrees { weight + AGREEING } else { *weight }
-                };
-                row.iter().enumerate().map(pair).collect()
-            })
-            .collect();
-        let next = assignment::maximum_matching(&weighted);
+        let agrees = agreement(plan, reference, &pairs);
+        let next = assignment::maximum_matching(&matrix(&|i, j| {
+            let similarity = similarities[i][j];
+            if similarity > 0.0 && agrees(i, j) { similarity + AGREEING } else { similarity }
+        }));
         let gained = agreeing(&next);
         if gained <= most {
             break;
@@ -190,62 +159,39 @@ fn align_steps(plan: &Plan, reference: &Plan, dependencies: &StepDependencies) -
     pairs
 }
 
-fn same_tool(a: &PlanStep, b: &PlanStep) -> bool {
-    match (&a.tool, &b.tool) {
-        (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
-        (None, None) => true,
-        _ => false,
-    }
+/// Whether the dependencies of a step of the plan and of a step of the reference, given by position, are
+/// paired with each other.
+fn agreement(
+    plan: &Plan,
+    reference: &Plan,
+    pairs: &[Option<usize>],
+) -> impl Fn(usize, usize) -> bool + use<> {
+    let own = dependency_sets(plan, |d| pairs[d]);
+    let others = dependency_sets(reference, Some);
+    move |at, with| own[at].is_some() && own[at] == others[with]
 }
 
-/// For each step the positions of its dependencies; `None` for one that does not exist.
-fn dependency_positions(plan: &Plan) -> Vec<Vec<Option<usize>>> {
-    plan.steps.iter().map(|s| s.depends_on.iter().map(|n| plan.position(*n)).collect()).collect()
+/// For each step its dependencies, mapped; `None` if one does not exist or is not mapped.
+fn dependency_sets(plan: &Plan, map: impl Fn(usize) -> Option<usize>) -> Vec<Option<BTreeSet<usize>>> {
+    dependency_positions(plan).iter().map(|on| on.iter().map(|d| d.and_then(&map)).collect()).collect()
 }
 
-/// The dependencies of two plans, to be compared through a matching.
-struct StepDependencies {
-    own: Vec<Vec<Option<usize>>>,
-    others: Vec<Vec<Option<usize>>>,
-}
-
-impl StepDependencies {
-    /// Whether the steps at `at` and `with` depend on counterparts of each other.
-    fn agrees(&self, pairs: &[Option<usize>], at: usize, with: usize) -> bool {
-        let (Some(own), Some(wanted)) = (self.own.get(at), self.others.get(with)) else { return false };
-        let counterpart = |d: &Option<usize>| d.and_then(|d| pairs.get(d).copied().flatten());
-        let mapped: Option<Vec<usize>> = own.iter().map(counterpart).collect();
-        let wanted: Option<Vec<usize>> = wanted.iter().copied().collect();
-        let set = |list: Option<Vec<usize>>| {
-            list.map(|mut list| {
-                list.sort_unstable();
-                list.dedup();
-                list
-            })
-        };
-        mapped.is_some() && set(mapped) == set(wanted)
-    }
-}
-
-/// How many placeholders of each kind a step has, before and in its prompt: which steps they name
-/// is compared with the dependencies.
-fn placeholder_counts(step: &PlanStep) -> [usize; 5] {
-    let mut kinds = [0; 5];
+/// The numbers of placeholders for outputs before the prompt, for outputs in the prompt, for the
+/// query, and of malformed ones. The steps that they name are compared with the dependencies; labels
+/// of tools and prompts do not affect these.
+fn placeholder_counts(step: &PlanStep) -> [usize; 4] {
+    let mut counts = [0; 4];
     let before = placeholder::all(&step.inputs).into_iter().map(|p| (p, 0));
     for (place, outputs) in before.chain(placeholder::all(&step.prompt).into_iter().map(|p| (p, 1))) {
         let kind = match place {
             Placeholder::Output(_) => outputs,
             Placeholder::Query => 2,
-            Placeholder::Tool(_) | Placeholder::Prompt(_) => 3,
-            Placeholder::Malformed(..) => 4,
+            Placeholder::Malformed(..) => 3,
+            Placeholder::Tool(_) | Placeholder::Prompt(_) => continue,
         };
-        if let Some(count) = kinds.get_mut(kind) {
-            *count += 1;
-        }
+        counts[kind] += 1;
     }
-    // Tool and prompt labels do not affect the dependencies.
-    kinds[3] = 0;
-    kinds
+    counts
 }
 
 #[cfg(test)]
@@ -255,14 +201,14 @@ mod tests {
     use crate::measure::plan::parse::tests::LISTING_1;
     use crate::measure::plan::tools::Toolbox;
 
-    fn beside(plan: &str, reference: &str) -> ReferenceMatch {
+    fn compare(plan: &str, reference: &str) -> ReferenceMatch {
         let plan = parse_plan(plan);
         let issues = rules::issues(&plan, &Toolbox::default(), None);
         match_reference(&plan, &parse_plan(reference), &issues)
     }
 
     #[test]
-    fn tiers_are_cut_strictly() {
+    fn f1_on_a_bound_gets_the_lower_tier() {
         for (f1, rating) in [
             (1.0, Rating::ExtremelyGood),
             (0.95, Rating::VeryGood),
@@ -278,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_extremely_good_beside_itself() {
-        let same = beside(LISTING_1, LISTING_1);
+    fn plan_equal_to_its_reference_is_extremely_good() {
+        let same = compare(LISTING_1, LISTING_1);
         assert_eq!((same.precision, same.recall, same.f1), (1.0, 1.0, 1.0));
         assert_eq!(same.rating, Rating::ExtremelyGood);
         assert_eq!((same.format, same.dependencies, same.placeholders), (1.0, 1.0, 1.0));
@@ -287,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_in_another_order_match_through_their_dependencies() {
+    fn reordered_steps_match_through_their_dependencies() {
         let one = r#"{
           "1": {"step": "T2S([], 'ids of refund calls')", "depends_on": []},
           "2": {"step": "T2S([], 'ids of sales calls')", "depends_on": []},
@@ -300,13 +246,13 @@ mod tests {
           "3": {"step": "RAG((2), 'What are customers unhappy about?')", "depends_on": [2]},
           "4": {"step": "RAG((1), 'What are customers unhappy about?')", "depends_on": [1]}
         }"#;
-        assert_eq!(beside(one, other).matched, [(1, 2), (2, 1), (3, 3), (4, 4)]);
+        assert_eq!(compare(one, other).matched, [(1, 2), (2, 1), (3, 3), (4, 4)]);
     }
 
     #[test]
-    fn one_wrong_dependency_costs_one_step() {
+    fn one_wrong_dependency_unmatches_one_step() {
         let wrong = LISTING_1.replace(r#""depends_on": [2]"#, r#""depends_on": [1]"#);
-        let compared = beside(&wrong, LISTING_1);
+        let compared = compare(&wrong, LISTING_1);
         assert_eq!(compared.nearly, [(3, 3)]);
         assert_eq!(compared.matched.len(), 5);
         assert!((compared.f1 - 5.0 / 6.0).abs() < 1e-12);
@@ -315,20 +261,24 @@ mod tests {
     }
 
     #[test]
-    fn tool_prompt_and_placeholders_must_agree() {
+    fn steps_with_other_tool_prompt_or_placeholders_do_not_match() {
         let tool = LISTING_1.replace("RAG(", "T2S(");
-        assert_eq!(beside(&tool, LISTING_1).matched.len(), 4, "its dependant has no counterpart either");
+        assert_eq!(
+            compare(&tool, LISTING_1).matched.len(),
+            4,
+            "the step that depends on it does not match either"
+        );
         let prompt = LISTING_1.replace("for professionalism", "of the week by region and team");
-        assert_eq!(beside(&prompt, LISTING_1).matched.len(), 4);
+        assert_eq!(compare(&prompt, LISTING_1).matched.len(), 4);
         let query = LISTING_1.replace("Compare QA scores", "For (query): Compare QA scores");
-        assert_eq!(beside(&query, LISTING_1).nearly, [(6, 6)]);
+        assert_eq!(compare(&query, LISTING_1).nearly, [(6, 6)]);
     }
 
     #[test]
-    fn what_cannot_be_read_is_extremely_bad() {
-        let compared = beside("{\"1\": {\"step\": \"T2S([]", LISTING_1);
+    fn rejected_plan_is_extremely_bad() {
+        let compared = compare("{\"1\": {\"step\": \"T2S([]", LISTING_1);
         assert_eq!((compared.f1, compared.rating, compared.format), (0.0, Rating::ExtremelyBad, 0.0));
         let circle = LISTING_1.replace(r#""depends_on": []"#, r#""depends_on": [6]"#);
-        assert_eq!(beside(&circle, LISTING_1).rating, Rating::ExtremelyBad);
+        assert_eq!(compare(&circle, LISTING_1).rating, Rating::ExtremelyBad);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! In: a [`Plan`], its tools, and an optional reference plan. Out: every
 //! [`PlanIssue`], and for each metric that rules can answer (steps - violations) / steps, at least
-//! 0. A step counts once for its structure, once for its placeholders and once for `(query)`; a
-//! plan that had to be repaired counts once as a whole.
+//! 0. A step has at most one violation of its structure, one of its placeholders and one of
+//! `(query)`; repairs of the text are one violation together.
+
+use std::collections::BTreeSet;
 
 use super::part::{PartValues, PlanPart};
 use super::placeholder::{self, Placeholder};
@@ -13,9 +15,9 @@ use super::words::{SIMILAR, Words};
 use super::{prose, shape};
 use crate::measure::defects::clip;
 
-/// Shared words in a row from which a detail counts as repeated.
+/// Length of a run of common words from which a detail counts as repeated.
 const REPEATED_WORDS: usize = 3;
-/// Least number of these that carry content.
+/// Least number of content words in the run.
 const REPEATED_CONTENT: usize = 2;
 /// Most pairs of steps of one plan whose words are compared.
 const MAX_COMPARED: usize = 500;
@@ -23,11 +25,11 @@ const MAX_COMPARED: usize = 500;
 const EXCERPT_BYTES: usize = 80;
 
 regex!(
-    SPEAKS_OF_QUERY,
+    MENTIONS_QUERY,
     r"(?i)\b(the|this|original|initial|user'?s?|customer'?s?|following)\s+((original|initial|user'?s?|following)\s+)?(query|question)\b"
 );
 
-/// Everything that rules find wrong with `plan`.
+/// The issues of `plan` that rules find.
 pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> Vec<PlanIssue> {
     let mut out = plan.issues.clone();
     if plan.is_unreadable() {
@@ -37,7 +39,7 @@ pub(crate) fn issues(plan: &Plan, tools: &Toolbox, reference: Option<&Plan>) -> 
         out.extend(placeholders(plan, step, tools));
         out.extend(query(step));
         out.extend(complexity(step, tools));
-        out.extend(known(step, tools));
+        out.extend(unknown_tool(step, tools));
     }
     if plan.structured {
         out.extend(shape::edge_issues(plan));
@@ -78,9 +80,7 @@ pub(crate) fn values(
             // answers the query.
             PlanPart::ToolPromptAlignment | PlanPart::QueryAdherence => false,
         };
-        if let Some(slot) = values.get_mut(part.index()).filter(|_| answered) {
-            *slot = Some(share(judged_steps(plan, part), violations(issues, part)));
-        }
+        values[part as usize] = answered.then(|| share(judged_steps(plan, part), violations(issues, part)));
     }
     values
 }
@@ -90,8 +90,8 @@ pub(crate) fn share(steps: usize, violations: usize) -> f64 {
     if steps == 0 { 0.0 } else { steps.saturating_sub(violations) as f64 / steps as f64 }
 }
 
-/// The steps that `part` is about: all, but for prose and metrics about tools only those that name
-/// a tool.
+/// Number of steps that `part` applies to: for prose and metrics about tools those that name a tool,
+/// otherwise all.
 pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
     let of_tools = matches!(
         part,
@@ -101,28 +101,28 @@ pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
     plan.steps.iter().filter(judged).count()
 }
 
+/// Issues that count against `part`: those of one step and kind once.
 pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
-    let mut seen: Vec<(Option<usize>, u8)> = Vec::new();
-    for issue in issues.iter().filter(|i| PlanPart::of(i.fault) == Some(part)) {
-        // Faults of one group count once for a step.
-        let group = match issue.fault {
-            Fault::MissingPlaceholder | Fault::MalformedPlaceholder | Fault::MisplacedPlaceholder => 1,
-            Fault::MissingQuery => 2,
-            Fault::RepeatedDetail => 3,
-            _ => 0,
-        };
-        if !seen.contains(&(issue.step, group)) {
-            seen.push((issue.step, group));
-        }
-    }
-    seen.len()
+    let counted = issues.iter().filter(|i| PlanPart::of(i.fault) == Some(part));
+    let distinct: BTreeSet<(Option<usize>, u8)> = counted
+        .map(|issue| {
+            let kind = match issue.fault {
+                Fault::MissingPlaceholder | Fault::MalformedPlaceholder | Fault::MisplacedPlaceholder => 1,
+                Fault::MissingQuery => 2,
+                Fault::RepeatedDetail => 3,
+                _ => 0,
+            };
+            (issue.step, kind)
+        })
+        .collect();
+    distinct.len()
 }
 
 fn spec<'a>(step: &PlanStep, tools: &'a Toolbox) -> Option<&'a ToolSpec> {
     tools.get(step.tool.as_deref()?)
 }
 
-/// Checks that each dependency has one well-formed placeholder where the tool takes it.
+/// Dependencies without a placeholder, and placeholders that are malformed or misplaced.
 fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     if !plan.structured {
@@ -135,43 +135,41 @@ fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue>
         let message = format!("depends on step {number} and has no placeholder ({number})");
         out.push(PlanIssue::at(step.number, Fault::MissingPlaceholder, message));
     }
+    let is_fixed = step.notation == StepNotation::Call && placement != Placement::Anywhere;
     for (text, here) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
-        let wrong_place = step.notation == StepNotation::Call
-            && ((placement == Placement::Outside && here == Placement::Inside)
-                || (placement == Placement::Inside && here == Placement::Outside));
         for place in placeholder::all(text) {
-            match place {
-                Placeholder::Malformed(seen, _) => {
-                    let message = format!("\"{seen}\" is no placeholder; each step has one of its own: (1)");
-                    out.push(PlanIssue::at(step.number, Fault::MalformedPlaceholder, message));
+            let (fault, message) = match place {
+                Placeholder::Malformed(written, _) => {
+                    let message = format!("\"{written}\" is not a placeholder; expected one per step: (1)");
+                    (Fault::MalformedPlaceholder, message)
                 }
-                Placeholder::Output(n) if wrong_place && plan.position(n).is_some() => {
+                Placeholder::Output(n) if is_fixed && placement != here && plan.position(n).is_some() => {
                     let tool = step.tool.as_deref().unwrap_or("");
-                    let wanted = if placement == Placement::Outside { "before" } else { "in" };
-                    let message = format!("{tool} takes ({n}) {wanted} the prompt");
-                    out.push(PlanIssue::at(step.number, Fault::MisplacedPlaceholder, message));
+                    let expected = if placement == Placement::Outside { "before" } else { "in" };
+                    (Fault::MisplacedPlaceholder, format!("{tool} takes ({n}) {expected} the prompt"))
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            out.push(PlanIssue::at(step.number, fault, message));
         }
     }
     let bare = step.inputs.trim_matches(['[', ']', ' ']);
-    if !bare.is_empty() && !placeholder::is_only(bare) && placeholder::all(bare).is_empty() {
+    if !bare.is_empty() && placeholder::all(bare).is_empty() {
         let message =
-            format!("\"{}\" before the prompt is no placeholder", clip(&step.inputs, EXCERPT_BYTES));
+            format!("\"{}\" before the prompt is not a placeholder", clip(&step.inputs, EXCERPT_BYTES));
         out.push(PlanIssue::at(step.number, Fault::MalformedPlaceholder, message));
     }
     out
 }
 
-/// A step that refers to the query must pass it on, or its tool never receives it.
+/// A step that refers to the query must contain it, or its tool never receives it.
 fn query(step: &PlanStep) -> Option<PlanIssue> {
-    let speaks = SPEAKS_OF_QUERY.find(&step.prompt)?;
-    let passed = |text: &str| placeholder::all(text).contains(&Placeholder::Query);
-    if step.notation == StepNotation::Prose || passed(&step.prompt) || passed(&step.inputs) {
+    let reference = MENTIONS_QUERY.find(&step.prompt)?;
+    let has_query = |text: &str| placeholder::all(text).contains(&Placeholder::Query);
+    if step.notation == StepNotation::Prose || has_query(&step.prompt) || has_query(&step.inputs) {
         return None;
     }
-    let message = format!("speaks of \"{}\" without (query)", speaks.as_str());
+    let message = format!("mentions \"{}\" without (query)", reference.as_str());
     Some(PlanIssue::at(step.number, Fault::MissingQuery, message))
 }
 
@@ -181,46 +179,38 @@ fn has_limits(step: &PlanStep, tools: &Toolbox) -> bool {
         .is_some_and(|s| s.any_complexity || s.max_phrases.is_some() || s.max_questions.is_some())
 }
 
-/// More phrases or questions than the tool's spec allows in one step.
+/// A prompt with more phrases or questions than the tool's spec allows.
 fn complexity(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
     let spec = spec(step, tools).filter(|s| !s.any_complexity)?;
     let prompt = step.prompt.to_lowercase();
-    if let Some(max) = spec.max_phrases {
-        let found: Vec<&str> =
-            spec.phrases.iter().map(String::as_str).filter(|p| prompt.contains(&p.to_lowercase())).collect();
-        if found.len() > max {
-            let message =
-                format!("asks for {} things at once, more than {max}: {}", found.len(), found.join(", "));
-            return Some(PlanIssue::at(step.number, Fault::TooComplex, message));
-        }
-    }
+    let found: Vec<&str> =
+        spec.phrases.iter().map(String::as_str).filter(|p| prompt.contains(&p.to_lowercase())).collect();
     let questions = prompt.matches('?').count();
-    if let Some(max) = spec.max_questions.filter(|max| questions > *max) {
-        let message = format!("asks {questions} questions at once, more than {max}");
-        return Some(PlanIssue::at(step.number, Fault::TooComplex, message));
-    }
-    None
+    let message = if let Some(max) = spec.max_phrases.filter(|max| found.len() > *max) {
+        format!("asks for {} things at once, more than {max}: {}", found.len(), found.join(", "))
+    } else {
+        let max = spec.max_questions.filter(|max| questions > *max)?;
+        format!("asks {questions} questions at once, more than {max}")
+    };
+    Some(PlanIssue::at(step.number, Fault::TooComplex, message))
 }
 
 /// A tool that does not exist.
-fn known(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
-    let tool = step.tool.as_deref()?;
-    tools
-        .lacks(tool)
-        .then(|| PlanIssue::at(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
+fn unknown_tool(step: &PlanStep, tools: &Toolbox) -> Option<PlanIssue> {
+    let tool = step.tool.as_deref().filter(|tool| tools.lacks(tool))?;
+    Some(PlanIssue::at(step.number, Fault::WrongTool, format!("there is no tool \"{tool}\"")))
 }
 
-/// Steps that the last step does not depend on; the output of the last step is that of the plan.
+/// Steps that the last step, whose output is that of the plan, does not depend on.
 fn ignored(plan: &Plan) -> Vec<PlanIssue> {
-    let Some(last) = plan.steps.len().checked_sub(1).filter(|_| plan.structured) else { return Vec::new() };
-    let used = shape::transitive_dependencies(plan, last);
-    let unused = plan.steps.iter().enumerate().filter(|(at, _)| *at < last && !used.contains(at));
-    unused
-        .map(|(_, s)| PlanIssue::at(s.number, Fault::Ignored, "does not contribute to the last step"))
-        .collect()
+    let Some((_, earlier)) = plan.steps.split_last() else { return Vec::new() };
+    let used = shape::transitive_dependencies(plan, earlier.len());
+    let message = "does not contribute to the last step";
+    let unused = earlier.iter().enumerate().filter(|(at, _)| !used.contains(at));
+    unused.map(|(_, step)| PlanIssue::at(step.number, Fault::Ignored, message)).collect()
 }
 
-/// Words in a row that a step repeats from one of its dependencies, if this costs its tool.
+/// Runs of words that a step repeats from one of its dependencies, if this costs its tool.
 fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     let mut compared = 0;
@@ -234,12 +224,9 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
             if compared > MAX_COMPARED {
                 return out;
             }
-            let run = own.shared_run(&Words::of(&earlier.prompt));
-            let long = |(words, content): &(String, usize)| {
-                words.split(' ').count() >= REPEATED_WORDS && *content >= REPEATED_CONTENT
-            };
-            if let Some((words, _)) = run.filter(long) {
-                let message = format!("repeats \"{words}\" of step {}", earlier.number);
+            let Some((run, content)) = own.shared_run(&Words::of(&earlier.prompt)) else { continue };
+            if run.split(' ').count() >= REPEATED_WORDS && content >= REPEATED_CONTENT {
+                let message = format!("repeats \"{run}\" of step {}", earlier.number);
                 out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
             }
         }
@@ -247,41 +234,31 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     out
 }
 
-/// Where the reference asks two tools the same, a plan that asks only one of them.
+/// Steps of the plan whose prompt the reference has for a second tool as well, and the plan has not.
 fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
-    let words = |plan: &Plan| plan.steps.iter().map(|s| Words::of(&s.prompt)).collect::<Vec<_>>();
-    let (wanted, own) = (words(reference), words(plan));
-    let same_tool = |a: &PlanStep, b: &PlanStep| match (&a.tool, &b.tool) {
-        (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
-        _ => false,
-    };
+    let (expected, own) = (Words::of_steps(reference), Words::of_steps(plan));
     // The step of the plan that corresponds to a step of the reference.
-    let does = |at: usize| {
-        let target = (reference.steps.get(at)?, wanted.get(at)?);
-        plan.steps
-            .iter()
-            .zip(&own)
-            .find(|(step, words)| same_tool(step, target.0) && words.similarity(target.1) >= SIMILAR)
-            .map(|(step, _)| step.number)
+    let counterpart = |at: usize| {
+        let mut steps = plan.steps.iter().zip(&own);
+        let same = |(step, words): &(&PlanStep, &Words)| {
+            step.has_tool_of(&reference.steps[at]) && words.similarity(&expected[at]) >= SIMILAR
+        };
+        steps.find(same).map(|(step, _)| step.number)
     };
     let mut out = Vec::new();
     for (i, one) in reference.steps.iter().enumerate() {
         for (j, other) in reference.steps.iter().enumerate().skip(i + 1) {
-            let twins = one.tool.is_some()
-                && other.tool.is_some()
-                && !same_tool(one, other)
-                && wanted.get(i).zip(wanted.get(j)).is_some_and(|(a, b)| a.similarity(b) >= SIMILAR);
-            if !twins {
+            let (Some(tool), Some(other_tool)) = (&one.tool, &other.tool) else { continue };
+            if one.has_tool_of(other) || expected[i].similarity(&expected[j]) < SIMILAR {
                 continue;
             }
-            let (there, missing) = match (does(i), does(j)) {
-                (Some(there), None) => (there, other),
-                (None, Some(there)) => (there, one),
+            let (number, missing) = match (counterpart(i), counterpart(j)) {
+                (Some(number), None) => (number, other_tool),
+                (None, Some(number)) => (number, tool),
                 _ => continue,
             };
-            let tool = missing.tool.as_deref().unwrap_or_default();
-            let message = format!("the reference asks {tool} the same as well");
-            out.push(PlanIssue::at(there, Fault::SecondToolMissing, message));
+            let message = format!("the reference has the same prompt for {missing} as well");
+            out.push(PlanIssue::at(number, Fault::SecondToolMissing, message));
         }
     }
     out

@@ -1,13 +1,13 @@
-//! A plan as paper 004, section 2, has it: numbered steps, each with a tool, an instruction and the
-//! steps that it depends on.
+//! The data model of a plan (004, section 2): numbered steps, each with a tool, an instruction and
+//! the steps that it depends on.
 //!
-//! [`super::parse`] makes it from text; every check, metric and comparison works on it.
+//! [`super::parse`] makes it from text; every check, metric and comparison uses it.
 
 use serde_json::{Map, Value, json};
 
 use super::placeholder;
 
-/// Steps kept of one plan.
+/// Most steps of one plan; further ones are not read.
 pub(crate) const MAX_STEPS: usize = 200;
 
 /// How a step's tool and instruction were written.
@@ -25,8 +25,7 @@ pub enum StepNotation {
 pub struct PlanStep {
     /// Its number, by which placeholders and `depends_on` refer to it. From 1.
     pub number: usize,
-    /// The tool that is to carry it out; `None` if the plan does not say. For prose the tool that
-    /// it names.
+    /// The tool that carries it out, if the plan names one.
     pub tool: Option<String>,
     /// The text before the prompt in a call: `(1)`, `[]`, `[(1), (2)]`; as written.
     pub inputs: String,
@@ -34,7 +33,6 @@ pub struct PlanStep {
     pub prompt: String,
     /// Numbers of the steps that must be finished before, in the order written.
     pub depends_on: Vec<usize>,
-    /// How tool and prompt were written.
     pub notation: StepNotation,
 }
 
@@ -54,21 +52,26 @@ impl PlanStep {
     /// Equality of steps regardless of order and brackets of inputs and dependencies.
     fn is_same(&self, other: &PlanStep) -> bool {
         let sorted = |step: &PlanStep| {
-            let mut numbers = step.depends_on.clone();
-            numbers.sort_unstable();
-            numbers
-        };
-        let inputs = |step: &PlanStep| {
-            let mut inputs: Vec<String> =
-                placeholder::all(&step.inputs).iter().map(|p| format!("{p:?}")).collect();
+            let (mut inputs, mut numbers) = (placeholder::all(&step.inputs), step.depends_on.clone());
             inputs.sort_unstable();
-            inputs
+            numbers.sort_unstable();
+            (inputs, numbers)
         };
-        self.number == other.number
-            && self.tool == other.tool
-            && self.prompt == other.prompt
-            && inputs(self) == inputs(other)
-            && sorted(self) == sorted(other)
+        let texts = |step: &PlanStep| (step.number, step.tool.clone(), step.prompt.clone());
+        texts(self) == texts(other) && sorted(self) == sorted(other)
+    }
+
+    /// Whether both steps name the same tool, or both none.
+    pub(crate) fn has_tool_of(&self, other: &PlanStep) -> bool {
+        match (&self.tool, &other.tool) {
+            (Some(own), Some(other)) => own.eq_ignore_ascii_case(other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+
+    /// The step with its dependencies in the paper's form.
+    fn to_json(&self) -> Value {
+        json!({ "step": self.instruction(), "depends_on": self.depends_on })
     }
 }
 
@@ -77,16 +80,16 @@ impl PlanStep {
 pub struct Plan {
     /// Steps in the order written.
     pub steps: Vec<PlanStep>,
-    /// It has the paper's shape: steps with tools or dependencies, not just a list of things to do.
+    /// Its steps have tools or dependencies, as in the paper; otherwise it is prose or a todo list.
     pub structured: bool,
-    /// Repairs and parts that were skipped.
+    /// Repairs, and parts that were skipped.
     pub issues: Vec<PlanIssue>,
 }
 
 impl Plan {
     /// The position of the step with `number`.
     pub fn position(&self, number: usize) -> Option<usize> {
-        // Nearly always numbered from 1 without gaps.
+        // Fast path: most plans are numbered from 1 without gaps.
         let guess = number.wrapping_sub(1);
         if self.steps.get(guess).is_some_and(|s| s.number == number) {
             return Some(guess);
@@ -94,14 +97,14 @@ impl Plan {
         self.steps.iter().position(|s| s.number == number)
     }
 
-    /// Both plans are equivalent: numbers, tools, inputs, prompts and dependencies agree. The
-    /// notation does not count.
+    /// Whether numbers, tools, inputs, prompts and dependencies of both plans are equal; the
+    /// notation may differ.
     pub fn same_as(&self, other: &Plan) -> bool {
         self.steps.len() == other.steps.len()
             && self.steps.iter().zip(&other.steps).all(|(a, b)| a.is_same(b))
     }
 
-    /// The same plan with `change` made to the texts of its steps.
+    /// The plan with `change` applied to the texts of its steps.
     pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Plan {
         let mut plan = self.clone();
         for step in &mut plan.steps {
@@ -119,51 +122,42 @@ impl Plan {
 
     /// The plan in the paper's form, as strict JSON.
     pub fn to_json(&self) -> Value {
-        let steps = self.steps.iter().map(|step| {
-            let body = json!({ "step": step.instruction(), "depends_on": step.depends_on });
-            (step.number.to_string(), body)
-        });
+        let steps = self.steps.iter().map(|step| (step.number.to_string(), step.to_json()));
         Value::Object(steps.collect::<Map<_, _>>())
     }
 
-    /// [`Plan::to_json`], a step a line, as prompts and people read it.
+    /// [`Plan::to_json`], one line per step.
     pub fn to_text(&self) -> String {
-        let mut out = String::from("{\n");
-        for (n, step) in self.steps.iter().enumerate() {
-            let body = json!({ "step": step.instruction(), "depends_on": step.depends_on });
-            let comma = if n + 1 < self.steps.len() { "," } else { "" };
-            out.push_str(&format!("\"{}\": {body}{comma}\n", step.number));
-        }
-        out.push('}');
-        out
+        let lines = self.steps.iter().map(|step| format!("\"{}\": {}", step.number, step.to_json()));
+        format!("{{\n{}\n}}", lines.collect::<Vec<_>>().join(",\n"))
     }
 }
 
 /// Kinds of issues, grouped by the metric that they count against.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    // Noted, counted nowhere.
-    /// Words before or after the plan, or a code fence around it.
+    // Without effect on any metric.
+    /// Text before or after the plan, or a code fence around it.
     Surrounded,
-    /// More steps than are read.
+    /// More than [`MAX_STEPS`] steps.
     TooLong,
 
     // Format: the plan.
-    /// Not one step could be read.
+    /// No step could be parsed.
     Unreadable,
-    /// It is no JSON, even with the paper's bare numbers and calls, and had to be repaired.
+    /// It is not JSON, even with the paper's bare numbers and calls, and had to be repaired.
     Repaired,
 
     // Format: a step.
-    /// Its number is missing, given twice, or not the next one.
+    /// Its number is missing, a duplicate, or not the next one.
     Numbering,
-    /// Neither `step` nor `query`, or nothing in it.
+    /// Neither `step` nor `query`, or an empty one.
     NoInstruction,
-    /// The instruction is no call of a tool.
+    /// The instruction is not a call of a tool.
     NoCall,
     /// The prompt of a call is not in quotes, or they do not match.
     Quotes,
-    /// `depends_on` is missing or no list of step numbers.
+    /// `depends_on` is missing or not a list of step numbers.
     DependsOn,
 
     // Format: placeholders of a step.
@@ -185,7 +179,7 @@ pub enum Fault {
     Circular,
     /// A placeholder names a step that it does not depend on.
     Undeclared,
-    /// The same dependency twice, or one that nothing uses and another one implies.
+    /// A duplicate dependency, or one that the step does not use and another one implies.
     Superfluous,
 
     // Redundancy.
@@ -195,15 +189,15 @@ pub enum Fault {
     RepeatedDetail,
 
     // Executability.
-    /// More in one step than its tool does at once.
+    /// The step exceeds a limit of its tool.
     TooComplex,
 
     // Alignment.
-    /// No tool of that name is known, or the tool cannot do what it is asked.
+    /// No tool has that name, or the tool cannot carry out the prompt.
     WrongTool,
 
     // Tool-usage completeness.
-    /// The reference asks two tools the same question, the plan only one of them.
+    /// The reference has the same prompt for two tools, the plan for only one of them.
     SecondToolMissing,
 }
 
@@ -213,17 +207,17 @@ pub struct PlanIssue {
     /// The number of the step; `None` for the plan as a whole.
     pub step: Option<usize>,
     pub fault: Fault,
-    /// A description with the text that was found.
+    /// A description that quotes the text.
     pub message: String,
 }
 
 impl PlanIssue {
-    /// Of the step called `number`.
+    /// An issue of the step `number`.
     pub fn at(number: usize, fault: Fault, message: impl Into<String>) -> PlanIssue {
         PlanIssue { step: Some(number), fault, message: message.into() }
     }
 
-    /// Of the whole plan.
+    /// An issue of the whole plan.
     pub fn of_plan(fault: Fault, message: impl Into<String>) -> PlanIssue {
         PlanIssue { step: None, fault, message: message.into() }
     }

@@ -24,18 +24,12 @@ pub fn shape(plan: &Plan) -> Shape {
     let mut levels: Vec<usize> = Vec::with_capacity(plan.steps.len());
     let mut widths = vec![0usize; plan.steps.len()];
     for (at, step) in plan.steps.iter().enumerate() {
-        let above = earlier(plan, at, step).filter_map(|d| levels.get(d)).max();
-        let level = above.map_or(0, |l| l + 1);
+        let level = earlier(plan, at, step).map(|d| levels[d] + 1).max().unwrap_or(0);
         levels.push(level);
-        if let Some(width) = widths.get_mut(level) {
-            *width += 1;
-        }
+        widths[level] += 1;
     }
-    Shape {
-        steps: plan.steps.len(),
-        hops: levels.iter().copied().max().unwrap_or(0),
-        width: widths.into_iter().max().unwrap_or(0),
-    }
+    let max = |counts: Vec<usize>| counts.into_iter().max().unwrap_or(0);
+    Shape { steps: plan.steps.len(), hops: max(levels), width: max(widths) }
 }
 
 /// Positions of the earlier steps that the step at `at` depends on.
@@ -43,80 +37,80 @@ pub(crate) fn earlier<'a>(plan: &'a Plan, at: usize, step: &'a PlanStep) -> impl
     step.depends_on.iter().filter_map(|n| plan.position(*n)).filter(move |d| *d < at)
 }
 
-/// For each step, which earlier steps it depends on, directly or indirectly.
+/// For each step the positions of its dependencies; `None` for one that does not exist.
+pub(crate) fn dependency_positions(plan: &Plan) -> Vec<Vec<Option<usize>>> {
+    plan.steps.iter().map(|s| s.depends_on.iter().map(|n| plan.position(*n)).collect()).collect()
+}
+
+/// For each step and each position, whether the step depends on that position, directly or
+/// indirectly.
 fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     let count = plan.steps.len();
-    let mut reached: Vec<Vec<bool>> = Vec::with_capacity(count);
+    let mut ancestors: Vec<Vec<bool>> = Vec::with_capacity(count);
     for (at, step) in plan.steps.iter().enumerate() {
-        let mut mine = vec![false; count];
+        let mut own = vec![false; count];
         for d in earlier(plan, at, step) {
-            let above = reached.get(d).map_or(&[][..], Vec::as_slice);
-            mine.iter_mut().zip(above).for_each(|(mine, above)| *mine |= *above);
-            if let Some(mark) = mine.get_mut(d) {
-                *mark = true;
-            }
+            own.iter_mut().zip(&ancestors[d]).for_each(|(own, indirect)| *own |= indirect);
+            own[d] = true;
         }
-        reached.push(mine);
+        ancestors.push(own);
     }
-    reached
+    ancestors
 }
 
 /// Positions of the steps that step `at` depends on, directly or indirectly.
 pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
-    let mine = ancestors(plan).into_iter().nth(at).unwrap_or_default();
-    mine.into_iter().enumerate().filter(|(_, is)| *is).map(|(d, _)| d).collect()
+    let own = ancestors(plan).into_iter().nth(at).unwrap_or_default();
+    own.into_iter().enumerate().filter(|(_, depends)| *depends).map(|(d, _)| d).collect()
 }
 
 /// The issues of the edges of `plan`. A dependency without a placeholder is an issue of the format,
 /// unless another dependency implies it: then it is superfluous ("minimal wiring", section 4.1).
 pub(crate) fn edge_issues(plan: &Plan) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
-    let before = ancestors(plan);
+    let ancestors = ancestors(plan);
     for (at, step) in plan.steps.iter().enumerate() {
         let mut used = outputs(step);
         used.sort_unstable();
         used.dedup();
-        issues.extend(dependency_issues(plan, at, step, &used, &before));
+        issues.extend(dependency_issues(plan, at, step, &used, &ancestors));
         issues.extend(undeclared_placeholders(plan, at, step, &used));
     }
     issues.extend(cycle_issues(plan));
     issues
 }
 
-/// Dependencies of one step that should not be there.
+/// The wrong and superfluous dependencies of one step.
 fn dependency_issues(
     plan: &Plan,
     at: usize,
     step: &PlanStep,
     used: &[usize],
-    before: &[Vec<bool>],
+    ancestors: &[Vec<bool>],
 ) -> Vec<PlanIssue> {
     let mut issues = Vec::new();
-    let mut add = |fault, message: String| issues.push(PlanIssue::at(step.number, fault, message));
     // Without placeholders it is unknown which outputs a step uses.
-    let told = has_placeholders(plan);
-    let places: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
-    let mut seen: Vec<usize> = Vec::new();
-    for (number, place) in step.depends_on.iter().zip(&places) {
-        match *place {
-            None => add(Fault::UnknownStep, format!("depends on step {number}, which does not exist")),
-            Some(d) if d == at => add(Fault::NotEarlier, "depends on itself".to_owned()),
-            Some(d) if d > at => add(Fault::NotEarlier, format!("depends on the later step {number}")),
-            Some(_) if seen.contains(number) => {
-                add(Fault::Superfluous, format!("depends on step {number} twice"));
+    let uses_known = has_placeholders(plan);
+    let positions: Vec<Option<usize>> = step.depends_on.iter().map(|n| plan.position(*n)).collect();
+    for (n, (number, position)) in step.depends_on.iter().zip(&positions).enumerate() {
+        let (fault, message) = match *position {
+            None => (Fault::UnknownStep, format!("depends on step {number}, which does not exist")),
+            Some(d) if d == at => (Fault::NotEarlier, "depends on itself".to_owned()),
+            Some(d) if d > at => (Fault::NotEarlier, format!("depends on the later step {number}")),
+            Some(_) if step.depends_on.iter().take(n).any(|other| other == number) => {
+                (Fault::Superfluous, format!("depends on step {number} twice"))
             }
             Some(d) => {
-                let others = places.iter().flatten().filter(|o| **o != d && **o < at);
-                let implied = others.filter_map(|o| before.get(*o)).any(|b| b.get(d) == Some(&true));
-                if implied && told && !used.contains(number) {
-                    let message = format!(
-                        "depends on step {number} without using it, and another dependency implies it"
-                    );
-                    add(Fault::Superfluous, message);
+                let implied = positions.iter().flatten().any(|other| *other < at && ancestors[*other][d]);
+                if !(implied && uses_known) || used.contains(number) {
+                    continue;
                 }
+                let message =
+                    format!("depends on step {number} without using it, and another dependency implies it");
+                (Fault::Superfluous, message)
             }
-        }
-        seen.push(*number);
+        };
+        issues.push(PlanIssue::at(step.number, fault, message));
     }
     issues
 }
@@ -141,52 +135,34 @@ pub(crate) fn outputs(step: &PlanStep) -> Vec<usize> {
     out
 }
 
-/// Placeholders of steps that are no dependencies. A number that no step has is prose.
+/// Placeholders of steps that are not dependencies. A number that no step has is prose.
 fn undeclared_placeholders(plan: &Plan, at: usize, step: &PlanStep, used: &[usize]) -> Vec<PlanIssue> {
-    let mut issues = Vec::new();
-    for number in used.iter().filter(|n| !step.depends_on.contains(n)) {
-        let message = match plan.position(*number) {
-            Some(d) if d < at => format!("uses ({number}) and does not depend on step {number}"),
-            Some(_) => format!("uses ({number}), which is not an earlier step"),
-            None => continue,
+    let undeclared = used.iter().filter(|n| !step.depends_on.contains(n));
+    let issue = |number: &usize| {
+        let message = match plan.position(*number)? < at {
+            true => format!("uses ({number}) and does not depend on step {number}"),
+            false => format!("uses ({number}), which is not an earlier step"),
         };
-        issues.push(PlanIssue::at(step.number, Fault::Undeclared, message));
-    }
-    issues
+        Some(PlanIssue::at(step.number, Fault::Undeclared, message))
+    };
+    undeclared.filter_map(issue).collect()
 }
 
 /// The steps left over by a topological sort over all edges: those in or after a cycle.
 fn cycle_issues(plan: &Plan) -> Vec<PlanIssue> {
-    let dependencies = |step: &PlanStep| -> Vec<usize> {
-        let mut on: Vec<usize> = step.depends_on.iter().filter_map(|n| plan.position(*n)).collect();
-        on.sort_unstable();
-        on.dedup();
-        on
-    };
-    let waiting: Vec<Vec<usize>> = plan.steps.iter().map(dependencies).collect();
-    let mut done = vec![false; plan.steps.len()];
-    let is_done = |done: &[bool], d: &usize| done.get(*d).copied().unwrap_or(false);
+    let positions = dependency_positions(plan);
+    let mut sorted = vec![false; plan.steps.len()];
+    let mut left: Vec<(usize, &PlanStep)> = plan.steps.iter().enumerate().collect();
     loop {
-        let ready: Vec<usize> = waiting
-            .iter()
-            .enumerate()
-            .filter(|(at, on)| !is_done(&done, at) && on.iter().all(|d| is_done(&done, d)))
-            .map(|(at, _)| at)
-            .collect();
+        let is_ready = |(at, _): &(usize, &PlanStep)| positions[*at].iter().flatten().all(|d| sorted[*d]);
+        let (ready, waiting): (Vec<_>, Vec<_>) = left.iter().copied().partition(is_ready);
         if ready.is_empty() {
-            break;
+            let message = "is part of a dependency cycle, or depends on one";
+            return left.iter().map(|(_, s)| PlanIssue::at(s.number, Fault::Circular, message)).collect();
         }
-        for at in ready {
-            if let Some(mark) = done.get_mut(at) {
-                *mark = true;
-            }
-        }
+        ready.into_iter().for_each(|(at, _)| sorted[at] = true);
+        left = waiting;
     }
-    let left = plan.steps.iter().zip(&done).filter(|(_, done)| !**done);
-    left.map(|(s, _)| {
-        PlanIssue::at(s.number, Fault::Circular, "is in, or waits for, a circle of dependencies")
-    })
-    .collect()
 }
 
 /// Whether the plan has steps, and every dependency is an existing earlier step.
@@ -226,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_1_has_four_hops_and_two_steps_side_by_side() {
+    fn listing_1_has_four_hops_and_two_parallel_steps() {
         let plan = parse_plan(LISTING_1);
         assert_eq!(shape(&plan), Shape { steps: 6, hops: 4, width: 2 });
         assert_eq!(edge_issues(&plan), []);
@@ -234,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refund_plan_has_one_hop_before_and_two_after() {
+    fn refund_plan_has_one_hop_before_and_two_after_improvement() {
         assert_eq!(shape(&plan(&[&[], &[1]])), Shape { steps: 2, hops: 1, width: 1 });
         assert_eq!(shape(&plan(&[&[], &[1], &[1], &[2, 3]])), Shape { steps: 4, hops: 2, width: 2 });
         assert_eq!(shape(&plan(&[&[], &[], &[]])), Shape { steps: 3, hops: 0, width: 3 });
@@ -242,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_are_wrong_are_told_apart() {
+    fn wrong_edges_are_classified() {
         assert_eq!(faults(&plan(&[&[], &[7]])), [(2, Fault::UnknownStep)]);
         assert_eq!(faults(&plan(&[&[2], &[]])), [(1, Fault::NotEarlier)]);
         assert_eq!(faults(&plan(&[&[], &[1, 1]])), [(2, Fault::Superfluous)]);
@@ -254,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_and_dependencies_must_agree() {
+    fn placeholders_without_dependency_and_the_reverse_are_issues() {
         let mut undeclared = plan(&[&[], &[1], &[2]]);
         undeclared.steps[2].prompt = "with (1) and (2), in (9) and (3)".to_owned();
         assert_eq!(faults(&undeclared), [(3, Fault::Undeclared), (3, Fault::Undeclared)]);
@@ -263,12 +239,12 @@ mod tests {
         implied.steps[2].prompt = "with (2)".to_owned();
         assert_eq!(faults(&implied), [(3, Fault::Superfluous)]);
         implied.steps.iter_mut().for_each(|s| s.prompt = "words alone".to_owned());
-        assert_eq!(faults(&implied), [], "what it uses cannot be told");
+        assert_eq!(faults(&implied), [], "the outputs it uses are unknown");
     }
 
     proptest! {
         #[test]
-        fn edges_to_earlier_steps_are_never_wrong(picks in prop::collection::vec(0u32..64, 1..8)) {
+        fn edges_to_earlier_steps_have_no_issue(picks in prop::collection::vec(0u32..64, 1..8)) {
             let depends: Vec<Vec<usize>> = picks
                 .iter()
                 .enumerate()

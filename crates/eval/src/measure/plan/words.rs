@@ -1,10 +1,11 @@
 //! Similarity of two prompts by their words.
 //!
-//! In: two prompts. Out: a number from 0 to 1, and the longest run of words that both have. The
-//! paper asks whether prompts are "semantically similar and have the same intent"; shared words are
-//! a deterministic and cheap approximation.
+//! In: two prompts. Out: a number from 0 to 1, and the longest run of words in both. The paper asks
+//! whether prompts are "semantically similar and have the same intent"; common words are a
+//! deterministic and cheap approximation.
 
 use super::placeholder;
+use super::schema::Plan;
 use crate::measure::defects::clip;
 
 /// Bytes of a prompt that are compared.
@@ -15,7 +16,7 @@ const MAX_BYTES: usize = 2 << 10;
 /// for different scores of the same calls reach 0.73.
 pub(crate) const SIMILAR: f64 = 0.75;
 
-/// Words that carry no content of their own.
+/// Function words; all others are content.
 const STOP_WORDS: [&str; 46] = [
     "a", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does", "each", "for", "from",
     "get", "give", "had", "has", "have", "in", "into", "is", "it", "its", "list", "me", "of", "on", "or",
@@ -23,15 +24,20 @@ const STOP_WORDS: [&str; 46] = [
     "which", "with", "where",
 ];
 
-/// A prompt's words in lower case, placeholders left out.
+/// A prompt's words in lower case, without placeholders.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Words {
     all: Vec<String>,
-    /// Those with content, cut to their stems, sorted, each once.
+    /// Stems of the content words, sorted, each once.
     content: Vec<String>,
 }
 
 impl Words {
+    /// The words of each step of `plan`.
+    pub(crate) fn of_steps(plan: &Plan) -> Vec<Words> {
+        plan.steps.iter().map(|step| Words::of(&step.prompt)).collect()
+    }
+
     pub(crate) fn of(prompt: &str) -> Words {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
@@ -46,41 +52,41 @@ impl Words {
         Words { all, content }
     }
 
-    /// Dice's coefficient over the words with content: 2 |A and B| / (|A| + |B|). Two prompts
-    /// without any are similar if their words are equal.
+    /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). Two prompts without any
+    /// are similar if their words are equal.
     pub(crate) fn similarity(&self, other: &Words) -> f64 {
         if self.content.is_empty() && other.content.is_empty() {
-            return if self.all == other.all { 1.0 } else { 0.0 };
+            return f64::from(self.all == other.all);
         }
-        let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
-        2.0 * common as f64 / (self.content.len() + other.content.len()) as f64
+        2.0 * self.common(other) / (self.content.len() + other.content.len()) as f64
+    }
+
+    /// Number of content words in both.
+    fn common(&self, other: &Words) -> f64 {
+        self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count() as f64
     }
 
     /// Share of this prompt's content words that `other` contains, from 0 to 1.
     pub(crate) fn covered_by(&self, other: &Words) -> f64 {
-        let common = self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count();
-        if self.content.is_empty() { 0.0 } else { common as f64 / self.content.len() as f64 }
+        self.common(other) / self.content.len().max(1) as f64
     }
 
-    /// The longest run of words in both, with the number of words with content in it.
+    /// The longest run of words in both, with its number of content words.
     pub(crate) fn shared_run(&self, other: &Words) -> Option<(String, usize)> {
-        let mut best: Option<(usize, usize)> = None;
-        // Lengths of runs that end at each word of `other`, for the previous word of `self`.
-        let mut before = vec![0usize; other.all.len() + 1];
+        let (mut best, mut end) = (0, 0);
+        // Lengths of runs that end before each word of `other` and before the current word.
+        let mut lengths = vec![0usize; other.all.len() + 1];
         for (i, word) in self.all.iter().enumerate() {
-            let mut now = vec![0usize; other.all.len() + 1];
+            let mut next = vec![0usize; other.all.len() + 1];
             for (j, _) in other.all.iter().enumerate().filter(|(_, o)| *o == word) {
-                let length = before.get(j).copied().unwrap_or(0) + 1;
-                if let Some(slot) = now.get_mut(j + 1) {
-                    *slot = length;
-                }
-                if best.is_none_or(|(_, longest)| length > longest) {
-                    best = Some((i + 1 - length, length));
+                next[j + 1] = lengths[j] + 1;
+                if next[j + 1] > best {
+                    (best, end) = (next[j + 1], i + 1);
                 }
             }
-            before = now;
+            lengths = next;
         }
-        let run = best.and_then(|(from, length)| self.all.get(from..from + length))?;
+        let run = self.all.get(end - best..end).filter(|run| !run.is_empty())?;
         Some((run.join(" "), run.iter().filter(|w| is_content(w)).count()))
     }
 }
@@ -109,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn rewordings_are_similar_and_other_questions_are_not() {
+    fn rewordings_are_similar_and_different_questions_are_not() {
         let before = "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.";
         let after = "Fetch call_ids of calls where the call driver is related to refunds and duration is longer than 30 minutes.";
         assert!(similar(before, after), "{}", similarity(before, after));
@@ -123,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_found_as_written() {
+    fn longest_common_run_is_returned() {
         let run = |a, b| Words::of(a).shared_run(&Words::of(b));
         let found =
             run("the tone of calls longer than 30 minutes, by week", "ids of calls longer than 30 minutes");
@@ -134,9 +140,9 @@ mod tests {
     proptest! {
         #[test]
         fn similarity_is_symmetric_and_bounded(a in "[a-e ]{0,30}", b in "[a-e ]{0,30}") {
-            let there = similarity(&a, &b);
-            prop_assert!((0.0..=1.0).contains(&there));
-            prop_assert_eq!(there, similarity(&b, &a));
+            let value = similarity(&a, &b);
+            prop_assert!((0.0..=1.0).contains(&value));
+            prop_assert_eq!(value, similarity(&b, &a));
             prop_assert_eq!(similarity(&a, &a), 1.0);
         }
     }

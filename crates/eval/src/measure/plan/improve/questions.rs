@@ -5,11 +5,13 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use verdict_otlp::labelled_enum;
 
 use crate::measure::plan::prompt::{DATA, FORM, fence, render_tools};
 use crate::measure::plan::schema::{Plan, PlanStep};
 use crate::measure::plan::shape;
 use crate::measure::plan::tools::Toolbox;
+use crate::measure::question::object_schema;
 use crate::measure::{Form, Prompt, Question};
 
 const EVALUATE: &str = "\
@@ -41,70 +43,45 @@ prompt, 'depends_on' all earlier steps that the step needs. Each dependency has 
 'inputs' or as (k) in the prompt, as the tool takes it.";
 
 static TAGS: LazyLock<Arc<Form>> = LazyLock::new(|| {
-    let tags = [
-        "INCORRECT_PROMPT",
-        "COMPLEX_PROMPT",
-        "INCORRECT_TOOL",
-        "REPEATED_DETAIL",
-        "MULTI_TOOL_PROMPT",
-        "NO_CHANGE",
-    ];
-    let finding = json!({
-        "type": "object",
-        "properties": { "reason": { "type": "string" }, "tag": { "type": "string", "enum": tags } },
-        "required": ["reason", "tag"],
-        "additionalProperties": false,
-    });
-    let schema = json!({
-        "type": "object",
-        "properties": { "findings": { "type": "array", "items": finding } },
-        "required": ["findings"],
-        "additionalProperties": false,
-    });
-    Arc::new(Form { name: "plan_step_check", schema, score: None })
+    let tag = json!({ "type": "string", "enum": Tag::ALL.map(Tag::as_str) });
+    let finding = object_schema(json!({ "reason": { "type": "string" }, "tag": tag }));
+    let findings = json!({ "type": "array", "items": finding });
+    Form::object("plan_step_check", json!({ "findings": findings }))
 });
 
 static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
     let numbers = json!({ "type": "array", "items": { "type": "integer" } });
-    let step = json!({
-        "type": "object",
-        "properties": {
-            "tool": { "type": "string" },
-            "inputs": numbers,
-            "prompt": { "type": "string" },
-            "depends_on": numbers,
-        },
-        "required": ["tool", "inputs", "prompt", "depends_on"],
-        "additionalProperties": false,
+    let step = object_schema(json!({
+        "tool": { "type": "string" },
+        "inputs": numbers,
+        "prompt": { "type": "string" },
+        "depends_on": numbers,
+    }));
+    let fields = json!({
+        "change_0": { "type": "string" },
+        "change_1": { "type": "string" },
+        "steps": { "type": "array", "items": step },
     });
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "change_0": { "type": "string" },
-            "change_1": { "type": "string" },
-            "steps": { "type": "array", "items": step },
-        },
-        "required": ["change_0", "change_1", "steps"],
-        "additionalProperties": false,
-    });
-    Arc::new(Form { name: "plan_revision", schema, score: None })
+    Form::object("plan_revision", fields)
 });
 
-/// What the evaluator can find in a step, in the order in which it is to look.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Tag {
-    /// The prompt is incomplete, or not for what its tool can do. Critical.
-    IncorrectPrompt,
-    /// The prompt is too much for one step. Critical.
-    ComplexPrompt,
-    /// Another tool must do this. Critical.
-    IncorrectTool,
-    /// A detail is repeated that an earlier step has handled.
-    RepeatedDetail,
-    /// Another tool could do the same in addition.
-    MultiToolPrompt,
-    NoChange,
+labelled_enum! {
+    /// Findings of the evaluator, in the order in which it checks for them.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+    pub enum Tag {
+        /// The prompt is incomplete, or does not fit its tool. Critical.
+        IncorrectPrompt = "INCORRECT_PROMPT",
+        /// The prompt is too complex for one step. Critical.
+        ComplexPrompt = "COMPLEX_PROMPT",
+        /// The step requires another tool. Critical.
+        IncorrectTool = "INCORRECT_TOOL",
+        /// The step repeats a detail that an earlier step has handled.
+        RepeatedDetail = "REPEATED_DETAIL",
+        /// Another tool could answer the prompt in addition.
+        MultiToolPrompt = "MULTI_TOOL_PROMPT",
+        NoChange = "NO_CHANGE",
+    }
 }
 
 /// A tag with its reason.
@@ -114,8 +91,9 @@ pub struct StepFinding {
     pub tag: Tag,
 }
 
-fn build_question(key: String, system: String, user: String, form: &Arc<Form>) -> Question {
-    Question { key, prompt: Prompt::new(system, user), form: form.clone(), judges: Vec::new() }
+fn question(key: String, rubric: &str, tools: &Toolbox, user: String, form: &Arc<Form>) -> Question {
+    let system = format!("{rubric}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(tools));
+    Question::new(key, Prompt::new(system, user), form.clone())
 }
 
 fn render_step(step: &PlanStep) -> String {
@@ -128,7 +106,7 @@ pub(super) fn evaluator_question(
     query: &str,
     plan: &Plan,
     step: &PlanStep,
-    known: &Toolbox,
+    tools: &Toolbox,
 ) -> Question {
     let at = plan.position(step.number).unwrap_or(0);
     let earlier: Vec<String> =
@@ -141,12 +119,7 @@ pub(super) fn evaluator_question(
         fence("DEPENDENCIES", &earlier),
         fence("STEP", &render_step(step)),
     );
-    build_question(
-        key,
-        format!("{EVALUATE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(known)),
-        user,
-        &TAGS,
-    )
+    question(key, EVALUATE, tools, user, &TAGS)
 }
 
 /// The question to the optimizer: how to rewrite the plan.
@@ -156,14 +129,9 @@ pub(super) fn optimizer_question(
     plan: &Plan,
     step: &PlanStep,
     tags: &[StepFinding],
-    known: &Toolbox,
+    tools: &Toolbox,
 ) -> Question {
-    let findings: Vec<String> = tags
-        .iter()
-        .map(|t| {
-            format!("{}: {}", serde_json::to_string(&t.tag).unwrap_or_default().trim_matches('"'), t.reason)
-        })
-        .collect();
+    let findings: Vec<String> = tags.iter().map(|t| format!("{}: {}", t.tag.as_str(), t.reason)).collect();
     let user = format!(
         "{}{}The step that was checked is step {}. Found in it:\n{}",
         fence("QUERY", query),
@@ -171,10 +139,5 @@ pub(super) fn optimizer_question(
         step.number,
         fence("FINDINGS", &findings.join("\n")),
     );
-    build_question(
-        key,
-        format!("{OPTIMIZE}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(known)),
-        user,
-        &REVISED,
-    )
+    question(key, OPTIMIZE, tools, user, &REVISED)
 }

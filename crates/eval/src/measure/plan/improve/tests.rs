@@ -1,4 +1,4 @@
-//! The loop with canned answers: the refund lineage of tables 35 and 36, and every way to end.
+//! The loop with fixed answers: the refund lineage of tables 35 and 36, and every stop reason.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn combined() -> Value {
     revision(&[filter(), ask("RAG"), ask("T2S"), step("LLM", &[], prompt, &[2, 3])])
 }
 
-/// Runs the loop to its end; whatever the list does not answer is NO CHANGE.
+/// Runs the loop to its end; questions beyond the list are answered with NO CHANGE.
 fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -> (Lineage, Vec<String>) {
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(plan), tools(), max_passes);
     let (mut answers, mut keys) = (answers.into_iter(), Vec::new());
@@ -57,7 +57,7 @@ fn run(plan: &str, max_passes: usize, answers: Vec<Result<Value, Unmeasured>>) -
 }
 
 #[test]
-fn the_refund_plan_grows_from_one_hop_to_two() {
+fn refund_plan_grows_from_one_hop_to_two() {
     let (lineage, keys) =
         run(BEFORE, MAX_PASSES, vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())]);
     let shapes: Vec<Shape> = lineage.revisions.iter().map(|r| r.shape).collect();
@@ -70,7 +70,7 @@ fn the_refund_plan_grows_from_one_hop_to_two() {
     assert_eq!(last.plan["1"]["step"].as_str().unwrap().split(',').next(), Some("T2S([]"));
     assert_eq!((lineage.passes, lineage.end), (2, StopReason::Unchanged));
     assert_eq!(lineage.revisions_per_pass, [1, 0]);
-    // The plan grew at step 2, which is looked at again; then 3 and 4, then all of pass 2.
+    // The plan grew at step 2, which is checked again; then steps 3 and 4, then all of pass 2.
     let expected = [
         "1.1.0.evaluate",
         "1.2.0.evaluate",
@@ -89,7 +89,7 @@ fn the_refund_plan_grows_from_one_hop_to_two() {
 }
 
 #[test]
-fn a_repair_of_the_same_length_moves_on() {
+fn revision_of_equal_length_advances_to_the_next_step() {
     let reworded =
         revision(&[step("T2S", &[], "Fetch call_ids of refund calls over 30 minutes.", &[]), ask("RAG")]);
     let (lineage, keys) = run(BEFORE, 1, vec![Ok(check("INCORRECT_PROMPT")), Ok(reworded)]);
@@ -98,7 +98,7 @@ fn a_repair_of_the_same_length_moves_on() {
 }
 
 #[test]
-fn a_plan_that_was_there_before_ends_the_loop() {
+fn earlier_plan_ends_the_loop() {
     let there = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
     let back = revision(&[filter(), ask("RAG")]);
     let answers = vec![Ok(check("INCORRECT_PROMPT")), Ok(there), Ok(check("REPEATED_DETAIL")), Ok(back)];
@@ -107,7 +107,7 @@ fn a_plan_that_was_there_before_ends_the_loop() {
 }
 
 #[test]
-fn an_answer_that_is_no_plan_leaves_the_plan_as_it_is() {
+fn invalid_revision_leaves_the_plan_unchanged() {
     for bad in [
         revision(&[]),
         revision(&[step("", &[], "x", &[])]),
@@ -122,7 +122,7 @@ fn an_answer_that_is_no_plan_leaves_the_plan_as_it_is() {
 }
 
 #[test]
-fn a_plan_that_keeps_growing_is_looked_at_again_three_times_a_step() {
+fn growing_plan_is_rechecked_three_times_per_step() {
     let grown = |n: usize| {
         let steps: Vec<Value> = (0..n).map(|k| step("T2S", &[], &format!("part {k} of {n}"), &[])).collect();
         revision(&steps)
@@ -136,14 +136,14 @@ fn a_plan_that_keeps_growing_is_looked_at_again_three_times_a_step() {
 }
 
 #[test]
-fn a_judge_that_does_not_answer_is_no_convergence() {
+fn unanswered_questions_end_the_loop_as_unanswered() {
     let (lineage, keys) =
         run(BEFORE, MAX_PASSES, vec![Err(Unmeasured::Timeout), Err(Unmeasured::JudgeError)]);
     assert_eq!((keys.len(), lineage.unanswered, lineage.end), (2, 2, StopReason::Unanswered));
 }
 
 #[test]
-fn tags_are_put_in_order_and_no_change_gives_way() {
+fn tags_are_ordered_and_no_change_is_ignored() {
     let found = json!({ "findings": [
         { "reason": "a", "tag": "NO_CHANGE" },
         { "reason": "b", "tag": "MULTI_TOOL_PROMPT" },
@@ -158,39 +158,35 @@ fn tags_are_put_in_order_and_no_change_gives_way() {
 }
 
 #[test]
-fn of_several_opinions_the_majority_tags_and_the_plan_most_written_is_taken() {
+fn majority_of_opinions_decides_tags_and_plan() {
     let both = json!({ "findings": [
         { "reason": "first words", "tag": "MULTI_TOOL_PROMPT" }, { "reason": "c", "tag": "COMPLEX_PROMPT" } ] });
     let other = json!({ "findings": [{ "reason": "other words", "tag": "MULTI_TOOL_PROMPT" }] });
     let found = majority_findings(&[both.clone(), other.clone(), check("NO_CHANGE")]);
     assert_eq!(found, [StepFinding { reason: "first words".to_owned(), tag: Tag::MultiToolPrompt }]);
-    assert_eq!(
-        majority_findings(&[other, check("NO_CHANGE")]),
-        [],
-        "judges that are split have found nothing"
-    );
+    assert_eq!(majority_findings(&[other, check("NO_CHANGE")]), [], "half of the opinions are no majority");
 
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![both]));
     let alone = revision(&[filter(), step("T2S", &[1], "Something else.", &[1])]);
     improve.answer(Ok(vec![json!({ "steps": [] }), alone.clone(), combined(), combined()]));
-    assert_eq!(improve.plan().steps.len(), 4, "two of three that are plans");
+    assert_eq!(improve.plan().steps.len(), 4, "the plan of two of three valid answers");
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), 1);
     improve.answer(Ok(vec![check("INCORRECT_TOOL")]));
     improve.answer(Ok(vec![alone, combined()]));
-    assert_eq!(improve.plan().steps.len(), 2, "the first of equals");
+    assert_eq!(improve.plan().steps.len(), 2, "the first of equally frequent plans");
     improve.answer(Ok(Vec::new()));
     assert_eq!(improve.finish().unanswered, 1);
 }
 
 #[test]
-fn nothing_to_improve_asks_nothing() {
+fn unreadable_plan_or_zero_passes_asks_nothing() {
     assert_eq!(run("no plan at all", MAX_PASSES, Vec::new()).1.len(), 0);
     assert_eq!(run(BEFORE, 0, Vec::new()).1.len(), 0);
 }
 
 #[test]
-fn the_prompts_are_as_they_were() {
+fn prompts_match_golden_file() {
     let mut improve = ImprovementLoop::new(QUERY, parse_plan(BEFORE), tools(), MAX_PASSES);
     let evaluator = improve.question().unwrap();
     improve.answer(Ok(vec![check("INCORRECT_PROMPT")]));
@@ -205,7 +201,7 @@ fn the_prompts_are_as_they_were() {
 }
 
 #[test]
-fn statistics_count_lineages() {
+fn statistics_summarise_lineages() {
     let answers = vec![Ok(check("NO_CHANGE")), Ok(check("MULTI_TOOL_PROMPT")), Ok(combined())];
     let all = [run(BEFORE, MAX_PASSES, answers).0, run(BEFORE, MAX_PASSES, Vec::new()).0];
     let found = crate::measure::plan::lineage::statistics(&all);
