@@ -1,7 +1,7 @@
-//! Checks that answer questions by rules.
+//! Checks by which rules answer questions.
 //!
-//! In: a [`Check`] and an agent's run. Out: yes or no with a quotation, or `None` if the trace has
-//! no content to check.
+//! In: a [`Check`] and an agent's run. Out: yes or no with a quote, or `None` if the trace has no
+//! content to check.
 
 use std::collections::BTreeMap;
 
@@ -22,53 +22,54 @@ use crate::recognise::{Agent, AgentTrace, Call, Content};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Check {
-    /// The text stands there, in whatever case.
+    /// The text occurs, in any case.
     Contains(Lookup),
-    /// The whole is this text: white space around and case aside, numbers by value.
+    /// The searched text equals this one, except for surrounding white space and case; numbers are
+    /// compared by value.
     Equals(Lookup),
-    /// The regular expression matches somewhere.
+    /// The regular expression matches anywhere.
     Matches(Lookup),
     /// A tool was called without failing.
     Called(Called),
-    /// The final answer is of this form.
+    /// The final answer has this form.
     Answer(Form),
 }
 
-/// A text and where it is looked for.
+/// A text and where it is searched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Lookup {
     /// The text or pattern.
     pub text: String,
-    /// Default `final_answer`. Where to look.
+    /// Default `answer`. Where to search.
     #[serde(rename = "in")]
     pub place: Place,
 }
 
-/// Where a text is looked for.
+/// Where a text is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The agent's final answer.
     #[default]
     Answer,
-    /// What models wrote in its run.
+    /// The outputs of models in its run.
     Outputs,
-    /// What tools returned in its run.
+    /// The results of tools in its run.
     Results,
 }
 
-/// A call that should have been made.
+/// An expected call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Called {
-    /// The tool's name; `*` at the end stands for any rest.
+    /// The tool's name; `*` at the end matches any rest.
     pub tool: String,
-    /// Default any. Arguments that it must have been given, by name.
+    /// Default any. Arguments that the call must have, by name.
     pub arguments: BTreeMap<String, Value>,
 }
 
-/// What a final answer should be.
+/// The form of a final answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Form {
@@ -76,37 +77,36 @@ pub enum Form {
     Number,
     /// A date, as 2026-11-21, 21 November 2026 or November 21, 2026.
     Date,
-    /// JSON of this schema.
+    /// JSON that is valid against this schema.
     Json(Value),
 }
 
-/// What was seen.
+/// The result of a check.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckResult {
     /// The answer.
     pub yes: bool,
-    /// Why, in words.
     pub reason: String,
     /// The evidence, verbatim.
     pub quote: String,
-    /// Where.
+    /// The span of the evidence.
     pub at: Idx,
     /// Whether the final answer was checked.
     pub by_answer: bool,
 }
 
 impl Check {
-    /// The problem of its configuration, if any.
+    /// The problem of the check's configuration, if any.
     pub fn problem(&self) -> Option<String> {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
             Check::Matches(Lookup { text, .. }) => {
-                Regex::new(text).err().map(|error| format!("text is no regular expression: {error}"))
+                Regex::new(text).err().map(|error| format!("text is not a regular expression: {error}"))
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
             Check::Answer(Form::Json(schema)) => {
                 let flaw = Schema::compile(schema).flaw()?;
-                Some(format!("is no JSON schema that can be used: {flaw}"))
+                Some(format!("is not a supported JSON schema: {flaw}"))
             }
             _ => None,
         }
@@ -131,27 +131,23 @@ impl Check {
     }
 
     fn evaluate_lookup(&self, wanted: &Lookup, agent: &Agent, log: &[Chunk]) -> Option<CheckResult> {
-        let source = match wanted.place {
-            Place::Answer => None,
-            Place::Outputs => Some(Source::Output),
-            Place::Results => Some(Source::Result),
+        let of_source = |source| {
+            let chunks = log.iter().filter(|chunk| chunk.source == source);
+            chunks.map(|chunk| (chunk.text.as_str(), chunk.at)).collect()
         };
-        let texts: Vec<(&str, Idx)> = match source {
-            None => vec![final_answer(agent)?],
-            Some(source) => {
-                log.iter().filter(|c| c.source == source).map(|c| (c.text.as_str(), c.at)).collect()
-            }
+        let texts: Vec<(&str, Idx)> = match wanted.place {
+            Place::Answer => vec![final_answer(agent)?],
+            Place::Outputs => of_source(Source::Output),
+            Place::Results => of_source(Source::Result),
         };
-        let (last, place) = (*texts.last()?, wanted.place.description());
-        let hit =
-            texts.iter().find_map(|&(text, at)| self.find_match(&wanted.text, text).map(|quote| (quote, at)));
-        let what = clip(&wanted.text, QUOTE_BYTES);
-        let by_answer = wanted.place == Place::Answer;
-        let yes = hit.is_some();
-        let none = if yes { "" } else { "nothing in " };
-        let reason = format!("{none}{place} {} \"{what}\"", self.verb());
-        let (quote, at) = hit.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
-        Some(CheckResult { yes, reason, quote, at, by_answer })
+        let last = *texts.last()?;
+        let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(&wanted.text, text)?, at)));
+        let yes = found.is_some();
+        let nothing = if yes { "" } else { "nothing in " };
+        let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
+        let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
+        let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
+        Some(CheckResult { yes, reason, quote, at, by_answer: wanted.place == Place::Answer })
     }
 
     fn verb(&self) -> &'static str {
@@ -171,13 +167,11 @@ impl Check {
                 Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
-                // Lower case may differ in length; the quote is then taken from the lower-case
-                // text.
                 let (lower, wanted) = (text.to_lowercase(), wanted.to_lowercase());
                 let from = lower.find(&wanted)?;
-                let same = lower.len() == text.len();
-                let of = if same { text } else { lower.as_str() };
-                Some(clip(of.get(from..)?, wanted.len().min(QUOTE_BYTES)).to_owned())
+                // If lower case changes the length, the quote is taken from the lower-case text.
+                let text = if lower.len() == text.len() { text } else { lower.as_str() };
+                Some(clip(text.get(from..)?, wanted.len().min(QUOTE_BYTES)).to_owned())
             }
         }
     }
@@ -187,8 +181,8 @@ impl Place {
     fn description(self) -> &'static str {
         match self {
             Place::Answer => "the final answer",
-            Place::Outputs => "what models wrote",
-            Place::Results => "what tools returned",
+            Place::Outputs => "the outputs of models",
+            Place::Results => "the results of tools",
         }
     }
 }
@@ -201,29 +195,28 @@ impl Called {
             .iter()
             .filter(|call| beneath.contains(&call.at) && matches(&self.tool, &call.name))
             .collect();
-        let given = |call: &&&Call| {
-            let arguments = call.parsed.as_deref();
+        let has_arguments = |call: &&&Call| {
+            let given = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
-                arguments.and_then(|all| all.get(key)).is_some_and(|given| same(given, value))
+                given.and_then(|given| given.get(key)).is_some_and(|given| same(given, value))
             })
         };
-        let fitting = named.iter().find(|call| !call.failed && given(call));
-        let shown = |call: &Call| match call.arguments.as_deref() {
-            Some(arguments) => clip(arguments, QUOTE_BYTES).to_owned(),
-            None => String::new(),
+        let fitting = named.iter().find(|call| !call.failed && has_arguments(call));
+        let call = fitting.or(named.last());
+        let outcome = match (fitting, call) {
+            (Some(_), _) => "was called as expected",
+            (None, None) => "was never called",
+            _ if named.iter().any(|call| has_arguments(&call)) => "was called and failed",
+            _ => "was called only with other arguments",
         };
-        let tool = &self.tool;
-        let (yes, reason, quote, at) = match (fitting, named.last()) {
-            (Some(call), _) => (true, format!("{tool} was called so"), shown(call), call.at),
-            (None, Some(call)) if named.iter().any(|call| given(&call)) => {
-                (false, format!("{tool} was called and failed"), shown(call), call.at)
-            }
-            (None, Some(call)) => {
-                (false, format!("{tool} was called only with other arguments"), shown(call), call.at)
-            }
-            (None, None) => (false, format!("{tool} was never called"), String::new(), agent.at),
-        };
-        CheckResult { yes, reason, quote, at, by_answer: false }
+        let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
+        CheckResult {
+            yes: fitting.is_some(),
+            reason: format!("{} {outcome}", self.tool),
+            quote: clip(arguments, QUOTE_BYTES).to_owned(),
+            at: call.map_or(agent.at, |call| call.at),
+            by_answer: false,
+        }
     }
 }
 
@@ -242,14 +235,11 @@ impl Form {
         Some(match self {
             Form::Number => one_number(text),
             Form::Date => DATE.is_match(text),
-            Form::Json(wanted) => match serde_json::from_str::<Value>(text) {
-                Ok(value) => match Schema::compile(wanted).check(&value).validity {
-                    Validity::Valid => true,
-                    Validity::Invalid => false,
-                    Validity::Indeterminate => return None,
-                },
-                Err(_) => false,
-            },
+            Form::Json(schema) => {
+                let Ok(value) = serde_json::from_str(text) else { return Some(false) };
+                let validity = Schema::compile(schema).check(&value).validity;
+                return (validity != Validity::Indeterminate).then_some(validity == Validity::Valid);
+            }
         })
     }
 }
@@ -276,14 +266,14 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A number as people write it: `1,234.5`.
+/// A number with optional separators of thousands: `1,234.5`.
 fn number(text: &str) -> Option<f64> {
     let plain: String =
         text.chars().filter(|c| !matches!(c, ',' | '_' | ' ' | '\u{a0}' | '\u{202f}')).collect();
     plain.parse::<f64>().ok().filter(|n| n.is_finite())
 }
 
-/// One number, before or after it a currency or a unit of at most three words.
+/// Whether the text is one number with at most three words around it, as a currency or a unit.
 fn one_number(text: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     let (Some(first), Some(last)) = (text.find(is_digit), text.rfind(is_digit)) else { return false };
@@ -331,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_looked_for_where_the_check_says() {
+    fn lookup_searches_the_configured_place() {
         assert!(evaluate("contains: { text: eur }").unwrap().yes);
         assert!(!evaluate("contains: { text: Order }").unwrap().yes);
         let found = evaluate("contains: { text: order 7, in: results }").unwrap();
@@ -342,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_compared_by_name_and_arguments() {
+    fn call_matches_by_name_and_arguments() {
         assert!(evaluate("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().yes);
         let other = evaluate("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
         assert_eq!(
@@ -354,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answers_form_is_told() {
+    fn answer_is_checked_against_its_form() {
         assert!(evaluate("answer: number").unwrap().yes);
         assert!(!evaluate("answer: date").unwrap().yes);
         for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
@@ -378,16 +368,16 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_there_is_no_evidence() {
+    fn missing_answer_gives_no_result() {
         let trace = Script::new("What?").says("").build_without_content();
         let check = Check::Answer(Form::Number);
         assert_eq!(check.evaluate(&trace, &trace.agents[0], &[]), None);
     }
 
     #[test]
-    fn checks_that_cannot_work_are_named() {
+    fn invalid_checks_are_problems() {
         let problem = |yaml: &str| serde_saphyr::from_str::<Check>(yaml).unwrap().problem();
-        assert!(problem("matches: { text: '(' }").unwrap().contains("regular expression"));
+        assert!(problem("matches: { text: '(' }").unwrap().contains("not a regular expression"));
         assert!(problem("called: {}").is_some() && problem("contains: {}").is_some());
         assert!(problem("answer: { json: { type: 12 } }").is_some());
     }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use verdict_otlp::trace::Idx;
 
 use super::log::{Chunk, Source};
 use super::result::{ItemResult, Proof};
@@ -20,6 +21,7 @@ use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
+use crate::measure::question::object_schema;
 use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
@@ -42,7 +44,7 @@ pub(crate) struct ChecklistRun<'a> {
     /// Cleans untrusted texts.
     pub asker: &'a Asker,
     pub task: String,
-    /// The log that proofs are searched in, without withheld content.
+    /// The log from which proofs are taken, without withheld content.
     pub log: Vec<Chunk>,
     /// The full log for rules, if content is withheld from judges.
     pub record: Option<Vec<Chunk>>,
@@ -67,30 +69,26 @@ struct Perception {
 
 impl<'a> ChecklistRun<'a> {
     pub(crate) fn next_step(&self, i: usize, item: &Item) -> NextStep {
+        self.result(i, item).map_or_else(|next| next, NextStep::Done)
+    }
+
+    /// The result of an item; an error is the step that precedes it.
+    fn result(&self, i: usize, item: &Item) -> Result<ItemResult, NextStep> {
         if let Some(check) = &item.check {
-            return NextStep::Done(self.run_check(item, check));
+            return Ok(self.run_check(item, check));
         }
         let key = |stage: &str| format!("q{i:03}.{stage}");
-        let scores = match self.scores(&key("0-rerank"), item) {
-            Ok(scores) => scores,
-            Err(next) => return next,
-        };
+        let scores = self.scores(&key("0-rerank"), item)?;
         let keep = self.settings.keep;
         let first = self.with_calls(retrieve::select(&scores, keep, self.settings.threshold));
-        let mut perception = match self.perception(&key("1-perceive"), item, &first) {
-            Ok(perception) => perception,
-            Err(next) => return next,
-        };
+        let mut perception = self.perception(&key("1-perceive"), item, &first)?;
         if !perception.sufficient {
             let wider = self.with_calls(retrieve::widen(&scores, keep));
             if wider.len() > first.len() {
-                perception = match self.perception(&key("2-wider"), item, &wider) {
-                    Ok(perception) => perception,
-                    Err(next) => return next,
-                };
+                perception = self.perception(&key("2-wider"), item, &wider)?;
             }
         }
-        self.next_answer_step(&key("3-answer"), item, perception)
+        self.answer(&key("3-answer"), item, perception)
     }
 
     /// The count of calls is always shown, as evidence for what was never done.
@@ -103,30 +101,21 @@ impl<'a> ChecklistRun<'a> {
     }
 
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
-        let path = |source: &str| vec![source.to_owned(), "logical".to_owned(), "rules".to_owned()];
-        match check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log)) {
-            Some(perception) => ItemResult {
-                question: item.question.clone(),
-                proofs: vec![Proof { at: perception.at, text: perception.quote }],
-                answer: Ok(perception.yes),
-                reason: perception.reason,
-                path: path(if perception.by_answer { "proofs+final_answer" } else { "proofs" }),
-            },
-            None => ItemResult {
-                question: item.question.clone(),
-                proofs: Vec::new(),
-                answer: Err(Unmeasured::NoContent),
-                reason: "the record holds nothing to check".to_owned(),
-                path: path("proofs"),
-            },
-        }
+        let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
+        let Some(found) = check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log))
+        else {
+            let reason = "the record contains nothing to check";
+            return ItemResult::new(item, Vec::new(), Err(Unmeasured::NoContent), reason, path("proofs"));
+        };
+        let proofs = vec![Proof { at: found.at, text: found.quote }];
+        ItemResult::new(item, proofs, Ok(found.yes), found.reason, path(source(found.by_answer)))
     }
 
     /// The score of each piece: by BM25, and by a rerank endpoint if configured.
     fn scores(&self, key: &str, item: &Item) -> Result<Vec<f64>, NextStep> {
         let mut scores = self.index.scores(&item.question);
         if scores.iter().all(|score| *score == 0.0) {
-            // None of its words occur in the record ("Was only the name given?"): use the words of
+            // No word of the question occurs in the record ("Was only the name given?"): use those of
             // the task.
             scores = self.index.scores(&self.task);
         }
@@ -137,12 +126,11 @@ impl<'a> ChecklistRun<'a> {
         }
         let Some(answer) = self.answers.get(key) else {
             let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.log[i].text)).collect();
-            return Err(NextStep::Ask(Question {
-                key: key.to_owned(),
-                prompt: Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string()),
-                form: Arc::new(Form { name: "rerank", schema: scores_form(), score: None }),
-                judges: vec![judge.clone()],
-            }));
+            let prompt = Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string());
+            let scores = json!({ "type": "array", "items": { "type": "number" } });
+            let form = Form::object("rerank", json!({ "scores": scores }));
+            let judges = vec![judge.clone()];
+            return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
         };
         // Without an answer of the endpoint the order of BM25 is kept.
         let given =
@@ -163,9 +151,7 @@ impl<'a> ChecklistRun<'a> {
         };
         let value = match &answer.opinions {
             Ok(opinions) => opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null),
-            Err(reason) => {
-                return Err(NextStep::Done(unmeasured_item(item, *reason, "no judge read the record")));
-            }
+            Err(reason) => return Err(unmeasured(item, *reason, "no judge read the record")),
         };
         let yes = |key: &str| value.get(key).and_then(Value::as_str) == Some("yes");
         let class = match value.get("class").and_then(Value::as_str) {
@@ -182,10 +168,10 @@ impl<'a> ChecklistRun<'a> {
     fn proof(&self, passage: &Value, pieces: &[usize]) -> Option<Proof> {
         let text = passage.get("quote")?.as_str()?;
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
-        let chunk = self.log.get(*pieces.contains(&piece).then_some(&piece)?)?;
+        let chunk = self.log.get(piece).filter(|_| pieces.contains(&piece))?;
         let shown = self.asker.clean(&chunk.text);
-        let there = QuotableText::of([shown.as_str()]).contains_quote(text);
-        there.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
+        let contained = QuotableText::of([shown.as_str()]).contains_quote(text);
+        contained.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
     }
 
     fn perception_question(&self, key: &str, item: &Item, pieces: &[usize]) -> Question {
@@ -193,24 +179,23 @@ impl<'a> ChecklistRun<'a> {
         let mut blocks = self.task_blocks(item);
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
-            let what = match (chunk.source, &chunk.tool) {
+            let origin = match (chunk.source, &chunk.tool) {
                 (Source::Result, Some(tool)) => format!("returned by {}", self.asker.clean(clip(tool, 80))),
                 (Source::Result, None) => "returned by a tool".to_owned(),
                 (Source::Output, _) => "written by a model".to_owned(),
                 (Source::Calls, _) => "counted".to_owned(),
             };
-            let of = self.trace.tree.spans.get(chunk.at).map(|span| (chunk.at, span.id));
-            let label = format!("piece {id}, {what}");
-            blocks.push(Block { of, ..Block::about(label, self.asker.clean(&chunk.text), false) });
+            blocks.push(self.span_block(chunk.at, format!("piece {id}, {origin}"), &chunk.text));
         }
         let question = format!("Prepare the check of this question: {}", self.asker.clean(&item.question));
         let page = PromptPage { intro: "Prepare the check of a question.".to_owned(), blocks, question };
-        Question {
-            key: key.to_owned(),
-            prompt: page.prompt(PERCEIVE.trim()),
-            form: Arc::new(Form { name: "perceive", schema: perceive_form(&ids), score: None }),
-            judges: Vec::new(),
-        }
+        Question::new(key, page.prompt(PERCEIVE.trim()), perceive_form(&ids))
+    }
+
+    /// Content of the span `at`.
+    fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> Block {
+        let of = self.trace.tree.spans.get(at).map(|span| (at, span.id));
+        Block { of, ..Block::about(label, self.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
@@ -227,10 +212,10 @@ impl<'a> ChecklistRun<'a> {
         ]
     }
 
-    /// Asks for the answer, with the outputs of the tools that the judge has used so far, or reads it.
-    fn next_answer_step(&self, key: &str, item: &Item, perception: Perception) -> NextStep {
-        let source = if perception.by_answer { "proofs+final_answer" } else { "proofs" };
-        let mut path = vec![source.to_owned()];
+    /// The judges' answer. An error is the question for it, with the outputs of the tools that the judge
+    /// has used so far.
+    fn answer(&self, key: &str, item: &Item, perception: Perception) -> Result<ItemResult, NextStep> {
+        let mut path = vec![source(perception.by_answer).to_owned()];
         path.extend(perception.class.path().iter().map(|&step| step.to_owned()));
         let assets: Vec<&Asset> =
             self.settings.assets.iter().filter(|asset| asset.of.fits(self.trace, self.agent)).collect();
@@ -238,21 +223,20 @@ impl<'a> ChecklistRun<'a> {
             Ok(judges) => judges,
             Err(reason) => {
                 let answer = Err(Unmeasured::NotApplicable);
-                return done(item, perception.proofs, answer, reason, path);
+                return Ok(ItemResult::new(item, perception.proofs, answer, reason, path));
             }
         };
         let mut tool_outputs: Vec<(String, String)> = Vec::new();
         for turn in 0..=TOOL_CALLS {
             let key = format!("{key}-{turn}");
             let Some(answer) = self.answers.get(key.as_str()) else {
-                let prompt =
-                    self.answer_prompt(item, &perception, &assets, &tool_outputs, turn == TOOL_CALLS);
-                let form = Arc::new(Form { name: "checked", schema: answer_form(), score: None });
-                return NextStep::Ask(Question { key, prompt, form, judges });
+                let last = turn == TOOL_CALLS;
+                let prompt = self.answer_prompt(item, &perception, &assets, &tool_outputs, last);
+                return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, answer_form()) }));
             };
             let opinions = match &answer.opinions {
                 Ok(opinions) => opinions,
-                Err(reason) => return NextStep::Done(unmeasured_item(item, *reason, "no judge answered")),
+                Err(reason) => return Err(unmeasured(item, *reason, "no judge answered")),
             };
             let first = opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null);
             let text = |key: &str| first.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -265,22 +249,26 @@ impl<'a> ChecklistRun<'a> {
             }
             let (answer, split) = majority(opinions);
             let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
-            return done(item, perception.proofs, answer, reason, path);
+            return Ok(ItemResult::new(item, perception.proofs, answer, reason, path));
         }
-        NextStep::Done(unmeasured_item(item, Unmeasured::JudgeError, "the judge went on using tools"))
+        Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
     }
 
-    /// The judges to answer; none for those of the metric. An error is why nobody is asked.
-    fn answering_judges(&self, seen: &Perception, assets: &[&Asset]) -> Result<Vec<String>, &'static str> {
-        let has_answer = check::final_answer(self.agent).is_some();
-        if !seen.sufficient || (seen.proofs.is_empty() && !(seen.by_answer && has_answer)) {
-            return Err("the record does not hold enough to tell");
+    /// The judges to answer, those of the metric if empty; or the reason why no judge is asked.
+    fn answering_judges(
+        &self,
+        perception: &Perception,
+        assets: &[&Asset],
+    ) -> Result<Vec<String>, &'static str> {
+        let by_answer = perception.by_answer && check::final_answer(self.agent).is_some();
+        if !perception.sufficient || (perception.proofs.is_empty() && !by_answer) {
+            return Err("the record does not contain enough evidence");
         }
-        if seen.class == Class::Factual && assets.is_empty() {
+        if perception.class == Class::Factual && assets.is_empty() {
             let search = self.settings.search.as_ref();
             return search.map(|judge| vec![judge.clone()]).ok_or("there is no source for this fact");
         }
-        Ok(self.settings.by_class.get(&seen.class).cloned().unwrap_or_default())
+        Ok(self.settings.by_class.get(&perception.class).cloned().unwrap_or_default())
     }
 
     fn answer_prompt(
@@ -293,8 +281,7 @@ impl<'a> ChecklistRun<'a> {
     ) -> Prompt {
         let mut blocks = self.task_blocks(item);
         for proof in &perception.proofs {
-            let of = self.trace.tree.spans.get(proof.at).map(|span| (proof.at, span.id));
-            blocks.push(Block { of, ..Block::about("passage", self.asker.clean(&proof.text), false) });
+            blocks.push(self.span_block(proof.at, "passage", &proof.text));
         }
         for asset in assets {
             blocks.push(Block::about(format!("known beforehand: {}", asset.name), asset.text.clone(), true));
@@ -310,19 +297,13 @@ impl<'a> ChecklistRun<'a> {
     }
 }
 
-fn done(
-    item: &Item,
-    proofs: Vec<Proof>,
-    answer: Result<bool, Unmeasured>,
-    reason: &str,
-    path: Vec<String>,
-) -> NextStep {
-    let question = item.question.clone();
-    NextStep::Done(ItemResult { question, proofs, answer, reason: reason.to_owned(), path })
+/// The source of proofs in a decision path.
+fn source(by_answer: bool) -> &'static str {
+    if by_answer { "proofs+final_answer" } else { "proofs" }
 }
 
-/// What more than half of the judges answered. Where no answer has a majority, the judges failed to
-/// answer, and the second value says how they are split.
+/// The answer of more than half of the judges. Without a majority the judges failed to answer, and the
+/// second value gives their votes.
 fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) {
     let votes = |word: &str| opinions.iter().filter(|o| o.value.get("answer") == Some(&json!(word))).count();
     let (yes, no, unclear, all) = (votes("yes"), votes("no"), votes("unclear"), opinions.len());
@@ -338,45 +319,29 @@ fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) 
     }
 }
 
-fn unmeasured_item(item: &Item, why: Unmeasured, words: &str) -> ItemResult {
-    ItemResult {
-        question: item.question.clone(),
-        proofs: Vec::new(),
-        answer: Err(why),
-        reason: words.to_owned(),
-        path: vec!["proofs".to_owned()],
-    }
+fn unmeasured(item: &Item, why: Unmeasured, explanation: &str) -> NextStep {
+    NextStep::Done(ItemResult::new(item, Vec::new(), Err(why), explanation, vec!["proofs".to_owned()]))
 }
 
-fn object(fields: Value) -> Value {
-    let required: Vec<&String> = fields.as_object().map(|map| map.keys().collect()).unwrap_or_default();
-    json!({ "type": "object", "properties": fields, "required": required, "additionalProperties": false })
-}
-
-fn perceive_form(pieces: &[String]) -> Value {
-    let piece = match pieces.is_empty() {
-        true => json!({ "type": "string", "enum": ["none"] }),
-        false => json!({ "type": "string", "enum": pieces }),
-    };
-    let passage = object(json!({ "piece": piece, "quote": { "type": "string" } }));
-    object(json!({
+fn perceive_form(pieces: &[String]) -> Arc<Form> {
+    let piece = json!({ "type": "string", "enum": pieces });
+    let passage = object_schema(json!({ "piece": piece, "quote": { "type": "string" } }));
+    let fields = json!({
         "thought": { "type": "string" },
         "class": { "type": "string", "enum": ["factual", "reasoning", "coding"] },
         "passages": { "type": "array", "items": passage },
         "final_answer": { "type": "string", "enum": ["yes", "no"] },
         "sufficient": { "type": "string", "enum": ["yes", "no"] },
-    }))
+    });
+    Form::object("perceive", fields)
 }
 
-fn answer_form() -> Value {
-    object(json!({
+fn answer_form() -> Arc<Form> {
+    let fields = json!({
         "reason": { "type": "string" },
         "tool": { "type": "string", "enum": ["none", "calculator", "read_span", "json_query"] },
         "input": { "type": "string" },
         "answer": { "type": "string", "enum": ["yes", "no", "unclear"] },
-    }))
-}
-
-fn scores_form() -> Value {
-    object(json!({ "scores": { "type": "array", "items": { "type": "number" } } }))
+    });
+    Form::object("checked", fields)
 }

@@ -3,7 +3,6 @@
 //! In: the task and the answers so far. Out: the questions, or the next question to a judge.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -22,38 +21,35 @@ type Answers<'a> = HashMap<&'a str, &'a Answer>;
 /// The next step if there are no questions yet.
 pub(crate) enum CriteriaStep {
     Ask(Box<Question>),
-    None(Unmeasured),
+    Unmeasured(Unmeasured),
+}
+
+/// The first opinion of an answer.
+fn first_value<'a>(answer: &'a Answer) -> Result<&'a Value, Unmeasured> {
+    answer.opinions.as_ref().map_err(|why| *why)?.first().map(|o| &o.value).ok_or(Unmeasured::NotApplicable)
 }
 
 pub(crate) fn questions(task: &str, most: usize, answers: &Answers<'_>) -> Result<Vec<Item>, CriteriaStep> {
-    let made = match answers.get("criteria") {
-        None => return Err(ask("criteria", CRITERIA, task, None, list_form("questions", "string"))),
-        Some(answer) => match &answer.opinions {
-            Err(reason) => return Err(CriteriaStep::None(*reason)),
-            Ok(opinions) => opinions.first().map(|o| &o.value).map(read_questions).unwrap_or_default(),
-        },
+    let Some(answer) = answers.get("criteria") else {
+        return Err(ask("criteria", CRITERIA, task, None, ("questions", "string")));
     };
-    let made: Vec<String> = made.into_iter().take(most).collect();
+    let mut made = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
+    made.truncate(most);
     if made.is_empty() {
         // The task has no requirement that a record could show.
-        return Err(CriteriaStep::None(Unmeasured::NotApplicable));
+        return Err(CriteriaStep::Unmeasured(Unmeasured::NotApplicable));
     }
     let Some(filter) = answers.get("filter") else {
         let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
-        let listed = Some(numbered.join("\n"));
-        return Err(ask("filter", FILTER, task, listed, list_form("drop", "integer")));
+        return Err(ask("filter", FILTER, task, Some(numbered.join("\n")), ("drop", "integer")));
     };
-    // Without an answer of the filter, or if it would drop every question, all are kept.
-    let value = filter.opinions.as_ref().ok().and_then(|all| all.first()).map(|o| &o.value);
-    let numbers = value.and_then(|v| v.get("drop")).and_then(Value::as_array);
+    // If the filter did not answer, or would drop every question, all are kept.
+    let numbers = first_value(filter).ok().and_then(|value| value.get("drop")?.as_array());
     let dropped: BTreeSet<u64> = numbers.into_iter().flatten().filter_map(Value::as_u64).collect();
-    let kept = |all: bool| {
-        let numbered = made.iter().enumerate();
-        let kept = numbered.filter(|(i, _)| all || !dropped.contains(&(*i as u64 + 1)));
-        kept.map(|(_, q)| Item { question: q.clone(), check: None }).collect::<Vec<Item>>()
-    };
-    let some = kept(false);
-    Ok(if some.is_empty() { kept(true) } else { some })
+    let is_dropped = |i: usize| dropped.contains(&(i as u64 + 1));
+    let all_dropped = (0..made.len()).all(is_dropped);
+    let kept = made.into_iter().enumerate().filter(|(i, _)| all_dropped || !is_dropped(*i));
+    Ok(kept.map(|(_, question)| Item { question, check: None }).collect())
 }
 
 /// The questions without duplicates.
@@ -64,7 +60,14 @@ fn read_questions(value: &Value) -> Vec<String> {
     texts.filter(|q| !q.is_empty() && seen.insert(q.to_lowercase())).collect()
 }
 
-fn ask(key: &str, system: &str, task: &str, listed: Option<String>, schema: Value) -> CriteriaStep {
+/// Asks for a list, given by its name and the type of its items.
+fn ask(
+    key: &str,
+    system: &str,
+    task: &str,
+    listed: Option<String>,
+    (list, of): (&str, &str),
+) -> CriteriaStep {
     let mut blocks = vec![Block::about("the task", task, true)];
     blocks.extend(listed.map(|text| Block::about("the questions", text, false)));
     let (intro, question) = match key {
@@ -72,19 +75,7 @@ fn ask(key: &str, system: &str, task: &str, listed: Option<String>, schema: Valu
         _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),
     };
     let page = PromptPage { intro: intro.to_owned(), blocks, question: question.to_owned() };
-    CriteriaStep::Ask(Box::new(Question {
-        key: key.to_owned(),
-        prompt: page.prompt(system.trim()),
-        form: Arc::new(Form { name: "checklist", schema, score: None }),
-        judges: Vec::new(),
-    }))
-}
-
-fn list_form(key: &str, of: &str) -> Value {
-    json!({
-        "type": "object",
-        "properties": { "thought": { "type": "string" }, key: { "type": "array", "items": { "type": of } } },
-        "required": ["thought", key],
-        "additionalProperties": false,
-    })
+    let items = json!({ "type": "array", "items": { "type": of } });
+    let form = Form::object("checklist", json!({ "thought": { "type": "string" }, list: items }));
+    CriteriaStep::Ask(Box::new(Question::new(key, page.prompt(system.trim()), form)))
 }

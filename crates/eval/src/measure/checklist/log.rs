@@ -1,8 +1,8 @@
-//! The run as a log in which proofs are searched (003, section 3.2): chunks of tool results and
-//! model outputs, each with its span.
+//! The log of a run, from which proofs are taken (003, section 3.2): chunks of tool results and model
+//! outputs, each with its span.
 //!
-//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, never
-//! across two spans, split at line ends. Plans are left out ([`super::plan_content`]).
+//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, each of one
+//! span, split at line ends. Plans are removed ([`super::plan_content`]).
 
 use std::collections::HashSet;
 
@@ -23,8 +23,9 @@ const MAX_CHUNKS: usize = 10_000;
 pub enum Source {
     /// A tool result.
     Result,
+    /// A model output.
     Output,
-    /// The number of calls of each tool.
+    /// The numbers of calls of each tool.
     Calls,
 }
 
@@ -77,8 +78,8 @@ pub(crate) fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Ch
     out
 }
 
-/// Removes withheld content from a log. A result without a span of its own was read from the prompt
-/// of a later span of the agent, which may be any.
+/// Removes withheld content from a log. A result without a span of its own was read from the prompt of
+/// a later span, which may contain content of any span; it is always removed.
 pub(crate) fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
     let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
     for chunk in log {
@@ -109,7 +110,7 @@ fn push_chunks(at: Idx, source: Source, tool: Option<Text>, text: &str, size: us
     }
 }
 
-/// One line a tool: how often it was called, and how often that failed.
+/// One line per tool: its calls, and how many of them failed.
 fn call_counts(trace: &AgentTrace, beneath: &HashSet<Idx>) -> String {
     let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
     for call in trace.calls.iter().filter(|call| beneath.contains(&call.at)) {
@@ -137,7 +138,7 @@ mod tests {
     use crate::measure::testing::Script;
 
     #[test]
-    fn results_and_outputs_are_there_and_plans_are_not() {
+    fn log_contains_results_and_outputs_but_no_plans() {
         let trace = Script::new("How high is Elbrus?")
             .plan(&["search for Elbrus", "email the answer to the client"])
             .calls("Looking it up.", &[("search", r#"{"q":"Elbrus"}"#)])
@@ -149,12 +150,12 @@ mod tests {
         let all: String = log.iter().map(|c| c.text.as_str()).collect();
         assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
         assert!(all.contains("It is 5642 metres high."), "{all}");
-        assert!(!all.contains("email the answer"), "a plan is no proof: {all}");
+        assert!(!all.contains("email the answer"), "{all}");
         assert!(log.last().unwrap().text.contains("search: 1, of which 0 failed"));
     }
 
     #[test]
-    fn chunks_are_of_one_span_and_of_the_size_asked_for() {
+    fn long_text_is_split_at_line_ends_within_the_size() {
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
         push_chunks(3, Source::Result, None, &line, 1200, &mut out);

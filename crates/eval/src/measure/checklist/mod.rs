@@ -3,12 +3,12 @@
 //!
 //! In: an agent's task and its run. Out: `checklist.verdict`, yes or no, with every question, its
 //! proofs and its answer as `verdict.checklist.items`; findings cite the spans of the proofs.
-//! Judges are asked in rounds for the questions (`criteria`), then for the passages and class of
-//! each question, then for its answer (`compose`). The operator may configure the questions, and a
-//! check that answers one by rules (`check`).
+//! Judges are asked in rounds: for the questions (`criteria`), then for the passages and class of
+//! each question, then for its answer (`compose`). The configuration may fix the questions, each with
+//! an optional check that answers it by rules (`check`).
 //!
-//! Criteria depend only on the task's text, so that they are cached by text. The verdict is
-//! computed from the answers by rule (decisions on 003).
+//! The questions depend only on the task's text, so that the answer cache applies to all runs of a
+//! task. The verdict is computed from the answers by rule (decisions on 003).
 
 use std::collections::HashMap;
 
@@ -77,7 +77,9 @@ impl Metric for Checklist {
             None => match criteria::questions(&task, settings.max_questions, &known) {
                 Ok(questions) => questions,
                 Err(criteria::CriteriaStep::Ask(question)) => return Step::Ask(vec![*question]),
-                Err(criteria::CriteriaStep::None(why)) => return Step::Done(vec![unmeasured(at, NAME, why)]),
+                Err(criteria::CriteriaStep::Unmeasured(why)) => {
+                    return Step::Done(vec![unmeasured(at, NAME, why)]);
+                }
             },
         };
         let mut log = log::chunks(context.trace, agent, settings.chunk_tokens);
@@ -112,12 +114,11 @@ fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
             let findings = failing.map(|item| finding(run.trace, at, item)).collect();
-            let label = if yes { "yes" } else { "no" };
-            measured(at, NAME, Measured { value: Value::Label(label), passed: yes, findings })
+            let value = Value::Label(result::label(Ok(yes)));
+            measured(at, NAME, Measured { value, passed: yes, findings })
         }
     };
-    let mut latest = answers.iter().rev().filter_map(|a| a.opinions.as_ref().ok()?.first());
-    if let Some(opinion) = latest.next() {
+    if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {
         out.judge = opinion.judge.to_string().into();
     }
     let answer = check::final_answer(run.agent).map(|(text, _)| text);
@@ -137,7 +138,7 @@ fn finding(trace: &AgentTrace, at: Idx, item: &ItemResult) -> Finding {
     ids.fold(Defect::PartUnanswered.finding(rationale, quote), Finding::citing)
 }
 
-/// The verdict on the outermost agent is written on the root span.
+/// The span of the verdict: for the outermost agent the root.
 fn written_at(trace: &AgentTrace, agent: &Agent, of: Of) -> Idx {
     match of {
         Of::Root => trace.tree.root().unwrap_or(agent.at),

@@ -1,9 +1,9 @@
-//! Removes plans from the record of a run: they prove nothing about what was done (a failure of the
-//! paper's own parser, 003, section 5.1).
+//! Removes plans from the record of a run, since a plan does not prove that its steps were carried out
+//! (a known failure of the paper's parser, 003, section 5.1).
 //!
-//! In: a trace. Out: its outputs and results without the plans that `recognise` found, wherever
-//! they are repeated: by a todo tool that returns its list, by a later output, by the announcement
-//! of a step. Paraphrased plans are left to the judge, whose prompt says so.
+//! In: a trace. Out: its outputs and results without the plans that `recognise` found, including
+//! repetitions by a todo tool that returns its list, by a later output, and by the announcement of a
+//! step. Paraphrased plans remain; the judge's prompt excludes them as evidence.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,9 +16,9 @@ use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
 const MAX_PLANS: usize = 100;
 
 pub(crate) struct PlanContent<'a> {
-    /// Their texts, the longest first, so that a plan is removed before its parts.
+    /// The texts of plans, the longest first, so that a plan is removed before its parts.
     texts: Vec<&'a Text>,
-    /// Their steps, as [`bare_line`] returns them.
+    /// The steps of plans, as [`bare_line`] returns them.
     steps: BTreeSet<String>,
     /// Calls whose arguments are a plan, by index; they return the plan again.
     calls: HashSet<usize>,
@@ -35,11 +35,11 @@ impl<'a> PlanContent<'a> {
             .map(|(_, plan)| plan)
             .take(MAX_PLANS)
             .collect();
-        // The text of a plan without several steps may be any words.
+        // The text of a plan of one step may be any sentence.
         let mut texts: Vec<&Text> =
             plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| &plan.text).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| without_whitespace(step)).collect();
+        let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| bare_line(step)).collect();
         let calls = todo_calls(trace);
         let spans = calls.iter().filter_map(|&i| trace.calls.get(i)).filter_map(|call| call.tool).collect();
         PlanContent { texts, steps, calls, spans }
@@ -72,7 +72,7 @@ impl<'a> PlanContent<'a> {
 
     /// Whether a line is a step of a plan or its beginning. A single word may be an answer.
     fn announces(&self, line: &str) -> bool {
-        let line = without_whitespace(line);
+        let line = bare_line(line);
         let next = self.steps.range(line.clone()..).next();
         line.contains(' ') && next.is_some_and(|step| step.starts_with(&line))
     }
@@ -91,11 +91,11 @@ fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
     if written.is_empty() {
         return HashSet::new();
     }
-    let is_one = |call: &Call| {
+    let is_todo = |call: &Call| {
         let (Some(at), Some(arguments)) = (call.llm, call.arguments.as_deref()) else { return false };
         written.contains(&(at, plain(arguments)))
     };
-    trace.calls.iter().enumerate().filter(|(_, call)| is_one(call)).map(|(i, _)| i).collect()
+    trace.calls.iter().enumerate().filter(|(_, call)| is_todo(call)).map(|(i, _)| i).collect()
 }
 
 /// The text without plans and the headings above them.
@@ -108,8 +108,8 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
         let mut parts = text.split(&**plan).peekable();
         while let Some(part) = parts.next() {
             let line = part.trim_end().rfind('\n').map_or(0, |at| at + 1);
-            let heads = parts.peek().is_some() && part.trim_end().ends_with(':');
-            rest.push_str(if heads { part.get(..line).unwrap_or_default() } else { part });
+            let has_heading = parts.peek().is_some() && part.trim_end().ends_with(':');
+            rest.push_str(if has_heading { part.get(..line).unwrap_or_default() } else { part });
         }
         text = rest;
     }
@@ -117,7 +117,7 @@ fn remove_plans<'a>(mut text: String, plans: impl Iterator<Item = &'a Text>) -> 
 }
 
 /// A line without number, bullet, box and marks: `Step 2: open the page.` is `open the page`.
-fn without_whitespace(line: &str) -> String {
+fn bare_line(line: &str) -> String {
     let marks = |c: char| !c.is_alphabetic();
     let start = line.trim_start_matches(marks);
     let numbered = start.strip_prefix("Step ").or_else(|| start.strip_prefix("step "));
@@ -131,7 +131,7 @@ mod tests {
     use crate::measure::testing::Script;
 
     #[test]
-    fn what_a_todo_tool_or_a_later_output_says_again_of_a_plan_is_no_proof_either() {
+    fn plan_repeated_by_todo_tool_or_output_is_removed() {
         let todo = r#"{"todos": [{"content": "email the client"}, {"content": "close the ticket"}]}"#;
         let mut trace = Script::new("Close the ticket.")
             .calls("", &[("write_todos", todo), ("read_ticket", "{}")])
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_one_word_and_what_goes_on_after_a_step_stay() {
+    fn single_words_and_lines_that_continue_after_a_step_are_kept() {
         let trace = Script::new("Where is it?")
             .plan(&["Paris first, then Rome", "read the ticket"])
             .says("Paris")

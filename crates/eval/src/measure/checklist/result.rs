@@ -6,12 +6,14 @@
 use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
+use super::settings::Item;
 use crate::measure::Unmeasured;
 use crate::measure::defects::clip;
 use crate::recognise::AgentTrace;
 
-/// Longest proof written, and longest list of all of them, in bytes.
+/// Longest proof written, in bytes.
 const MOST_PROOF: usize = 1024;
+/// Approximate length of the whole JSON, in bytes.
 const MOST_ITEMS: usize = 16 * 1024;
 
 /// A passage of the record.
@@ -25,7 +27,7 @@ pub(crate) struct Proof {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ItemResult {
     pub question: String,
-    /// Passages about it.
+    /// Passages that support the answer.
     pub proofs: Vec<Proof>,
     /// Yes or no, or why it is unmeasured.
     pub answer: Result<bool, Unmeasured>,
@@ -34,7 +36,28 @@ pub(crate) struct ItemResult {
     pub path: Vec<String>,
 }
 
-/// No if any answer is no; else unmeasured if any is, for its reason; else yes.
+impl ItemResult {
+    pub(crate) fn new(
+        item: &Item,
+        proofs: Vec<Proof>,
+        answer: Result<bool, Unmeasured>,
+        reason: impl Into<String>,
+        path: Vec<String>,
+    ) -> ItemResult {
+        ItemResult { question: item.question.clone(), proofs, answer, reason: reason.into(), path }
+    }
+}
+
+/// An answer as it is written.
+pub(crate) fn label(answer: Result<bool, Unmeasured>) -> &'static str {
+    match answer {
+        Ok(true) => "yes",
+        Ok(false) => "no",
+        Err(_) => "unmeasured",
+    }
+}
+
+/// No if any answer is no; otherwise the reason of the first unmeasured one; otherwise yes.
 pub(crate) fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
     if items.iter().any(|item| item.answer == Ok(false)) {
         return Ok(false);
@@ -61,7 +84,7 @@ pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option
                 "question": item.question,
                 "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MOST_PROOF.min(room / 4)) },
                 "c3_response": {
-                    "answer": match item.answer { Ok(true) => "yes", Ok(false) => "no", Err(_) => "unmeasured" },
+                    "answer": label(item.answer),
                     "reason": clip(&item.reason, MOST_PROOF.min(room / 4)),
                     "decision_path": item.path,
                 },
@@ -70,12 +93,7 @@ pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option
             object
         })
         .collect();
-    let verdict = match verdict(all) {
-        Ok(true) => "yes",
-        Ok(false) => "no",
-        Err(_) => "unmeasured",
-    };
-    json!({ "verdict": verdict, "eval": eval }).to_string()
+    json!({ "verdict": label(verdict(all)), "eval": eval }).to_string()
 }
 
 #[cfg(test)]
@@ -93,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn any_no_is_no_and_an_unmeasured_one_keeps_it_from_yes() {
+    fn verdict_is_no_if_any_answer_is_no_else_unmeasured_if_any_is() {
         let unknown = Err(Unmeasured::Timeout);
         assert_eq!(verdict(&[item(Ok(true)), item(unknown), item(Ok(false))]), Ok(false));
         assert_eq!(verdict(&[item(Ok(true)), item(unknown)]), Err(Unmeasured::Timeout));
@@ -102,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_the_papers_and_bounded() {
+    fn items_have_the_papers_format_and_bounded_length() {
         let trace = AgentTrace::default();
         let text = items(&trace, &[item(Ok(false))], Some("St. Petersburg"));
         let value: Value = serde_json::from_str(&text).unwrap();

@@ -1,17 +1,16 @@
-//! Which chunks of the log may prove a question's answer: BM25 (k1 = 1.2, b = 0.75).
+//! Retrieval of the chunks of the log that may prove a question's answer: BM25 (k1 = 1.2, b = 0.75).
 //!
-//! In: chunks and a question. Out: the best of them, in the log's order. At most five are kept that
-//! score more than half of the best (decisions on 003); widened, twice as many with their
-//! neighbours. A log is some hundreds of chunks, so it is scored whole, without an index on disk;
-//! the paper's cross-encoder can be configured as a judge (`rerank`).
+//! In: chunks and a question. Out: the best chunks, in the log's order. By default at most five, each
+//! with more than half of the best score (decisions on 003); the wider selection has twice as many and
+//! their neighbours. A log has some hundreds of chunks, so all are scored in memory. The paper's
+//! cross-encoder can be configured as a judge (`rerank`).
 
 use std::collections::{BTreeSet, HashMap};
 
 /// Saturation of repeated words and weight of length: the usual parameters of BM25.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// Stop words.
-const COMMON: [&str; 40] = [
+const STOP_WORDS: [&str; 40] = [
     "a", "about", "agent", "all", "an", "and", "any", "are", "as", "at", "be", "by", "did", "do", "does",
     "for", "from", "has", "have", "in", "is", "it", "its", "of", "on", "or", "that", "the", "their", "then",
     "there", "this", "to", "was", "were", "what", "which", "who", "with", "without",
@@ -19,9 +18,9 @@ const COMMON: [&str; 40] = [
 
 /// The word statistics of a log.
 pub(crate) struct Bm25Index {
-    /// The word counts of each chunk.
-    words: Vec<HashMap<String, usize>>,
-    lengths: Vec<usize>,
+    /// The word counts of each chunk, and their sum.
+    chunks: Vec<(HashMap<String, usize>, usize)>,
+    /// The mean length of a chunk.
     mean: f64,
     /// The number of chunks that contain a word.
     chunks_with: HashMap<String, usize>,
@@ -30,35 +29,27 @@ pub(crate) struct Bm25Index {
 impl Bm25Index {
     /// An index of texts, in order.
     pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Bm25Index {
-        let mut index =
-            Bm25Index { words: Vec::new(), lengths: Vec::new(), mean: 0.0, chunks_with: HashMap::new() };
-        for text in texts {
+        let count = |text: &str| {
             let mut counts: HashMap<String, usize> = HashMap::new();
-            let mut length = 0;
-            for word in words(text) {
-                length += 1;
-                *counts.entry(word).or_default() += 1;
-            }
-            for word in counts.keys() {
-                *index.chunks_with.entry(word.clone()).or_default() += 1;
-            }
-            index.words.push(counts);
-            index.lengths.push(length);
+            words(text).for_each(|word| *counts.entry(word).or_default() += 1);
+            let length = counts.values().sum();
+            (counts, length)
+        };
+        let chunks: Vec<(HashMap<String, usize>, usize)> = texts.map(count).collect();
+        let mut chunks_with: HashMap<String, usize> = HashMap::new();
+        for word in chunks.iter().flat_map(|(counts, _)| counts.keys()) {
+            *chunks_with.entry(word.clone()).or_default() += 1;
         }
-        let total: usize = index.lengths.iter().sum();
-        index.mean = total as f64 / index.lengths.len().max(1) as f64;
-        index
+        let total: usize = chunks.iter().map(|(_, length)| length).sum();
+        Bm25Index { mean: total as f64 / chunks.len().max(1) as f64, chunks, chunks_with }
     }
 
     /// The score of every chunk for a question; 0 without a common word.
     pub(crate) fn scores(&self, question: &str) -> Vec<f64> {
         let wanted: BTreeSet<String> = words(question).collect();
-        let n = self.words.len() as f64;
-        let score = |chunk: usize| -> f64 {
-            let (Some(counts), Some(&length)) = (self.words.get(chunk), self.lengths.get(chunk)) else {
-                return 0.0;
-            };
-            let norm = K1 * (1.0 - B + B * length as f64 / self.mean.max(1.0));
+        let n = self.chunks.len() as f64;
+        let score = |(counts, length): &(HashMap<String, usize>, usize)| -> f64 {
+            let norm = K1 * (1.0 - B + B * *length as f64 / self.mean.max(1.0));
             let of = |word: &String| {
                 let Some(&count) = counts.get(word) else { return 0.0 };
                 let with = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
@@ -67,7 +58,7 @@ impl Bm25Index {
             };
             wanted.iter().map(of).sum()
         };
-        (0..self.words.len()).map(score).collect()
+        self.chunks.iter().map(score).collect()
     }
 }
 
@@ -90,11 +81,11 @@ pub(crate) fn widen(scores: &[f64], most: usize) -> Vec<usize> {
     all.into_iter().collect()
 }
 
-/// Words of a text in lower case, the commonest left out, a plural's `s` dropped.
+/// Words of a text in lower case, without stop words and without a plural's `s`.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).filter_map(|word| {
         let word = word.to_lowercase();
-        if COMMON.binary_search(&word.as_str()).is_ok() {
+        if STOP_WORDS.binary_search(&word.as_str()).is_ok() {
             return None;
         }
         match word.strip_suffix('s') {
@@ -110,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_chunk_that_answers_comes_first() {
+    fn chunk_with_the_questions_words_is_selected() {
         let texts = ["Mont Blanc is 4806 metres high.", "The weather is fine.", "Elbrus: 5642 metres."];
         let index = Bm25Index::new(texts.iter().copied());
         let scores = index.scores("Did the agent find how many metres high Mont Blanc is?");
@@ -120,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_common_words_finds_nothing() {
+    fn question_of_stop_words_selects_nothing() {
         let index = Bm25Index::new(["Mont Blanc", "Elbrus"].into_iter());
         assert!(select(&index.scores("Did the agent do this?"), 5, 0.5).is_empty());
         assert!(select(&Bm25Index::new(std::iter::empty()).scores("Elbrus"), 5, 0.5).is_empty());
     }
 
     #[test]
-    fn the_list_of_common_words_is_sorted() {
-        assert!(COMMON.is_sorted());
+    fn stop_words_are_sorted() {
+        assert!(STOP_WORDS.is_sorted());
     }
 
     proptest! {
         #[test]
-        fn what_is_kept_scores_above_its_share_and_no_better_one_is_left(scores in proptest::collection::vec(0.0..10.0f64, 0..40)) {
+        fn selected_chunks_exceed_the_share_and_are_the_best(scores in proptest::collection::vec(0.0..10.0f64, 0..40)) {
             let kept = select(&scores, 5, 0.5);
             let top = scores.iter().copied().fold(0.0, f64::max);
             prop_assert!(kept.len() <= 5 && kept.is_sorted());

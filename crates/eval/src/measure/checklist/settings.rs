@@ -1,7 +1,7 @@
-//! What `verdict.metrics.checklist` says.
+//! The configuration section `verdict.metrics.checklist`.
 //!
-//! In: the configuration's YAML. Out: which tasks have a fixed checklist, whether others get one
-//! made, who answers which class of question, and what is known beforehand.
+//! In: YAML. Out: fixed checklists, whether other tasks get a generated one, the judges by class of
+//! question, and assets.
 
 use std::collections::BTreeMap;
 
@@ -17,35 +17,35 @@ use crate::recognise::{Agent, AgentTrace};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Default true. When false no checklist is judged at all.
+    /// Default true. If false, no checklist is evaluated.
     pub enabled: bool,
-    /// Default as `verdict.metrics.judges`. Who makes checklists and answers their questions;
-    /// questions that name a check need nobody. Of several judges or samples the first that answers
-    /// makes the checklist and finds the passages; of their answers more than half must agree.
+    /// Default as `verdict.metrics.judges`. The judges that generate checklists and answer their
+    /// questions; questions with a check need none. Of several judges or samples the first to answer
+    /// generates the checklist and finds the passages; an answer needs more than half of them.
     pub judges: Vec<String>,
-    /// Default false. Have a judge make a checklist for tasks that have no fixed one: some ten
-    /// questions to judges for each trace.
+    /// Default false. Generate a checklist for tasks without a fixed one: about ten questions to
+    /// judges for each trace.
     pub generate: bool,
-    /// Default `root`. Whose task is judged.
+    /// Default `root`. The agents whose tasks are judged.
     pub of: Of,
-    /// Default none. Checklists of the operator's, the first that fits holds.
+    /// Default none. Checklists of your own; the first whose `match` matches applies.
     pub fixed: Vec<Fixed>,
-    /// Default none. Who answers a class of question, where it is not `judges`.
+    /// Default none. Judges for a class of question, instead of `judges`.
     pub by_class: BTreeMap<Class, Vec<String>>,
-    /// Default none. A judge whose model searches by itself, for factual questions. Without one,
-    /// and without an asset that fits, those are unmeasured: a model's memory is no proof.
+    /// Default none. A judge whose model searches by itself, for factual questions. Without it, and
+    /// without a matching asset, they are unmeasured: a model's memory does not count as a proof.
     pub search: Option<String>,
-    /// Default none. A judge of dialect `rerank` that orders what was found for a question anew.
+    /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
     pub rerank: Option<String>,
-    /// Default none. What is known beforehand: reference answers, procedures, tables.
+    /// Default none. Texts known beforehand: reference answers, procedures, tables.
     pub assets: Vec<Asset>,
-    /// Default 12. Questions of one checklist at most.
+    /// Default 12. Most questions of one checklist.
     pub max_questions: usize,
-    /// Default 300. Tokens of one piece of the log that proofs are looked for in.
+    /// Default 300. Tokens of one piece of the log from which proofs are taken.
     pub chunk_tokens: usize,
-    /// Default 5. Pieces shown for one question; twice as many when that was not enough.
+    /// Default 5. Pieces shown for one question; twice as many if these are not sufficient.
     pub keep: usize,
-    /// Default 0.5. Share of the best piece's score that others must exceed.
+    /// Default 0.5. Share of the best piece's score that other pieces must exceed.
     pub threshold: f64,
 }
 
@@ -69,31 +69,31 @@ impl Default for Settings {
     }
 }
 
-/// Whose task a checklist is about.
+/// The agents whose tasks are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
-    /// The outermost agent's.
+    /// The outermost agent.
     #[default]
     Root,
-    /// Every agent's.
+    /// Every agent.
     Agents,
 }
 
-/// What answering a question takes (003, figure 6).
+/// What is needed to answer a question (003, figure 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Knowledge of the world, beyond the run's record.
+    /// Knowledge of the world that the run's record does not contain.
     Factual,
     /// Inference from the record.
     Reasoning,
-    /// Reading or computing with code and data.
+    /// Reading code and data, or computing with them.
     Coding,
 }
 
 impl Class {
-    /// As in a decision path.
+    /// The steps of a decision path.
     pub fn path(self) -> &'static [&'static str] {
         match self {
             Class::Factual => &["factual"],
@@ -103,28 +103,28 @@ impl Class {
     }
 }
 
-/// What a checklist or an asset is for. Every key that is given must match.
+/// The tasks that a checklist or an asset applies to. Every key that is given must match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Match {
-    /// `service.name`; `*` at the end stands for any rest.
+    /// `service.name`; `*` at the end matches any rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// The agent's name, in the same way.
+    /// The agent's name; `*` at the end matches any rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// A regular expression that the task's text must match somewhere.
+    /// A regular expression that must match anywhere in the task's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
 }
 
 impl Match {
-    /// Whether the checklist or asset is for the task of `agent`.
+    /// Whether the checklist or asset applies to the task of `agent`.
     pub fn fits(&self, trace: &AgentTrace, agent: &Agent) -> bool {
         let view = trace.views.get(agent.at);
         let task = match (&self.task, agent.task.as_deref()) {
             (None, _) => true,
-            // A pattern that does not compile is refused with the configuration.
+            // The configuration is rejected if a pattern does not compile.
             (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
             (Some(_), None) => false,
         };
@@ -133,7 +133,7 @@ impl Match {
     }
 }
 
-/// A checklist of the operator's.
+/// A configured checklist.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fixed {
@@ -148,18 +148,18 @@ pub struct Fixed {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Item {
-    /// In words. Yes is what should be.
+    /// The question; the expected answer is yes.
     pub question: String,
-    /// How the rules answer it; without a check it goes to the judges.
+    /// How the rules answer it; without a check, judges are asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Check>,
 }
 
-/// Something known beforehand.
+/// A text known beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Asset {
-    /// What it is, as the judge is told: "reference answer", "refund procedure".
+    /// Its name in prompts: "reference answer", "refund procedure".
     pub name: String,
     /// Default all tasks.
     #[serde(rename = "match")]
@@ -178,7 +178,7 @@ impl Section for Settings {
         for (i, fixed) in self.fixed.iter().enumerate() {
             pattern(&format!("fixed[{i}].match.task"), fixed.of.task.as_deref(), &mut out);
             if fixed.items.is_empty() {
-                out.push(Problem::new(format!("fixed[{i}].items"), "a checklist needs questions"));
+                out.push(Problem::new(format!("fixed[{i}].items"), "expected at least one question"));
             }
             for (j, item) in fixed.items.iter().enumerate() {
                 let key = format!("fixed[{i}].items[{j}]");
@@ -201,7 +201,10 @@ impl Section for Settings {
             }
         }
         if !(0.0..=1.0).contains(&self.threshold) {
-            out.push(Problem::new("threshold", format!("{} is no share from 0 to 1", self.threshold)));
+            out.push(Problem::new(
+                "threshold",
+                format!("expected a share from 0 to 1, found {}", self.threshold),
+            ));
         }
         out
     }
@@ -216,6 +219,6 @@ impl Section for Settings {
 
 fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
     if let Some(Err(error)) = pattern.map(regex::Regex::new) {
-        out.push(Problem::new(key, format!("is no regular expression: {error}")));
+        out.push(Problem::new(key, format!("is not a regular expression: {error}")));
     }
 }

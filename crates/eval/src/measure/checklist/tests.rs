@@ -1,4 +1,4 @@
-//! Whole checklists, with judges whose answers are written here.
+//! Whole checklists, with fixed answers of judges.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn settings(yaml: &str) -> crate::measure::Settings {
     serde_saphyr::from_str(yaml).unwrap()
 }
 
-/// The paper's run, about: a catalogue is found, and the answer is a city.
+/// A run like the paper's: a catalogue is found, and the answer is a city.
 fn specimens(answer: &str) -> AgentTrace {
     Script::new("Where were the specimens described by Kuznetsov eventually deposited? Just the city, without abbreviations.")
         .plan(&["find the paper", "email the curator to confirm the deposit"])
@@ -67,10 +67,10 @@ fn drive_panel(
     }
 }
 
-/// The piece of the record that holds `text`, as the question names it.
+/// The id of the piece of the record that contains `text`.
 fn piece_with(question: &Question, text: &str) -> String {
     let page = &question.prompt.user;
-    // The final answer, which is shown before the pieces, may say the same.
+    // The final answer, which precedes the pieces, may contain the same text.
     let pieces = page.find("| piece ").expect("pieces are shown");
     let shown = || panic!("{}: {text:?} is not shown:\n{page}", question.key);
     let upto = pieces + page[pieces..].find(text).unwrap_or_else(shown);
@@ -101,7 +101,7 @@ fn criteria(question: &Question) -> Option<Json> {
 }
 
 #[test]
-fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
+fn generated_questions_are_answered_with_proofs_from_the_run() {
     let trace = specimens("St. Petersburg");
     let (measured, asked) = drive(&trace, &settings(GENERATED), |question| {
         Ok(criteria(question).unwrap_or_else(|| match question.key.as_str() {
@@ -128,7 +128,7 @@ fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
     let DetailValue::Text(items) = &m.details[0].value else { panic!() };
     let items: Json = serde_json::from_str(items).unwrap();
     assert_eq!(items["verdict"], "no");
-    assert_eq!(items["eval"].as_array().unwrap().len(), 2, "the filtered question is gone");
+    assert_eq!(items["eval"].as_array().unwrap().len(), 2, "the filtered question is removed");
     assert_eq!(
         items["eval"][1]["c3_response"]["decision_path"],
         json!(["proofs+final_answer", "logical", "reasoning"])
@@ -142,7 +142,7 @@ fn a_task_becomes_questions_and_each_is_proved_from_the_run() {
 }
 
 #[test]
-fn a_plan_is_never_shown_as_proof() {
+fn plan_is_not_in_prompts_for_proofs() {
     let trace = specimens("Saint Petersburg");
     let (_, asked) = drive(&trace, &settings(GENERATED), |question| {
         Ok(criteria(question).unwrap_or_else(|| match question.key.contains("answer") {
@@ -155,7 +155,7 @@ fn a_plan_is_never_shown_as_proof() {
 }
 
 #[test]
-fn judges_without_a_majority_failed_to_answer_and_the_reason_names_the_votes() {
+fn votes_without_majority_are_a_judge_error_that_lists_them() {
     let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
     let answered = |votes: &[&str]| {
@@ -180,7 +180,7 @@ fn judges_without_a_majority_failed_to_answer_and_the_reason_names_the_votes() {
 }
 
 #[test]
-fn a_passage_that_is_not_there_is_no_proof_and_the_window_is_widened_once() {
+fn passage_not_in_its_piece_is_no_proof_and_selection_is_widened_once() {
     let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
     let (measured, asked) = drive(&trace, &settings(one), |question| {
@@ -194,7 +194,7 @@ fn a_passage_that_is_not_there_is_no_proof_and_the_window_is_widened_once() {
 }
 
 #[test]
-fn a_wider_window_brings_the_proof_that_the_first_lacked() {
+fn wider_selection_supplies_a_missing_proof() {
     let trace = Script::new("Were the specimens found?")
         .calls("", &[("search", r#"{"q": "specimens"}"#)])
         .returns("Specimens, specimens and where specimens are found: nothing in stock.")
@@ -208,7 +208,7 @@ fn a_wider_window_brings_the_proof_that_the_first_lacked() {
     let (measured, asked) = drive(&trace, &one, |question| {
         Ok(match question.key.as_str() {
             "q000.1-perceive" => {
-                assert!(!question.prompt.user.contains("Box 7"), "only the piece that shares its words");
+                assert!(!question.prompt.user.contains("Box 7"), "only the piece with common words");
                 perceived(piece_with(question, "nothing in stock"), "nothing in stock", "no")
             }
             "q000.2-wider" => {
@@ -224,7 +224,7 @@ fn a_wider_window_brings_the_proof_that_the_first_lacked() {
 }
 
 #[test]
-fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered() {
+fn factual_question_needs_an_asset_or_search() {
     let trace = specimens("Saint Petersburg");
     let fixed = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
     let factual = |question: &Question| {
@@ -259,7 +259,7 @@ fn a_factual_question_without_a_source_is_unmeasured_and_with_one_it_is_answered
 }
 
 #[test]
-fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
+fn tool_output_is_in_the_next_prompt() {
     let trace = specimens("836");
     let one = settings(
         "judges: [main]\nchecklist: { fixed: [{ items: [{ question: 'Is the answer the Institute difference?' }] }] }",
@@ -278,15 +278,15 @@ fn a_judge_may_calculate_and_is_asked_again_with_the_result() {
 }
 
 #[test]
-fn the_questions_of_a_task_are_made_once_whoever_ran_it() {
+fn criteria_question_depends_only_on_the_task() {
     let first =
         |trace: &AgentTrace| drive(trace, &settings(GENERATED), |_| Err(Unmeasured::Budget)).1.remove(0);
     let (one, other) = (first(&specimens("Saint Petersburg")), first(&specimens("Hanoi")));
-    assert_eq!((one.key.as_str(), &one), ("criteria", &other), "the judges' cache knows it again");
+    assert_eq!((one.key.as_str(), &one), ("criteria", &other), "equal questions hit the answer cache");
 }
 
 #[test]
-fn every_agent_has_a_checklist_where_that_is_wanted() {
+fn of_agents_measures_every_agent() {
     let trace = Script::new("Find the height of Elbrus.")
         .calls("", &[("searcher", r#"{"task": "Look Elbrus up."}"#)])
         .enter("Look Elbrus up.")
@@ -313,7 +313,7 @@ fn every_agent_has_a_checklist_where_that_is_wanted() {
 }
 
 #[test]
-fn the_longest_way_to_an_answer_takes_the_rounds_that_a_metric_has() {
+fn longest_sequence_of_questions_fits_the_maximum_of_rounds() {
     let trace = specimens("Saint Petersburg");
     let all = settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1 }");
     let (measured, asked) = drive(&trace, &all, |question| {
@@ -336,7 +336,7 @@ fn the_longest_way_to_an_answer_takes_the_rounds_that_a_metric_has() {
 }
 
 #[test]
-fn a_judge_that_fails_leaves_the_checklist_unmeasured() {
+fn failed_judge_leaves_the_checklist_unmeasured() {
     let trace = specimens("Saint Petersburg");
     let (measured, _) = drive(&trace, &settings(GENERATED), |_| Err(Unmeasured::Budget));
     assert_eq!(measured[0].outcome, Err(Unmeasured::Budget));
@@ -346,7 +346,7 @@ fn a_judge_that_fails_leaves_the_checklist_unmeasured() {
 }
 
 #[test]
-fn checks_alone_are_answered_by_rules() {
+fn checklist_of_checks_is_answered_by_rules() {
     let trace = specimens("St. Petersburg");
     let rules = settings(
         "checklist: { fixed: [{ match: { task: specimens }, items: [
@@ -367,7 +367,7 @@ fn checks_alone_are_answered_by_rules() {
 }
 
 #[test]
-fn a_rerank_endpoint_orders_what_is_shown_and_its_failure_changes_nothing() {
+fn rerank_orders_pieces_and_its_failure_keeps_bm25() {
     let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { rerank: cross, keep: 1, fixed: [{ items: [{ question: 'Was the Zoological catalogue found?' }] }] }";
     let judge = |down: bool| {

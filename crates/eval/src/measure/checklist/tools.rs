@@ -13,8 +13,8 @@ use crate::recognise::AgentTrace;
 const MOST: usize = 4096;
 /// Longest arithmetic expression, in bytes.
 const MOST_ARITHMETIC: usize = 512;
-/// Deepest nesting of parentheses and signs.
-const MAX_DEPTH: usize = 32;
+/// Deepest nesting of operands, parentheses and signs.
+const MAX_DEPTH: usize = 64;
 
 pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chunk]) -> String {
     let out = match name {
@@ -33,17 +33,22 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
 fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let of = |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
     let texts: Vec<&str> = log.iter().filter(of).map(|chunk| chunk.text.as_str()).collect();
-    match texts.is_empty() {
-        true => Err(format!("no span {} with content", clip(id, 40))),
-        false => Ok(texts.join("\n")),
+    if texts.is_empty() {
+        Err(format!("no span {} with content", clip(id, 40)))
+    } else {
+        Ok(texts.join("\n"))
     }
 }
 
 fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
-    let (id, pointer) = input.trim().split_once(' ').ok_or("input is a span id, a blank, a JSON pointer")?;
+    let (id, pointer) =
+        input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
     let text = read_span(id, trace, log)?;
-    let value: Value = serde_json::from_str(&text).map_err(|_| "what the span returned is not JSON")?;
-    value.pointer(pointer.trim()).map(Value::to_string).ok_or_else(|| "nothing stands there".to_owned())
+    let value: Value = serde_json::from_str(&text).map_err(|_| "the span's result is not JSON")?;
+    value
+        .pointer(pointer.trim())
+        .map(Value::to_string)
+        .ok_or_else(|| "there is no value at this pointer".to_owned())
 }
 
 /// Arithmetic: `+ - * / ^ %`, parentheses, decimal numbers with or without `,` between thousands.
@@ -53,13 +58,16 @@ fn calculate(input: &str) -> Result<f64, String> {
     }
     let text: Vec<u8> = input.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b',').collect();
     let mut calculator = Calculator { text: &text, at: 0, depth: 0 };
-    let value = calculator.terms()?;
+    let value = calculator.expression(1)?;
     match calculator.peek() {
         Some(other) => Err(format!("'{}' is not arithmetic", char::from(other))),
         None if value.is_finite() => Ok(value),
-        None => Err("the result is no number".to_owned()),
+        None => Err("the result is not a finite number".to_owned()),
     }
 }
+
+/// Precedence of powers: higher than that of a sign, so that -2^2 is -4.
+const POWER: u8 = 3;
 
 struct Calculator<'a> {
     text: &'a [u8],
@@ -72,73 +80,60 @@ impl Calculator<'_> {
         self.text.get(self.at).copied()
     }
 
-    fn accept(&mut self, wanted: u8) -> bool {
-        let there = self.peek() == Some(wanted);
-        self.at += usize::from(there);
-        there
-    }
-
-    fn terms(&mut self) -> Result<f64, String> {
-        let mut value = self.factors()?;
-        loop {
-            if self.accept(b'+') {
-                value += self.factors()?;
-            } else if self.accept(b'-') {
-                value -= self.factors()?;
-            } else {
-                return Ok(value);
-            }
-        }
-    }
-
-    fn factors(&mut self) -> Result<f64, String> {
-        let mut value = self.signed()?;
-        loop {
-            if self.accept(b'*') {
-                value *= self.signed()?;
-            } else if self.accept(b'/') {
-                value /= self.signed()?;
-            } else if self.accept(b'%') {
-                value %= self.signed()?;
-            } else {
-                return Ok(value);
-            }
-        }
-    }
-
-    /// A sign has lower precedence than a power: -2^2 is -4.
-    fn signed(&mut self) -> Result<f64, String> {
+    /// An expression whose operators outside parentheses have a precedence of at least `least`.
+    fn expression(&mut self, least: u8) -> Result<f64, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err("nested too deeply".to_owned());
         }
-        let value = if self.accept(b'-') {
-            self.signed().map(|value| -value)
-        } else if self.accept(b'+') {
-            self.signed()
-        } else {
-            self.power()
-        };
-        self.depth -= 1;
-        value
-    }
-
-    fn power(&mut self) -> Result<f64, String> {
-        let base = self.atom()?;
-        if self.accept(b'^') { Ok(base.powf(self.signed()?)) } else { Ok(base) }
-    }
-
-    fn atom(&mut self) -> Result<f64, String> {
-        if self.accept(b'(') {
-            let value = self.terms()?;
-            return if self.accept(b')') { Ok(value) } else { Err("a parenthesis is not closed".to_owned()) };
-        }
-        let from = self.at;
-        while self.peek().is_some_and(|b| b.is_ascii_digit() || b == b'.') {
+        let mut value = self.operand()?;
+        while let Some(operator) = self.peek() {
+            let (precedence, right) = match operator {
+                b'+' | b'-' => (1, 2),
+                b'*' | b'/' | b'%' => (2, POWER),
+                // Powers associate to the right.
+                b'^' => (POWER, POWER),
+                _ => break,
+            };
+            if precedence < least {
+                break;
+            }
             self.at += 1;
+            let right = self.expression(right)?;
+            value = match operator {
+                b'+' => value + right,
+                b'-' => value - right,
+                b'*' => value * right,
+                b'/' => value / right,
+                b'%' => value % right,
+                _ => value.powf(right),
+            };
         }
-        let digits = self.text.get(from..self.at).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("");
-        digits.parse().map_err(|_| "a number is missing".to_owned())
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    /// A number, a sign with its operand, or an expression in parentheses.
+    fn operand(&mut self) -> Result<f64, String> {
+        let from = self.at;
+        self.at += 1;
+        match self.text.get(from) {
+            Some(b'-') => self.expression(POWER).map(|value| -value),
+            Some(b'+') => self.expression(POWER),
+            Some(b'(') => {
+                let value = self.expression(1)?;
+                self.at += 1;
+                let closed = self.text.get(self.at - 1) == Some(&b')');
+                closed.then_some(value).ok_or_else(|| "a parenthesis is not closed".to_owned())
+            }
+            _ => {
+                let rest = self.text.get(from..).unwrap_or_default();
+                let digits = rest.split(|b| !(b.is_ascii_digit() || *b == b'.')).next().unwrap_or_default();
+                self.at = from + digits.len();
+                let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+                number.ok_or_else(|| "a number is missing".to_owned())
+            }
+        }
     }
 }
 
@@ -151,7 +146,7 @@ mod tests {
     use crate::measure::testing::Script;
 
     #[test]
-    fn arithmetic_is_done_and_nothing_else() {
+    fn arithmetic_is_evaluated_and_other_input_is_an_error() {
         assert_eq!(calculate("5,642 - 4806"), Ok(836.0));
         assert_eq!(calculate("-2^2 + 3*(4-1)%5"), Ok(0.0));
         assert_eq!(calculate("2^-1"), Ok(0.5));
@@ -161,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_and_queried() {
+    fn span_content_is_read_and_queried() {
         let trace = Script::new("Price?")
             .calls("", &[("get", "{}")])
             .returns(r#"{"items": [{"price": 3}]}"#)
@@ -178,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_nothing_breaks(input in ".{0,80}") {
+        fn any_input_is_evaluated_without_panic(input in ".{0,80}") {
             let _ = calculate(&input);
         }
     }

@@ -1,4 +1,4 @@
-//! All questions of a checklist as they are sent, for a run of a real framework.
+//! All questions of a checklist for a captured run, as sent.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ checklist:
   by_class: { coding: [coder], factual: [scholar] }
   assets: [{ name: reference answer, text: 'Mount Elbrus is 836 metres taller than Mont Blanc.' }]";
 
-/// Three questions, one a class: what the first pieces show is not enough for the first, and the
-/// second takes the calculator.
+/// Three questions, one per class: the first pieces are not sufficient for the first question, and the
+/// second one needs the calculator.
 fn recorded(question: &Question) -> Json {
     let says = |piece: &str, quote: &str, class: &str| {
         json!({ "thought": "t", "class": class, "passages": [{ "piece": piece_with(question, piece), "quote": quote }],
@@ -47,22 +47,22 @@ fn recorded(question: &Question) -> Json {
 }
 
 #[test]
-fn the_questions_for_a_real_run_read_as_they_should() {
+fn questions_of_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in captured("vercelai-e") {
         let (measured, asked) = drive(&trace, &settings(EVERYTHING), |question| Ok(recorded(question)));
         assert_eq!(measured[0].outcome.as_ref().map(|m| m.value.clone()), Ok(Value::Label("no")));
-        let mut told = HashSet::new();
+        let mut shown = HashSet::new();
         for question in &asked {
             let judges =
                 if question.judges.is_empty() { "main".to_owned() } else { question.judges.join(", ") };
             out.push_str(&format!("==== {}, asked of {judges}\n", question.key));
-            if told.insert(question.prompt.system.clone()) {
+            if shown.insert(question.prompt.system.clone()) {
                 out.push_str(&format!("---- system\n{}\n---- user\n", question.prompt.system));
             }
             out.push_str(&format!("{}\n---- form\n{}\n", question.prompt.user, question.form.schema));
         }
-        // The run's plan stands in its first output, and in no question about what was done.
+        // The run's plan is in its first output, and in no question about items.
         let of_run = asked.iter().filter(|q| q.key.starts_with('q'));
         assert!(of_run.into_iter().all(|q| !q.prompt.user.contains("Search for the Alpine Almanac page")));
     }

@@ -1,7 +1,7 @@
-//! The paper's two worked examples (003, sections 8.3 and 8.4): what was asked and answered of them,
-//! and the verdicts in the appendix's shape (decisions on 003). Tasks, code and questions are told in
-//! our words; the coding questions go to the judge of their class, which the paper's figure 6 has and
-//! its printed paths ("logical", "reasoning" on questions about code) do not.
+//! The paper's two worked examples (003, sections 8.3 and 8.4): questions and answers, and the verdicts
+//! in the appendix's format (decisions on 003). Tasks, code and questions are paraphrased. The coding
+//! questions go to the judge of their class, as in the paper's figure 6; its printed paths have
+//! "logical", "reasoning" on questions about code.
 
 use super::*;
 use crate::measure::testing::golden;
@@ -15,7 +15,7 @@ fn items(measured: &[Measurement]) -> (Json, String) {
     (value, shown)
 }
 
-/// What a judge found to bear on a question: pieces by words in them, and the passages.
+/// A judge's perception of a question: pieces, given by words in them, and passages.
 fn found(question: &Question, class: &str, passages: &[(&str, &str)], by_answer: bool) -> Json {
     let passages: Vec<Json> = passages
         .iter()
@@ -30,7 +30,7 @@ fn answered(answer: &str, reason: &str) -> Json {
 }
 
 #[test]
-fn gaia_the_city_was_found_and_abbreviated() {
+fn gaia_abbreviated_city_fails() {
     let trace = Script::new(
         "In which city did the specimens from Vietnam that Kuznetsov described, by Nedoshivina's paper of 2010, end up? Only its name, without abbreviations.",
     )
@@ -113,7 +113,7 @@ checklist:
       - { question: 'Is matplotlib.pyplot used to show the heatmap?' }
       - { question: 'Does the function return both the frame and the Axes?' }";
 
-/// What was found to bear on each question, by its number.
+/// The perception of each question, by its number.
 fn perceived_code(question: &Question, returned: &str) -> Json {
     let of_code = |quote: &str| found(question, "coding", &[("import matplotlib", quote)], true);
     match question.key.split('.').next().unwrap() {
@@ -132,7 +132,7 @@ fn perceived_code(question: &Question, returned: &str) -> Json {
 
 const FILLED: &str = "gaps filled with their column's mean: 1 in c2";
 
-/// As it was printed. The gap was the second row of c2, which is 0 once it is the mean of the others.
+/// As printed. The gap was in the second row of c2, which is 0 once filled with the mean of the others.
 const TABLE: &str = "\
          c1        c2        c3
 0 -1.224745 -1.224745 -1.224745
@@ -141,7 +141,7 @@ const TABLE: &str = "\
 ";
 
 #[test]
-fn bigcode_questions_about_code_go_to_the_judge_for_code_and_rest_on_what_it_printed() {
+fn bigcode_coding_questions_go_to_the_coding_judge() {
     let returned = "both returned: a frame of (3, 3) and Axes";
     let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
     let (measured, asked) = drive(&trace, &settings(CODING), |question| {
@@ -167,7 +167,7 @@ fn bigcode_questions_about_code_go_to_the_judge_for_code_and_rest_on_what_it_pri
 }
 
 #[test]
-fn bigcode_a_run_that_printed_no_axes_fails_where_it_was_printed() {
+fn bigcode_missing_axes_fails_with_the_printed_line_quoted() {
     let returned = "both returned: a frame of (3, 3) and None";
     let trace = coder(&format!("{FILLED}\n{TABLE}{returned}"));
     let (measured, _) = drive(&trace, &settings(CODING), |question| {
