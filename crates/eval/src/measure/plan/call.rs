@@ -17,7 +17,7 @@ pub(crate) struct InstructionCall {
     pub well_formed: bool,
 }
 
-/// Parses `text`; `None` if it is no call.
+/// Parses `text`; `None` if it is not a call.
 pub(crate) fn parse_call(text: &str) -> Option<InstructionCall> {
     let text = text.trim().trim_end_matches([';', '.']);
     let tool = call_name(text)?;
@@ -55,7 +55,7 @@ fn split_inputs(inside: &str) -> (&str, &str) {
         match after.trim_start().strip_prefix(',') {
             Some(_) => end += close + 1 + blank + 1,
             None if after.trim().is_empty() => return (inside.trim(), ""),
-            // More words follow: an unquoted prompt begins here.
+            // An unquoted prompt begins here.
             None => break,
         }
     }
@@ -63,8 +63,7 @@ fn split_inputs(inside: &str) -> (&str, &str) {
     (inputs, inside.get(end..).unwrap_or("").trim())
 }
 
-/// The prompt without its quotes, and whether they were a pair. In double quotes escapes are
-/// resolved.
+/// The prompt without its quotes, and whether these match. Escapes in double quotes are resolved.
 fn strip_quotes(prompt: &str) -> (String, bool) {
     const SINGLE: [char; 4] = ['\'', '`', '\u{2018}', '\u{2019}'];
     const DOUBLE: [char; 3] = ['"', '\u{201c}', '\u{201d}'];
@@ -92,33 +91,33 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn is(text: &str, tool: &str, inputs: &str, prompt: &str, well_formed: bool) {
+    fn assert_call(text: &str, tool: &str, inputs: &str, prompt: &str, well_formed: bool) {
         let call =
             InstructionCall { tool: tool.into(), inputs: inputs.into(), prompt: prompt.into(), well_formed };
         assert_eq!(parse_call(text), Some(call), "{text}");
     }
 
     #[test]
-    fn inputs_and_prompt_are_told_apart() {
-        is(r#"T2S([], "Fetch ids (all)")"#, "T2S", "[]", "Fetch ids (all)", true);
-        is(r#"RAG((1), "What, exactly?")"#, "RAG", "(1)", "What, exactly?", true);
-        is(r#"RAG((1), (2), "Why?")"#, "RAG", "(1), (2)", "Why?", true);
-        is(r#"RAG([(1), (2)], 'Why?')"#, "RAG", "[(1), (2)]", "Why?", true);
-        is(r#"LLM("Compare (4) with (5).")"#, "LLM", "", "Compare (4) with (5).", true);
-        is("LLM(\u{2019}Extract ids from (2).\u{2019})", "LLM", "", "Extract ids from (2).", true);
-        is("refresh([])", "refresh", "[]", "", true);
+    fn inputs_and_prompt_are_separated() {
+        assert_call(r#"T2S([], "Fetch ids (all)")"#, "T2S", "[]", "Fetch ids (all)", true);
+        assert_call(r#"RAG((1), "What, exactly?")"#, "RAG", "(1)", "What, exactly?", true);
+        assert_call(r#"RAG((1), (2), "Why?")"#, "RAG", "(1), (2)", "Why?", true);
+        assert_call(r#"RAG([(1), (2)], 'Why?')"#, "RAG", "[(1), (2)]", "Why?", true);
+        assert_call(r#"LLM("Compare (4) with (5).")"#, "LLM", "", "Compare (4) with (5).", true);
+        assert_call("LLM(\u{2019}Extract ids from (2).\u{2019})", "LLM", "", "Extract ids from (2).", true);
+        assert_call("refresh([])", "refresh", "[]", "", true);
     }
 
     #[test]
-    fn quotes_that_do_not_match_are_seen() {
-        is("T2S([], Fetch ids\u{2019})", "T2S", "[]", "Fetch ids", false);
-        is("T2S([], Fetch ids)", "T2S", "[]", "Fetch ids", false);
-        is(r#"T2S([], "Fetch ids""#, "T2S", "[]", "Fetch ids", false);
-        is("LLM((1) and (2) together)", "LLM", "", "(1) and (2) together", false);
+    fn unmatched_quotes_are_not_well_formed() {
+        assert_call("T2S([], Fetch ids\u{2019})", "T2S", "[]", "Fetch ids", false);
+        assert_call("T2S([], Fetch ids)", "T2S", "[]", "Fetch ids", false);
+        assert_call(r#"T2S([], "Fetch ids""#, "T2S", "[]", "Fetch ids", false);
+        assert_call("LLM((1) and (2) together)", "LLM", "", "(1) and (2) together", false);
     }
 
     #[test]
-    fn prose_is_no_call() {
+    fn prose_is_not_a_call() {
         for text in ["Search the web", "", "(1)", "1(2)", "Look it up (twice)"] {
             assert_eq!(parse_call(text), None, "{text}");
         }

@@ -1,5 +1,4 @@
-//! Which planned step each tool call of a run carried out: skipped steps, changed order, unplanned
-//! calls.
+//! Assignment of a run's tool calls to planned steps: skipped steps, changed order, unplanned calls.
 //!
 //! In: the steps of a plan and the calls after it. Out: an [`Execution`], used by `plan_efficiency`
 //! and as evidence for a judge of plan adherence. A step is matched with calls by the tools that it

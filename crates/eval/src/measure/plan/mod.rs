@@ -1,22 +1,21 @@
-//! Plans of agents: parsed, checked, scored, compared, improved (004).
+//! Plans of agents: parsing, checks, scores, comparison, improvement (004).
 //!
 //! In: the text of a plan, from a trace or a file; tools; an optional reference plan. Out: seven
 //! metrics and a score, a rating against the reference, and offline an improved plan.
 //!
-//! | file | what |
+//! | module | content |
 //! |---|---|
-//! | [`schema`], [`parse`], [`lenient_json`] | the data model of a plan, and how text is parsed
-//! into it |
-//! | [`prose`] | plans in prose: their steps and the issues of these |
+//! | [`schema`], [`parse`], [`lenient_json`] | the data model of a plan, and its parser |
+//! | [`prose`] | plans in prose: steps and issues |
 //! | [`shape`] | the dependency graph: its issues, hops and width |
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
 //! | [`mod@reference`] | step matching, F1 and the seven tiers |
 //! | [`tools`] | the tools that a plan may use |
-//! | [`judge_questions`] | metrics that a judge answers: questions, and reading of answers |
-//! | [`assessment`] | all of that for one plan |
+//! | [`judge_questions`] | metrics that a judge answers: questions and answers |
+//! | [`assessment`] | all measurements of one plan |
 //! | [`learn_weights`], [`rank`] | weights learnt from ranked plans |
 //! | [`improve`], [`lineage`] | the evaluator and optimizer loop, and statistics of its results |
-//! | [`execution`] | which planned step each call of a run carried out |
+//! | [`execution`] | the planned step that each call of a run carried out |
 //! | [`metric`], [`settings`] | the metrics in traces |
 //! | [`compare`] | comparison of responses to one query |
 

@@ -1,8 +1,7 @@
-//! `verdict.metrics.plan`: whether plans are measured, by what tools and references, and what passes.
+//! The configuration section `verdict.metrics.plan`.
 //!
-//! In: the configuration. Out: thresholds, weights, tools, reference plans. Thresholds follow paper
-//! 001's 4 of 5, which is three quarters of the way up a scale; the paper's tier for an F1 above 0.75
-//! is `good`.
+//! In: YAML. Out: thresholds, weights, tools, reference plans. Default thresholds correspond to paper
+//! 001's 4 on a scale of 1 to 5, which is 0.75 of its range; an F1 above 0.75 is rated `good`.
 
 use std::collections::BTreeMap;
 
@@ -21,27 +20,28 @@ use crate::measure::settings::sections::{MetricSettings, Section};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Default false. Measures every plan that an agent writes, on the span that wrote it:
-    /// `plan.format` and its like (0-1), `plan.score` (0-100), `plan.rating`. Of todo lists and prose
-    /// what words have: no format, dependencies where steps speak of one another, the rest over the
-    /// steps that name a tool.
+    /// Default false. Measures every plan that an agent writes, on the span that wrote it: seven
+    /// metrics such as `plan.format` (0-1), `plan.score` (0-100), `plan.rating`. Todo lists and prose
+    /// have no format; their dependencies are measured if steps mention one another, and metrics about
+    /// tools on the steps that name one.
     pub enabled: bool,
-    /// Default as `verdict.metrics.judges`. Who answers tool-prompt alignment, executability and
-    /// adherence to the query; the rest is always by rules.
+    /// Default as `verdict.metrics.judges`. The judges of tool-prompt alignment, executability and
+    /// adherence to the query; rules measure the rest.
     pub judges: Vec<String>,
-    /// Default 0.75. One of the seven metrics below it fails.
+    /// Default 0.75. Each of the seven metrics fails below it.
     pub threshold: f64,
-    /// Default 75. A `plan.score` below it fails.
+    /// Default 75. `plan.score` fails below it.
     pub score_threshold: f64,
-    /// Default `good`. A `plan.rating` below it fails.
+    /// Default `good`. `plan.rating` fails below it.
     pub least_rating: Rating,
-    /// How much each metric weighs in `plan.score`; `otel-verdict plan learn-weights` finds others.
+    /// The weight of each metric in `plan.score`; `otel-verdict plan learn-weights` fits weights to
+    /// ranked plans.
     pub weights: Weights,
-    /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without,
-    /// the trace's own tool definitions are shown to judges, and limits are not checked.
+    /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without
+    /// them, judges are shown the trace's tool definitions, and limits are not checked.
     pub tools: BTreeMap<String, ToolSpec>,
-    /// Default none. The best plans for known queries: they make tool-usage completeness and rating
-    /// measurable.
+    /// Default none. The best plans for known queries. Tool-usage completeness and the rating are
+    /// measured only for these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
 }
@@ -50,9 +50,9 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reference {
-    /// The query, as the agent is asked it; case and blanks do not matter.
+    /// The agent's task; case and white space are ignored.
     pub query: String,
-    /// The plan, in any form that is read; `${file:PATH}` takes it from a file.
+    /// The plan, in any supported form; `${file:PATH}` reads it from a file.
     pub plan: String,
 }
 
@@ -76,7 +76,7 @@ fn normalised_query(query: &str) -> String {
 }
 
 impl Settings {
-    /// The registered best plan for `query`.
+    /// The configured reference plan for `query`.
     pub fn reference(&self, query: &str) -> Option<Plan> {
         let query = normalised_query(query);
         let found = self.references.iter().find(|r| normalised_query(&r.query) == query)?;
@@ -99,14 +99,17 @@ impl Section for Settings {
         let scales = [("threshold", self.threshold, 1.0), ("score_threshold", self.score_threshold, 100.0)];
         for (key, value, top) in scales {
             if !(0.0..=top).contains(&value) {
-                out.push(Problem::new(key, format!("{value} is outside the scale 0 to {top}")));
+                out.push(Problem::new(key, format!("expected a value from 0 to {top}, found {value}")));
             }
         }
         out.extend(self.weights.problems().into_iter().map(|p| p.below("weights")));
         out.extend(tools::problems(&self.tools).into_iter().map(|p| p.below("tools")));
         for (i, reference) in self.references.iter().enumerate() {
             if reference.query.trim().is_empty() {
-                out.push(Problem::new(format!("references[{i}].query"), "which query is the plan for?"));
+                out.push(Problem::new(
+                    format!("references[{i}].query"),
+                    "the query of the reference plan is missing",
+                ));
             }
             let plan = parse::parse_plan(&reference.plan);
             if let Some(issue) = plan.issues.first().filter(|_| plan.is_unreadable()) {

@@ -1,9 +1,8 @@
-//! What is known of the tools that a plan may use (004, appendix on tools; decisions: the specs carry
-//! the limits).
+//! The tools that a plan may use, with their limits (004, appendix on tools).
 //!
-//! In: `verdict.metrics.plan.tools` of the configuration, or the definitions that a trace shows. Out:
-//! a [`Toolbox`] to look tools up in. The contact-centre triad of the paper is one such set, in
-//! `config/tools`.
+//! In: `verdict.metrics.plan.tools` of the configuration, or the tool definitions of a trace. Out: a
+//! [`Toolbox`], in which tools are looked up by name. `config/tools` contains the paper's three tools of
+//! a contact centre.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use verdict_config::Problem;
 
 use crate::recognise::ToolDefinition;
 
-/// Tools of a trace that are taken in.
+/// Most tools of a trace that are considered.
 const MAX_SHOWN: usize = 256;
 
 /// Where a tool takes the outputs of earlier steps.
@@ -24,7 +23,7 @@ pub enum Placement {
     Outside,
     /// In the prompt: `LLM("... (1) ...")`.
     Inside,
-    /// Wherever.
+    /// In either place.
     #[default]
     Anywhere,
 }
@@ -33,24 +32,26 @@ pub enum Placement {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolSpec {
-    /// Default none. What it can do and what not, in words for a judge.
+    /// Default none. What the tool can and cannot do, as shown to judges.
     pub description: String,
-    /// Default `anywhere`. Where it takes the outputs of earlier steps: `outside` the prompt,
-    /// `inside` it, or `anywhere`. Elsewhere counts against `plan.format`.
+    /// Default `anywhere`. Where the tool takes outputs of earlier steps: `outside` the prompt, `inside`
+    /// it, or `anywhere`. Placeholders in another place lower `plan.format`.
     pub placeholders: Placement,
-    /// Default none. Phrases each of which is one more thing to look up; see `max_phrases`.
+    /// Default none. Phrases, each of which requires a separate lookup; see `max_phrases`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phrases: Vec<String>,
-    /// Default none. More of `phrases` than this in one prompt are too many for one step.
+    /// Default none. Largest number of `phrases` in the prompt of one step; more lower
+    /// `plan.step_executability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_phrases: Option<usize>,
-    /// Default none. More questions than this in one prompt are too many for one step.
+    /// Default none. Largest number of questions in the prompt of one step; more lower
+    /// `plan.step_executability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_questions: Option<usize>,
-    /// Default false. Any prompt is one step, as for a model that puts results together.
+    /// Default false. If true, no prompt is too complex, as for a model that combines results.
     pub any_complexity: bool,
-    /// Default false. A detail that a step before has already seen to costs this tool work (more
-    /// joins, for example), so that repeating it counts against `plan.redundancy`.
+    /// Default false. If true, details that an earlier step has handled cost this tool work (more
+    /// joins, for example), and repeating them lowers `plan.redundancy`.
     pub repeats_cost: bool,
 }
 
@@ -58,18 +59,18 @@ pub struct ToolSpec {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Toolbox {
     tools: BTreeMap<String, ToolSpec>,
-    /// There are no others.
+    /// No other tools exist.
     complete: bool,
 }
 
 impl Toolbox {
-    /// Of configured specs. Where there are any, they are all that a plan may use.
+    /// A toolbox of configured specs. If there are any, a plan may use no other tools.
     pub fn new(specs: &BTreeMap<String, ToolSpec>) -> Toolbox {
         Toolbox { tools: specs.clone(), complete: !specs.is_empty() }
     }
 
-    /// Of configured specs, and of what the trace's agent was shown. The agent that plans is often
-    /// not the one that calls: what it was shown need not be all.
+    /// A toolbox of configured specs and of the tool definitions of the planning agent. These may be
+    /// incomplete, since another agent may make the calls.
     pub fn with_definitions(specs: &BTreeMap<String, ToolSpec>, shown: &[ToolDefinition]) -> Toolbox {
         let mut toolbox = Toolbox::new(specs);
         for tool in shown.iter().take(MAX_SHOWN) {
@@ -82,7 +83,7 @@ impl Toolbox {
         toolbox
     }
 
-    /// The same tools with `change` made to their names and descriptions.
+    /// The same tools with `change` applied to their names and descriptions.
     pub fn map_texts(&self, change: impl Fn(&str) -> String) -> Toolbox {
         let changed = |(name, spec): (&String, &ToolSpec)| {
             (change(name), ToolSpec { description: change(&spec.description), ..spec.clone() })
@@ -90,24 +91,23 @@ impl Toolbox {
         Toolbox { tools: self.tools.iter().map(changed).collect(), complete: self.complete }
     }
 
-    /// Nothing is known of any tool.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Whether there is certainly no tool called `name`.
+    /// Whether `name` is not among the tools, and no others exist.
     pub fn lacks(&self, name: &str) -> bool {
         self.complete && self.get(name).is_none()
     }
 
-    /// The tool called `name`, whatever the case of its letters.
+    /// The tool `name`, in any case of letters.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         self.tools.get(name).or_else(|| {
             self.tools.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, spec)| spec)
         })
     }
 
-    /// All tools by name, for a prompt.
+    /// All tools, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolSpec)> {
         self.tools.iter().map(|(name, spec)| (name.as_str(), spec))
     }
@@ -132,16 +132,16 @@ pub(crate) fn names_tool(step: &str, name: &str) -> bool {
     })
 }
 
-/// What is wrong with specs.
+/// Invalid specs.
 pub(crate) fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (name, spec) in specs {
         if spec.max_phrases.is_some() == spec.phrases.is_empty() {
-            let message = "phrases and max_phrases mean something only together";
+            let message = "phrases and max_phrases require each other";
             out.push(Problem::new(format!("{name}.max_phrases"), message));
         }
         if spec.phrases.iter().any(|p| p.trim().is_empty()) {
-            out.push(Problem::new(format!("{name}.phrases"), "an empty phrase is in every prompt"));
+            out.push(Problem::new(format!("{name}.phrases"), "an empty phrase occurs in every prompt"));
         }
     }
     out

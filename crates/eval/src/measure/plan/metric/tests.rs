@@ -1,4 +1,4 @@
-//! Plans in small traces: what is written where, by rules alone and with a judge's canned answers.
+//! Measurements of plans in small traces, by rules alone and with a judge's fixed answers.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
     match step(&PlanRules, &trace(plan), settings, &[]) {
         Step::Done(measurements) => measurements,
-        Step::Ask(_) => panic!("rules never ask"),
+        Step::Ask(_) => panic!("rules do not ask"),
     }
 }
 
@@ -69,7 +69,7 @@ fn wrong(steps: &[usize]) -> Json {
 }
 
 #[test]
-fn rules_measure_what_they_can_and_say_what_the_score_rests_on() {
+fn rules_measure_their_metrics_and_list_them_in_the_score() {
     let all = ruled(PLAN, &settings(""));
     for metric in ["plan.format", "plan.dependencies", "plan.redundancy"] {
         assert_eq!(value(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
@@ -87,17 +87,17 @@ fn rules_measure_what_they_can_and_say_what_the_score_rests_on() {
 }
 
 #[test]
-fn a_registered_reference_gives_completeness_and_rating() {
+fn reference_makes_completeness_and_rating_measurable() {
     let all = ruled(PLAN, &with_best());
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
-    // Two of two steps in two of four: F1 is 2/3.
+    // Two of two steps match two of four: F1 is 2/3.
     assert_eq!(value(&all, RATING), Ok((Value::Label("acceptable"), false)));
     let all = ruled(BEST, &with_best());
     assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
 }
 
 #[test]
-fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
+fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
     let all = ruled(&PLAN.replace("(1), ", ""), &settings(""));
     let format = all.iter().find(|m| m.metric == "plan.format").unwrap().outcome.as_ref().unwrap();
     assert_eq!((&format.value, format.passed), (&Value::Score(0.5), false));
@@ -113,7 +113,7 @@ fn a_broken_plan_fails_with_its_step_quoted_and_no_judge_overrules_that() {
 }
 
 #[test]
-fn a_plan_in_words_is_measured_by_what_words_have() {
+fn plan_in_prose_is_measured_in_part() {
     let bare = ruled("1. Search\n2. Answer", &settings(""));
     assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
     for metric in ["plan.format", "plan.dependencies", "plan.step_executability", SCORE, RATING] {
@@ -125,7 +125,11 @@ fn a_plan_in_words_is_measured_by_what_words_have() {
     };
     let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
     let of = Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
-    assert_eq!(details(&bare), [of, counted("plan.steps", 2)], "their order is all that is said");
+    assert_eq!(
+        details(&bare),
+        [of, counted("plan.steps", 2)],
+        "prose without references states only the order"
+    );
 
     let wired =
         "1. Search\n2. Search again\n3. Compare steps 1 and 2\n4. Take the result of step 6\n5. Search";
@@ -140,7 +144,7 @@ fn a_plan_in_words_is_measured_by_what_words_have() {
 }
 
 #[test]
-fn a_todo_list_beside_a_reference_is_measured_by_the_tools_that_it_names() {
+fn todo_list_with_reference_is_measured_on_steps_that_name_a_tool() {
     let todo = r#"{"todos": [
         {"content": "Fetch ids of long refund calls", "status": "pending"},
         {"content": "With RAG: what are customers most unhappy about?", "status": "pending"}]}"#;
@@ -148,38 +152,40 @@ fn a_todo_list_beside_a_reference_is_measured_by_the_tools_that_it_names() {
     settings.plan.references =
         vec![super::super::settings::Reference { query: TASK.to_owned(), plan: BEST.to_owned() }];
     let all = ruled(todo, &settings);
-    // Of the one step that names a tool the reference asks another tool as well.
+    // The reference has the prompt of the one step that names a tool for another tool as well.
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
-    assert_eq!(value(&all, RATING), Err(Unmeasured::NotApplicable), "the reference is of calls");
+    assert_eq!(value(&all, RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
     settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
-    assert_eq!(
-        value(&ruled(todo, &settings), RATING),
-        Ok((Value::Label("bad"), false)),
-        "words beside words"
-    );
+    assert_eq!(value(&ruled(todo, &settings), RATING), Ok((Value::Label("bad"), false)), "both are prose");
 }
 
 #[test]
-fn a_judge_of_words_is_asked_what_words_can_answer() {
+fn judge_of_prose_is_asked_only_applicable_questions() {
     let mut trace = trace("1. Search\n2. Answer");
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else { panic!("it asks") };
+    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+        panic!("expected questions")
+    };
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.query_adherence"]);
     let answers = [answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else { panic!("it is done") };
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
+        panic!("expected measurements")
+    };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
-    // A half of effectiveness, all of efficiency as far as it is known.
+    // Half of effectiveness, and all of the measured efficiency.
     assert_eq!(value(&all, SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
     trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else { panic!("it asks") };
+    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+        panic!("expected questions")
+    };
     assert_eq!(asked.len(), 3);
     assert!(asked[0].prompt.user.contains("1. Ask T2S for the ids [tool: T2S]\n2. Answer\n"));
     assert!(asked[0].prompt.system.contains("Only steps that name a tool"));
 }
 
 #[test]
-fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
+fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
     let secret = PLAN.replace("Fetch ids", "Mail ids to ann@example.com");
     let mut settings = with_best();
     let redact = |yaml: &str| {
@@ -193,7 +199,9 @@ fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
         [("mode: known", "ann@example.com"), ("{ mode: allow_list, allow: [customers] }", "unhappy")]
     {
         settings.asker = redact(yaml);
-        let Step::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else { panic!("it asks") };
+        let Step::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else {
+            panic!("expected questions")
+        };
         for question in &asked {
             let user = &question.prompt.user;
             assert!(!user.contains(gone), "{user}");
@@ -203,12 +211,12 @@ fn what_is_redacted_reaches_no_judge_and_our_own_words_do() {
 }
 
 #[test]
-fn prompts_for_a_plan_of_a_real_run_read_as_they_should() {
+fn prompts_for_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in crate::measure::testing::captured("vercelai-e") {
         let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
         let context = Context { trace: &trace, at, settings: &settings(""), memo: &memo, rules: &[] };
-        let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("it asks") };
+        let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
         for q in asked {
             out.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n",
@@ -220,7 +228,7 @@ fn prompts_for_a_plan_of_a_real_run_read_as_they_should() {
 }
 
 #[test]
-fn spans_without_a_plan_are_not_measured() {
+fn spans_without_a_plan_have_no_measurement() {
     let trace = trace(PLAN);
     let (memo, settings) = (Memo::new(), settings(""));
     let context =
@@ -230,9 +238,11 @@ fn spans_without_a_plan_are_not_measured() {
 }
 
 #[test]
-fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
+fn judged_metrics_enter_the_score() {
     let (trace, settings) = (trace(PLAN), with_best());
-    let Step::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else { panic!("it asks") };
+    let Step::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
+        panic!("expected questions")
+    };
     let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence"]);
     assert!(questions.iter().all(|q| q.prompt.user.contains("<<<BEST")));
@@ -241,11 +251,13 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
         answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+        panic!("expected measurements")
+    };
     assert_eq!(
         value(&all, "plan.tool_prompt_alignment"),
         Ok((Value::Score(0.5), false)),
-        "the middle of three"
+        "the median of three"
     );
     assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
     assert_eq!(value(&all, SCORE), Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true)));
@@ -256,13 +268,15 @@ fn a_judge_is_asked_three_questions_and_the_score_is_made_of_all() {
 }
 
 #[test]
-fn a_judge_that_does_not_answer_is_told_and_gives_no_score() {
+fn unanswered_question_leaves_metric_and_score_unmeasured() {
     let (trace, settings) = (trace(PLAN), settings(""));
     let answers = [
         answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else { panic!("it is done") };
+    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+        panic!("expected measurements")
+    };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
     assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
     assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::JudgeError));
@@ -270,7 +284,7 @@ fn a_judge_that_does_not_answer_is_told_and_gives_no_score() {
 }
 
 #[test]
-fn off_by_default_and_wrong_settings_are_named() {
+fn plans_are_disabled_by_default_and_invalid_settings_are_problems() {
     assert!(!Settings::default().plan.enabled);
     let settings = settings(
         "threshold: 2, weights: { format: -1 }, tools: { X: { max_phrases: 1 } }, references: [{ plan: '' }]",

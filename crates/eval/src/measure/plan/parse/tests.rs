@@ -1,10 +1,10 @@
-//! Plans of every form and every malformation, by what is read of them.
+//! Plans in every form, and every malformation.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Listing 1 of the paper, its instructions quoted as its grammar has them.
+/// Listing 1 of the paper, with its instructions quoted as in the paper's grammar.
 pub(crate) const LISTING_1: &str = r#"{
 "1": {"step": "T2S([], 'Fetch interaction_ids of unresolved calls')", "depends_on": []},
 "2": {"step": "RAG((1), 'Fetch calls where the sentiment transitioned from negative to positive within the transcript')", "depends_on": [1]},
@@ -23,7 +23,7 @@ fn depends(plan: &Plan) -> Vec<&[usize]> {
 }
 
 #[test]
-fn listing_1_is_read_without_an_issue() {
+fn listing_1_parses_without_issue() {
     let plan = parse_plan(LISTING_1);
     assert!(plan.structured && plan.issues.is_empty(), "{:?}", plan.issues);
     let tools: Vec<&str> = plan.steps.iter().filter_map(|s| s.tool.as_deref()).collect();
@@ -34,7 +34,7 @@ fn listing_1_is_read_without_an_issue() {
 }
 
 #[test]
-fn the_listing_as_printed_loses_quotes_and_nothing_else() {
+fn listing_1_as_printed_has_only_quote_faults() {
     let printed = LISTING_1.replace(", 'F", ", F").replace(", 'R", ", R").replace('\'', "\u{2019}");
     let printed = format!("# Query: Compare QA scores.\n# Plan:\n{printed}");
     let plan = parse_plan(&printed);
@@ -45,7 +45,7 @@ fn the_listing_as_printed_loses_quotes_and_nothing_else() {
 }
 
 #[test]
-fn the_papers_bare_numbers_and_calls_are_no_fault() {
+fn bare_numbers_and_calls_are_no_fault() {
     let refund = r#"{
 1: {"step": T2S([], "Fetch ids of interactions longer than 30 minutes."), "depends_on": []},
 2: {"query": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
@@ -56,7 +56,7 @@ fn the_papers_bare_numbers_and_calls_are_no_fault() {
 }
 
 #[test]
-fn lists_with_fields_and_names_are_read() {
+fn lists_with_fields_and_names_parse() {
     let text = r#"```json
 {"query": "q", "plan": [
   {"id": "fetch", "tool": "search", "prompt": "Find it", "depends_on": []},
@@ -74,7 +74,7 @@ fn lists_with_fields_and_names_are_read() {
 }
 
 #[test]
-fn todo_lists_and_prose_are_plans_without_structure() {
+fn todo_lists_and_prose_are_unstructured() {
     for text in [
         r#"{"todos": [{"content": "Search", "status": "pending"}, {"content": "Read what step 1 found"}]}"#,
         "Here is my plan:\n1. Search\n2. Read what step 1 found",
@@ -91,7 +91,7 @@ fn todo_lists_and_prose_are_plans_without_structure() {
 }
 
 #[test]
-fn every_malformation_is_told() {
+fn every_malformation_has_its_fault() {
     type Case = (&'static str, &'static [(Option<usize>, Fault)]);
     let cases: [Case; 11] = [
         ("", &[(None, Fault::Unreadable)]),
@@ -121,7 +121,7 @@ fn every_malformation_is_told() {
 }
 
 #[test]
-fn quoted_numbers_are_understood_all_the_same() {
+fn quoted_dependency_numbers_parse_with_a_fault() {
     let plan = parse_plan(
         r#"{"1": {"step": "f('x')", "depends_on": []}, "2": {"step": "f('(1)')", "depends_on": ["1"]}}"#,
     );
@@ -130,7 +130,7 @@ fn quoted_numbers_are_understood_all_the_same() {
 }
 
 #[test]
-fn a_plan_of_too_many_steps_is_cut() {
+fn plan_with_too_many_steps_is_cut() {
     let steps: Vec<String> =
         (1..=MAX_STEPS + 1).map(|n| format!(r#""{n}": {{"step": "f('x')", "depends_on": []}}"#)).collect();
     let plan = parse_plan(&format!("{{{}}}", steps.join(",")));
@@ -138,9 +138,9 @@ fn a_plan_of_too_many_steps_is_cut() {
     assert_eq!(faults(&plan), [(None, Fault::TooLong)]);
 }
 
-/// Texts as long as are read, made to be slow: each is done in a blink or not at all.
+/// Texts of the maximum length that are expensive to parse.
 #[test]
-fn floods_are_read_or_refused() {
+fn largest_inputs_finish_in_bounded_time() {
     let many = |piece: &str| piece.repeat(MAX_BYTES / piece.len());
     for text in [
         many("\""),
@@ -163,7 +163,7 @@ fn floods_are_read_or_refused() {
         let issues = super::super::rules::issues(&plan, &tools, Some(&plan));
         super::super::reference::match_reference(&plan, &plan, &issues);
     }
-    // As many steps and dependencies as are read, numbered so that none stands in its place.
+    // The maximum of steps, with many dependencies, and no step number equal to its position.
     let all: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
     let all = all.join(",");
     let steps: Vec<String> = (0..MAX_STEPS)
@@ -173,7 +173,11 @@ fn floods_are_read_or_refused() {
     assert_eq!(plan.steps.len(), MAX_STEPS);
     let issues = super::super::rules::issues(&plan, &Default::default(), Some(&plan));
     let compared = super::super::reference::match_reference(&plan, &plan, &issues);
-    assert_eq!(compared.rating, super::super::reference::Rating::ExtremelyBad, "it runs in circles");
+    assert_eq!(
+        compared.rating,
+        super::super::reference::Rating::ExtremelyBad,
+        "the dependencies are circular"
+    );
 }
 
 proptest! {
@@ -184,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_again(prompts in prop::collection::vec("[a-zA-Z][a-zA-Z0-9 .?\"\\\\]{0,30}[a-z]", 1..6)) {
+    fn rendered_plan_parses_to_the_same_plan(prompts in prop::collection::vec("[a-zA-Z][a-zA-Z0-9 .?\"\\\\]{0,30}[a-z]", 1..6)) {
         let steps = prompts.iter().enumerate().map(|(n, prompt)| PlanStep {
             number: n + 1,
             tool: Some("T2S".to_owned()),

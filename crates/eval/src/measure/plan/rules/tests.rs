@@ -1,4 +1,4 @@
-//! The rules on the paper's plans, and on every way to break them.
+//! The rules on the paper's plans and on malformed variants of them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const AFTER: &str = r#"{
 4: {"step": LLM("Combine the following 2 outputs to answer the following query (query):First:(2)Second:(3)"), "depends_on": [2, 3]}
 }"#;
 
-/// The triad as `config/tools` ships it.
+/// The tools of `config/tools`.
 fn triad() -> Toolbox {
     let text = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -42,7 +42,7 @@ fn measured(plan: &str, reference: Option<&str>) -> PartValues {
 }
 
 #[test]
-fn listing_1_is_faultless() {
+fn listing_1_has_no_issues() {
     assert_eq!(faults(LISTING_1, Some(LISTING_1)), []);
     let values = measured(LISTING_1, Some(LISTING_1));
     assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(1.0)]);
@@ -50,20 +50,20 @@ fn listing_1_is_faultless() {
 }
 
 #[test]
-fn the_refund_plan_asks_one_tool_of_two_before_and_both_after() {
+fn missing_second_tool_is_an_issue_of_the_refund_plan_before_improvement() {
     assert_eq!(faults(BEFORE, Some(AFTER)), [(Some(2), Fault::SecondToolMissing)]);
     assert_eq!(faults(AFTER, Some(AFTER)), []);
-    // As table 35 has it: format, dependencies and redundancy full, completeness a half.
+    // As in table 35: format, dependencies and redundancy 1, completeness one half.
     let values = measured(BEFORE, Some(AFTER));
     assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(0.5)]);
-    assert_eq!(measured(BEFORE, None)[6], None, "without a reference nothing can be said");
-    // A plan that asks neither tool has asked none too few.
+    assert_eq!(measured(BEFORE, None)[6], None, "unmeasured without a reference");
+    // A plan with neither of the two tools has no such issue.
     let neither = r#"{"1": {"step": "T2S([], 'Count the calls')", "depends_on": []}}"#;
     assert_eq!(faults(neither, Some(AFTER)), []);
 }
 
 #[test]
-fn placeholders_are_one_a_dependency_and_stand_where_the_tool_takes_them() {
+fn placeholder_faults_count_once_per_step() {
     let cases = [
         (r#"LLM("Compare.")"#, "[1, 2]", Fault::MissingPlaceholder),
         (r#"LLM("Compare (1, 2).")"#, "[1, 2]", Fault::MalformedPlaceholder),
@@ -87,15 +87,15 @@ fn placeholders_are_one_a_dependency_and_stand_where_the_tool_takes_them() {
 }
 
 #[test]
-fn a_plan_that_had_to_be_mended_counts_once() {
+fn repairs_count_once_per_plan() {
     let comma = BEFORE.replace("[1]}", "[1]},");
     assert_eq!(measured(&comma, None)[1], Some(0.5));
     let fenced = format!("```json\n{BEFORE}\n```");
-    assert_eq!(measured(&fenced, None)[1], Some(1.0), "a fence is noted, not counted");
+    assert_eq!(measured(&fenced, None)[1], Some(1.0), "a fence has no effect on the metric");
 }
 
 #[test]
-fn wiring_is_counted_by_steps() {
+fn dependency_faults_count_by_step() {
     let unwired = AFTER.replace("\"depends_on\": [2, 3]", "\"depends_on\": [2]");
     assert!(faults(&unwired, None).contains(&(Some(4), Fault::Undeclared)));
     assert!(faults(&unwired, None).contains(&(Some(3), Fault::Ignored)));
@@ -104,7 +104,7 @@ fn wiring_is_counted_by_steps() {
 }
 
 #[test]
-fn a_repeated_detail_counts_for_tools_that_pay_for_it() {
+fn repeated_detail_counts_for_tools_with_repeats_cost() {
     let again = r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
     let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, again);
     let tools = triad();
@@ -118,28 +118,28 @@ fn a_repeated_detail_counts_for_tools_that_pay_for_it() {
 }
 
 #[test]
-fn a_step_is_one_thing_by_the_limits_of_its_tool() {
+fn step_beyond_its_tools_limits_is_too_complex() {
     let many = r#"{1: {"step": T2S([], "By call driver and sentiment: QA score, hold time, duration, escalation"), "depends_on": []}}"#;
     assert_eq!(faults(many, None), [(Some(1), Fault::TooComplex)]);
     assert_eq!(measured(many, None)[2], Some(0.0));
     let two = r#"{1: {"step": RAG([], "Why did they call? How did it end?"), "depends_on": []}}"#;
     assert_eq!(faults(two, None), [(Some(1), Fault::TooComplex)]);
     let model = r#"{1: {"step": LLM("Why? How? When? For (query)"), "depends_on": []}}"#;
-    assert_eq!(measured(model, None)[2], Some(1.0), "a model is exempt");
-    // A tool of which nothing is known is a judge's business.
+    assert_eq!(measured(model, None)[2], Some(1.0), "any_complexity exempts a tool");
+    // An unknown tool has no limits that rules could check.
     let plan = parse_plan(many);
     assert_eq!(values(&plan, &Toolbox::default(), &[], None)[2], None);
 }
 
 #[test]
-fn a_tool_that_there_is_not_is_told() {
+fn unknown_tool_is_an_issue() {
     let plan = BEFORE.replace("RAG(", "SEARCH(");
     assert_eq!(faults(&plan, None), [(Some(2), Fault::WrongTool)]);
-    assert_eq!(issues(&parse_plan(&plan), &Toolbox::default(), None), [], "unless no tools are known");
+    assert_eq!(issues(&parse_plan(&plan), &Toolbox::default(), None), [], "no issue if no tools are known");
 }
 
 #[test]
-fn rejected_plans_have_nothing_and_words_have_no_format() {
+fn rejected_plan_scores_0_and_prose_has_no_format() {
     for plan in ["", "{\"1\": {", &LISTING_1.replace("\"depends_on\": []", "\"depends_on\": [6]")] {
         assert_eq!(measured(plan, None), [Some(0.0); 7], "{plan}");
     }
@@ -148,14 +148,14 @@ fn rejected_plans_have_nothing_and_words_have_no_format() {
 }
 
 #[test]
-fn a_plan_of_fields_may_hand_on_outputs_without_placeholders() {
+fn plan_of_fields_needs_no_placeholders() {
     let fields = r#"[
         {"id": 1, "tool": "search", "prompt": "Find it", "depends_on": []},
         {"id": 2, "tool": "visit", "prompt": "Read it", "depends_on": [1]},
         {"id": 3, "tool": "write", "prompt": "Sum it up", "depends_on": [1, 2]}
     ]"#;
     assert_eq!(issues(&parse_plan(fields), &Toolbox::default(), None), []);
-    // One that uses them uses them throughout, and tools that take them must get them.
+    // With one placeholder, or a tool that takes them, every dependency needs one.
     let some = fields.replace("Read it", "Read (1)");
     let found: Vec<(Option<usize>, Fault)> = issues(&parse_plan(&some), &Toolbox::default(), None)
         .into_iter()
