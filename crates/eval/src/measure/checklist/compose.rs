@@ -105,10 +105,16 @@ impl<'a> ChecklistRun<'a> {
         let Some(found) = check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log))
         else {
             let reason = "the record contains nothing to check";
-            return ItemResult::new(item, Vec::new(), Err(Unmeasured::NoContent), reason, path("proofs"));
+            return ItemResult::new(
+                &item.question,
+                Vec::new(),
+                Err(Unmeasured::NoContent),
+                reason,
+                path("proofs"),
+            );
         };
         let proofs = vec![Proof { at: found.at, text: found.quote }];
-        ItemResult::new(item, proofs, Ok(found.yes), found.reason, path(source(found.by_answer)))
+        ItemResult::new(&item.question, proofs, Ok(found.yes), found.reason, path(source(found.by_answer)))
     }
 
     /// The score of each piece: by BM25, and by a rerank endpoint if configured.
@@ -223,7 +229,7 @@ impl<'a> ChecklistRun<'a> {
             Ok(judges) => judges,
             Err(reason) => {
                 let answer = Err(Unmeasured::NotApplicable);
-                return Ok(ItemResult::new(item, perception.proofs, answer, reason, path));
+                return Ok(ItemResult::new(&item.question, perception.proofs, answer, reason, path));
             }
         };
         let mut tool_outputs: Vec<(String, String)> = Vec::new();
@@ -249,7 +255,7 @@ impl<'a> ChecklistRun<'a> {
             }
             let (answer, split) = majority(opinions);
             let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
-            return Ok(ItemResult::new(item, perception.proofs, answer, reason, path));
+            return Ok(ItemResult::new(&item.question, perception.proofs, answer, reason, path));
         }
         Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
     }
@@ -320,7 +326,13 @@ fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) 
 }
 
 fn unmeasured(item: &Item, why: Unmeasured, explanation: &str) -> NextStep {
-    NextStep::Done(ItemResult::new(item, Vec::new(), Err(why), explanation, vec!["proofs".to_owned()]))
+    NextStep::Done(ItemResult::new(
+        &item.question,
+        Vec::new(),
+        Err(why),
+        explanation,
+        vec!["proofs".to_owned()],
+    ))
 }
 
 fn perceive_form(pieces: &[String]) -> Arc<Form> {

@@ -6,7 +6,6 @@
 use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
-use super::settings::Item;
 use crate::measure::Unmeasured;
 use crate::measure::defects::clip;
 use crate::recognise::AgentTrace;
@@ -38,13 +37,13 @@ pub(crate) struct ItemResult {
 
 impl ItemResult {
     pub(crate) fn new(
-        item: &Item,
+        question: &str,
         proofs: Vec<Proof>,
         answer: Result<bool, Unmeasured>,
         reason: impl Into<String>,
         path: Vec<String>,
     ) -> ItemResult {
-        ItemResult { question: item.question.clone(), proofs, answer, reason: reason.into(), path }
+        ItemResult { question: question.to_owned(), proofs, answer, reason: reason.into(), path }
     }
 }
 
