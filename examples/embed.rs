@@ -33,7 +33,7 @@ pub async fn evaluate(
         let mut questions = evaluator.questions(&assessment);
         while let Some(ask) = questions.next_question() {
             let answer = answer(&ask).await;
-            questions.answer(ask.ticket, answer);
+            questions.answer(ask.id, answer);
         }
         let judged = questions.finish(Unmeasured::Timeout);
         out.push(evaluator.decide(assessment, judged, None, 0));

@@ -62,7 +62,7 @@ impl JudgeSession {
             .into_iter()
             .map(|question| {
                 let (judges, services) = (self.names.clone(), Arc::default());
-                Ask { ticket: 0, at: 0, metric, question, judges, services }
+                Ask { id: 0, at: 0, metric, question, judges, services }
             })
             .collect();
         let answers = || self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))));

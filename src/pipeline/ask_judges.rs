@@ -65,9 +65,9 @@ where
         while flying.len() < IN_FLIGHT {
             match guarded(|| questions.next_question()) {
                 Some(Some(next)) => {
-                    let ticket = next.ticket;
+                    let id = next.id;
                     let answer = ask(next);
-                    flying.spawn(async move { (ticket, answer.await) });
+                    flying.spawn(async move { (id, answer.await) });
                 }
                 Some(None) => break,
                 None => return Judgements { measurements: Vec::new(), usage: spent, complete: true },
@@ -78,9 +78,9 @@ where
             () = &mut until => break false,
         };
         match answered {
-            Some(Ok((ticket, answer))) => {
+            Some(Ok((id, answer))) => {
                 spent += answer.usage;
-                if guarded(|| questions.answer(ticket, answer)).is_none() {
+                if guarded(|| questions.answer(id, answer)).is_none() {
                     return Judgements { measurements: Vec::new(), usage: spent, complete: true };
                 }
             }

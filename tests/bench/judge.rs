@@ -135,7 +135,7 @@ async fn ask(mock: &Mock) -> Duration {
         let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT)));
         let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
         let (judges_of, services) = (vec!["main".to_owned()], Arc::default());
-        let ask = Ask { ticket: 0, at: 0, metric: "completeness", question, judges: judges_of, services };
+        let ask = Ask { id: 0, at: 0, metric: "completeness", question, judges: judges_of, services };
         let trace = TraceId(u128::from(n).to_be_bytes());
         let judges = judges.clone();
         asked.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });

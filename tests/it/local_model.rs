@@ -77,7 +77,7 @@ async fn ask(judges: &Judges, judge: &str, n: usize, user: &str) -> Answer {
     let trace = TraceId([7; 16]);
     let judges_of = vec![judge.to_owned()];
     let ask = Ask {
-        ticket: n,
+        id: n,
         at: 0,
         metric: "instruction_following",
         question: question(n, user),

@@ -125,7 +125,7 @@ fn trace(n: u8) -> TraceId {
 
 fn ask(user: &str, judges: &[&str]) -> Ask {
     Ask {
-        ticket: 0,
+        id: 0,
         at: 0,
         metric: "instruction_following",
         question: question("key", "You rate.", user),

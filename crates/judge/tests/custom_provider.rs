@@ -90,7 +90,7 @@ fn ask(user: &str) -> Ask {
     let prompt = Prompt::new("Rate it.", user);
     let question = Question { key: "q".to_owned(), prompt, form: Arc::new(form), judges: Vec::new() };
     let (judges, services) = (vec!["own".to_owned()], Arc::default());
-    Ask { ticket: 0, at: 0, metric: "completeness", question, judges, services }
+    Ask { id: 0, at: 0, metric: "completeness", question, judges, services }
 }
 
 fn score(answer: &Answer) -> Result<u64, Unmeasured> {

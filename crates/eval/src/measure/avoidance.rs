@@ -1,11 +1,10 @@
 //! `avoidance` (001, table 1): is the output an answer, or was the question avoided?
 //!
-//! In: what a model call said, where it did not go on to call tools. Out: `valid`,
-//! `missing_knowledge`, `policy_restriction` or `other`. An answer is avoided only when it is
-//! short and every sentence in it is a refusal, a statement of inability, or padding around one:
-//! "I could not find the page, but the almanac says 836 m" answers. An admission after every call
-//! had failed keeps its label and passes: the failure is those calls'. Reads English; other
-//! languages come out as valid.
+//! In: the output of a model call without tool calls. Out: `valid`, `missing_knowledge`,
+//! `policy_restriction` or `other`. An answer is avoided only if it is short and every sentence in it is a
+//! refusal, a statement of inability, or padding around one: "I could not find the page, but the almanac
+//! says 836 m" is valid. A statement of inability after only failed calls keeps its label and passes, as
+//! the calls are the cause. Patterns are English; other languages are valid.
 
 use std::borrow::Cow;
 
@@ -23,11 +22,11 @@ const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
 const OTHER: &str = "other";
 
-/// A longer text says more than that it cannot answer.
+/// Maximum bytes of a text without an answer.
 const MAX_BYTES: usize = 1500;
-/// An admission stands at the beginning of a report: under its headings, in its first sentences.
+/// Clauses at the beginning of a report in which an admission is looked for.
 const ADMITTED_WITHIN: usize = 5;
-/// Nor do so many sentences.
+/// Maximum clauses of a text without an answer.
 const MAX_SENTENCES: usize = 14;
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
@@ -63,7 +62,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(context));
     let mut measurement = findings.labelled(context, NAME, label);
     if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
-        // To say so is the right answer then: the failure is the calls', and counts there.
+        // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;
         for finding in &mut measured.findings {
             finding.rationale.push_str(", and every call before it had failed: the failure is theirs");
@@ -74,7 +73,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     Some(measurement)
 }
 
-/// Where the last of an agent's calls failed, when there were some and all of them failed.
+/// The span of the agent's last call before this span, if there are calls and all of them failed.
 fn all_failed(context: &Context<'_>) -> Option<Idx> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
     let attempts = Attempts::get(context.trace, context.memo);
@@ -100,8 +99,8 @@ fn is_filter(finish: &str) -> bool {
         .any(|reason| finish.eq_ignore_ascii_case(reason))
 }
 
-/// The final answer of an agent, where this model call wrote it: as its text, or as the argument
-/// of a final-answer tool.
+/// The final answer of an agent if this model call wrote it: as its text, or as the argument of a
+/// final-answer tool.
 fn final_answer(context: &Context<'_>) -> Option<Text> {
     let trace = context.trace;
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
@@ -112,7 +111,7 @@ fn final_answer(context: &Context<'_>) -> Option<Text> {
     if wrote { agent.answer.clone() } else { None }
 }
 
-/// The output is a step on the way: it calls tools, or writes an action as text.
+/// Whether the output calls tools, or contains an action as text.
 fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
     view.requests().next().is_some()
         || text.contains("```")
@@ -149,7 +148,7 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
         } else {
             continue;
         };
-        // A refusal on grounds of policy says more than the inability beside it.
+        // A refusal for reasons of policy takes precedence over other clauses.
         if shown.is_none_or(|(seen, _)| seen != POLICY && label == POLICY) {
             shown = Some((label, clause));
         }
@@ -157,13 +156,13 @@ fn avoided(text: &str, is_final: bool) -> Option<(&'static str, &str)> {
     shown
 }
 
-/// Whether a final answer says only that there is none.
+/// Whether a final answer only states that there is none.
 pub(crate) fn avoids(answer: &str) -> bool {
     avoided(answer, true).is_some()
 }
 
-/// The clause at the beginning of `text` that says that what was looked for was not found. What
-/// follows it may be a long account of the search; headings before it are passed over.
+/// A clause at the beginning of `text` that states that the searched item was not found. A long report of
+/// the search may follow.
 pub(crate) fn admits(text: &str) -> Option<&str> {
     let text = strip_lead(clip(text, MAX_BYTES).trim());
     if NOTHING.is_match(text) {
@@ -175,13 +174,13 @@ pub(crate) fn admits(text: &str) -> Option<&str> {
     clauses(text).take(ADMITTED_WITHIN).find(|clause| is_lack(clause))
 }
 
-/// Whether `text` says anywhere that what was looked for was not found.
+/// Whether any clause of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str) -> bool {
     let text = clip(text, MAX_BYTES);
     NEGATIVE.is_match(text) && clauses(text).any(is_lack)
 }
 
-/// A clause as the patterns have it, with plain apostrophes.
+/// The clause with ASCII apostrophes, as the patterns require.
 fn plain(clause: &str) -> Cow<'_, str> {
     match clause.is_ascii() {
         true => Cow::Borrowed(clause),
@@ -203,7 +202,7 @@ regex!(
     r"(?i)[.!?]['\x22\u{2019}\u{201d})*]*(?:\s+|$)|\n+|;\s|,?\s+(?:but|although|though|yet|nevertheless)\s|,?\s*\bhowever,?\s|\s[-\u{2013}\u{2014}]+\s"
 );
 
-/// Sentences, cut at "but" and "however" too: what follows those may well be the answer.
+/// Sentences, split at "but" and "however" as well, after which the answer may follow.
 fn clauses(text: &str) -> impl Iterator<Item = &str> {
     let mut from = 0;
     let cuts = CUT.find_iter(text).map(|m| (m.start(), m.end()));
@@ -217,16 +216,16 @@ fn clauses(text: &str) -> impl Iterator<Item = &str> {
         .filter(|clause| !clause.is_empty())
 }
 
-/// Whether a clause says that what was looked for is not there.
+/// Whether a clause states that the searched item was not found.
 fn is_lack(clause: &str) -> bool {
     let plain = plain(clause);
     LACK.is_match(&plain) || MISSING.is_match(&plain)
 }
 
-/// What may stand before the words that count.
+/// Words that may precede the patterns below.
 const LEAD: &str = r"^\W{0,4}(?:(?:i'm|i am|we're|we are)\s+(?:very |really |so |truly )?sorry[,:]?\s*|sorry[,:]?\s*|apologies[,:]?\s*|i apologi[sz]e[,:]?\s*|unfortunately[,:]?\s*|regrettably[,:]?\s*|no[,:]\s+|and\s+|so\s+|therefore,?\s+|thus,?\s+|as an? (?:ai|artificial|large)\b[^,]*,\s*|(?:based on|after|despite|given|from|at (?:this|the) (?:time|moment)|currently|with(?:out)?|since|because|due to|even after|as of)\b[^,]*,\s*){0,3}(?:(?:that|and|but)\s+)?";
 
-/// It must not be answered.
+/// The question must not be answered.
 const POLICY_SHAPES: &str = concat!(
     r"(?:i|we)(?:'m| am|'re| are)? (?:can't|cannot|can not|won't|will not|must decline|have to decline|decline|refuse|not able to|unable to|not allowed to|not permitted to|not comfortable)\s*(?:to )?(?:in good conscience )?(?:help|assist|comply|engage|participate|support|fulfil|fulfill|do that|do this|continue with|discuss|provide (?:instructions|guidance|assistance|advice|that|this)|create (?:that|this)|generate (?:that|this)|write (?:that|this)|with)\b",
     r"|(?:i|we) (?:must|have to) (?:respectfully )?decline\b|(?:i|we) (?:refuse|decline) to\b",
@@ -234,7 +233,7 @@ const POLICY_SHAPES: &str = concat!(
     r"|(?:it|that|this) (?:would be|is|goes) (?:against (?:my|our|the)|a violation|illegal|unethical|harmful|inappropriate)",
     r"|(?:my|our) (?:guidelines|policy|policies|programming|safety) [^.]*(?:prevent|prohibit|do not allow|don't allow|forbid)",
 );
-/// It cannot be answered, or what it takes was not found.
+/// The question cannot be answered, or the needed information was not found.
 const LACK_SHAPES: &str = concat!(
     r"(?:i|we) (?:do not|don't|did not|didn't) (?:currently |actually |really |yet )?(?:have (?:any |the |direct |real-time |enough |sufficient |specific |reliable |that |this )*(?:access|information|data|knowledge|answer|ability|capability|details|means|tools?|results?)|know\b|possess|find any|find (?:the|a|an)\b)",
     r"|(?:i|we) (?:have no|lack|had no) (?:\w+ )?(?:access|information|data|knowledge|way|means|idea|answer|tools?)",
@@ -251,7 +250,7 @@ const STOPPED_SHAPES: &str = concat!(
     r"agent stopped\b|(?:i |we )?need more steps|(?:the )?(?:maximum|max)(?: number of)? (?:\w+ )?(?:steps|iterations|turns|attempts)\b[^.]*(?:reached|exceeded)|reached (?:the )?max",
     r"|(?:i|we) (?:have to|must|will have to) stop here\b|task (?:was )?aborted|i (?:will|'ll) not answer",
 );
-/// What stands around any of these.
+/// Padding around any of these.
 const PADDING_SHAPES: &str = concat!(
     r"(?:i'm|i am|we're|we are)\s+(?:very |really |so )?sorry\b.{0,60}$|sorry\b.{0,40}$|apologies\b.{0,60}$|i apologi[sz]e\b.{0,80}$|unfortunately$",
     r"|(?:please|kindly) (?:let me know|provide|try|check|consult|contact|feel free|refer|note|rephrase|share|clarify|upload|ask)\b",
@@ -267,17 +266,17 @@ fn clause(shapes: &[&str]) -> String {
     format!("(?i){LEAD}(?:{})", shapes.join("|"))
 }
 
-// One of the three that follow, or padding: most clauses are none, and are looked at once.
+// One of the three that follow, or padding. Most clauses are none, and need only this match.
 regex!(ANY, &clause(&[POLICY_SHAPES, LACK_SHAPES, STOPPED_SHAPES, PADDING_SHAPES]));
 regex!(REFUSAL, &clause(&[POLICY_SHAPES]));
 regex!(LACK, &clause(&[LACK_SHAPES]));
 regex!(STOPPED, &clause(&[STOPPED_SHAPES]));
-// Of a search that is reported on, not of an answer that is refused.
+// Statements about a search, which do not refuse an answer.
 regex!(
     MISSING,
     r"(?i)^\W*(?:no (?:\w+,? ){0,6}(?:was|were|could be|has been|have been) (?:found|located|identified|available)|(?:the |this |that |an? )?[^.]{0,80}?(?:was|were|is|are|does|do|did|could)(?: not|n't) (?:\w+ )?(?:found|be found|available|located|include|contain|accessible|be located)\b|(?:i|we|the [\w -]{1,40}) encountered an? (?:issue|error|problem)\b)"
 );
-// Words of which every clause has one that is `LACK` or `MISSING`.
+// Every clause that matches `LACK` or `MISSING` contains one of these.
 regex!(
     NEGATIVE,
     r"(?i)n['\u{2019}\u{2018}]t|no|unable|unsure|uncertain|unfamiliar|lack|impossible|insufficient|too little|fail|give up|encountered"

@@ -1,9 +1,9 @@
-//! The one call that runs every rule over a trace.
+//! Runs every rule over a trace.
 //!
-//! In: a [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the rows of the
-//! [`table`](super::table). Never judged: evaluator spans and all beneath them, and cancelled spans.
-//! Wrappers (a second span for one model call, an agent's mere creation) carry no leaf metric; only
-//! their own errors count.
+//! In: an [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the rows of the
+//! [`table`](super::table). Evaluator spans, spans beneath them, and cancelled spans are not measured.
+//! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers`
+//! are measured.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::recognise::AgentTrace;
 /// A metric that asks judges, with its row.
 pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
-/// What answers the metric of a row.
+/// The implementation of a row.
 struct Implementation {
     rules: Option<&'static dyn Metric>,
     timed: Option<&'static str>,
@@ -61,8 +61,8 @@ pub struct CustomMetric {
 }
 
 impl CustomMetric {
-    /// Where `settings` name judges, its first step may ask; without, it runs with the rules and its
-    /// questions are not asked.
+    /// If `settings` name judges, its first step may ask. Otherwise it runs with the rules, and its questions
+    /// are not asked.
     pub fn new(
         row: &'static MetricSpec,
         mut settings: Scored,
@@ -90,21 +90,21 @@ fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Impl
     TABLE.iter().zip(IMPLEMENTATIONS)
 }
 
-/// Every metric that rules answer: its row, the name under which it is timed, the rule.
+/// Every metric with a rule: its row, the name under which it is timed, the rule.
 fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Metric)> {
     implementations().filter_map(|(row, by)| Some((row, by.timed.unwrap_or(row.name), by.rules?)))
 }
 
-/// Every metric that asks judges where the settings name any for it.
+/// Every metric that asks judges and for which the settings name any.
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<Asking<'a>> {
-    // Rows with a way of asking of their own come after the others.
+    // Rows with their own way of asking follow the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
     let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|own| (own.row, Box::new(&*own.metric) as Box<dyn Metric>));
     common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
-/// Whether any metric may be wanted anywhere. If not, spans need not even be read.
+/// Whether any metric may apply to any span. If not, spans need not be read.
 pub(crate) fn any(settings: &Settings) -> bool {
     let is_answered =
         |(row, by): &(&MetricSpec, &Implementation)| by.rules.is_some() || !settings.judges(row).is_empty();
@@ -112,18 +112,18 @@ pub(crate) fn any(settings: &Settings) -> bool {
     !settings.custom.is_empty() || implementations().filter(is_answered).any(wanted)
 }
 
-/// Names under which the rules' work is timed: as in the table, but for `path`.
+/// The names under which the rules are timed: those of the rows, except for `path`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules().map(|(_, name, _)| name)
 }
 
-/// Runs every rule of the table over every span that may be judged.
+/// Runs every rule of the table over every evaluated span.
 pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     run_each(trace, settings, &[], &mut |_| ())
 }
 
-/// As [`run`], with metrics that were added from outside; `after` hears of each metric when it is through with the trace, so that a caller
-/// with a clock can tell what each costs.
+/// As [`run`], with metrics that are added from outside; `after` is called when a metric has run over the
+/// trace, so that a caller with a clock can measure its duration.
 pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
@@ -153,7 +153,7 @@ pub(crate) fn run_each(
         }
         after(name);
     }
-    // Stable, so that the metrics' order holds within a span.
+    // The sort is stable, so that the order of metrics within a span is that of the table.
     out.sort_by_key(|m| m.at);
     locate_quotes::locate(trace, &memo, &mut out);
     out

@@ -1,8 +1,7 @@
-//! The turns of a run: which model call came before which, and what was handed back between them.
+//! The turns of a run: the order of an agent's model calls, and the texts between them.
 //!
-//! In: a trace. Out: [`Turns`], and the texts of a prompt that are newer than the model's own last
-//! words. Code that a model writes is often carried out without a span: what came of it is to be
-//! seen only in the next prompt.
+//! In: a trace. Out: [`Turns`], and the texts of a prompt after the last message of the model. Code that a
+//! model writes is often run without a span, so that its output is only in the next prompt.
 
 use std::rc::Rc;
 
@@ -12,7 +11,7 @@ use verdict_otlp::trace::Idx;
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
 
-/// Neighbours among the model calls of one agent.
+/// The previous and the next model call of each model call.
 #[derive(Debug)]
 pub(crate) struct Turns {
     before: HashMap<Idx, Idx>,
@@ -20,7 +19,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Those of the trace, computed once.
+    /// The turns of the trace, computed once.
     pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
         memo.trace(|| {
             let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
@@ -47,8 +46,8 @@ impl Turns {
     }
 }
 
-/// What a prompt holds that is newer than the model's own last words: results and observations.
-/// Nothing where the model has not spoken in it.
+/// The texts of a prompt after the last message of the model: results and observations. None if there is
+/// no message of the model.
 pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
     let newer = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
@@ -59,7 +58,7 @@ pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     })
 }
 
-/// Whether a model's output holds code that is to be run.
+/// Whether a model's output contains code that is to be run.
 pub(crate) fn writes_code(text: &str) -> bool {
     const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
     let bytes = text.as_bytes();
@@ -68,15 +67,15 @@ pub(crate) fn writes_code(text: &str) -> bool {
     memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(is_mark)
 }
 
-/// From this many bytes on, what a user said may be the very page that the model says it read.
+/// Bytes of user messages from which on they may contain a page that the model read.
 const PASTED: usize = 2000;
 
-/// Results that stand in the prompt: more than this trace's calls were brought in from before it.
+/// The number of results in a prompt. If it exceeds the calls of the trace, some are of earlier runs.
 pub(crate) fn results_in_prompt(input: &[Message]) -> usize {
     input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
 }
 
-/// A user gave the model something to read.
+/// Whether the user messages contain a text to read.
 pub(crate) fn has_pasted_text(input: &[Message]) -> bool {
     let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
     let bytes: usize = users

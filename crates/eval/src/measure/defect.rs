@@ -1,9 +1,9 @@
 //! The defects that rules find. Their scores, categories and findings are in [`defects`](super::defects).
 
-/// What a rule can find wrong.
+/// A kind of fault that a rule can find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Defect {
-    // Errors, by what caused them.
+    // Errors, by cause.
     /// 429, quota, throttling.
     RateLimited,
     /// 401, 403, missing or bad key.
@@ -14,45 +14,45 @@ pub enum Defect {
     NotFound,
     /// Memory, context length, disk, budget of steps or tokens.
     Exhausted,
-    /// Deadline passed.
+    /// Deadline exceeded.
     TimedOut,
     /// A module, binary or permission is missing where the tool runs.
     EnvironmentBroken,
-    /// There is no such tool, or its schema does not hold.
+    /// There is no such tool, or its schema is invalid.
     ToolMisdefined,
     /// The tool refused its arguments: unexpected keyword, missing or invalid value.
     WrongArguments,
     /// Code that the agent wrote does not parse or run.
     CodeBroken,
-    /// An error of no further known cause.
+    /// An error of unknown cause.
     Errored,
-    /// An error that the framework announced as to be retried.
+    /// An error after which the framework announced a retry.
     RetryAnnounced,
 
     // Calls and their results.
-    /// Arguments are not the JSON they should be.
+    /// Arguments are not valid JSON.
     MalformedArguments,
-    /// The model asked for a tool that it was not offered.
+    /// The model called a tool that it was not offered.
     UnknownTool,
     /// A required parameter is missing.
     MissingParameter,
-    /// A parameter that the schema does not know.
+    /// A parameter that is not in the schema.
     UnknownParameter,
     /// A parameter of the wrong type or outside its allowed values.
     IllTypedParameter,
-    /// Nothing came back, or "no results".
+    /// The result is empty, or says that there are no results.
     EmptyResult,
-    /// What came back is cut off.
+    /// The result is cut off.
     TruncatedResult,
-    /// What came back has nothing to do with the call.
+    /// The result is unrelated to the call.
     IrrelevantResult,
 
-    // Answers that are none.
-    /// The model refuses on grounds of policy.
+    // Avoided answers.
+    /// The model refuses for reasons of policy.
     Refusal,
-    /// The model gives up: it does not know or cannot get at it.
+    /// The model states that it does not know or cannot find the answer.
     GiveUp,
-    /// The answer is avoided on other grounds.
+    /// The answer is avoided for other reasons.
     Evasion,
 
     // Instructions.
@@ -60,13 +60,13 @@ pub enum Defect {
     MissingTag,
     /// The output is not in the required format.
     WrongFormat,
-    /// Code fences where there must be none, or none where there must be.
+    /// Forbidden code fences, or missing required ones.
     CodeBlockRule,
     /// Too long or too short.
     LengthLimit,
     /// A forbidden word or phrase.
     ForbiddenText,
-    /// A tool that had to be used was not.
+    /// A required tool was not used.
     RequiredToolUnused,
     /// More tool calls than allowed in one step.
     TooManyCalls,
@@ -74,41 +74,41 @@ pub enum Defect {
     // Reasoning.
     /// A number, date or name that no earlier context supports.
     UnsupportedFact,
-    /// A quotation that is not in what was read.
+    /// A quotation that is in no earlier text.
     UnsupportedQuote,
-    /// A URL that was never seen.
+    /// A URL that is in no earlier text.
     UnsupportedUrl,
-    /// Claims to have verified, read or searched, with no such call.
+    /// The output claims to have verified, read or searched, without such a call.
     FalseClaim,
-    /// The very call that just failed, again.
+    /// A failed call is repeated unchanged.
     RepeatedFailingCall,
 
-    // Limits that the operator set.
-    /// Slower, or more tokens, than allowed.
+    // Configured limits.
+    /// The duration or the tokens exceed the limit.
     OverLimit,
 
     // The agent as a whole.
-    /// The same call again and again with the same result.
+    /// The same call is repeated with the same result.
     RepeatedCall,
-    /// Calls that differ by next to nothing.
+    /// Failing calls differ only slightly.
     NearIdenticalCalls,
     /// A cycle of calls without progress.
     CallLoop,
-    /// Errors, and nothing changed after them.
+    /// An error is repeated without adaptation.
     NoAdaptation,
     /// No call at all covers the task.
     NothingCovered,
     /// A part of the task that no call covers.
     PartNotCovered,
-    /// A call that the plan names was never made.
+    /// A tool that the plan names was not called.
     PlannedCallMissing,
-    /// A step of the plan was left out.
+    /// A step of the plan was skipped.
     StepSkipped,
-    /// Steps were done in another order than planned.
+    /// Steps were carried out in another order than planned.
     StepsReordered,
-    /// A step was done again for no reason.
+    /// A step was repeated without need.
     StepRepeated,
-    /// Errors broke the plan, and it was not revised.
+    /// Steps of the plan failed, and it was not revised.
     NoReplan,
     /// There is no final answer.
     MissingAnswer,
@@ -116,34 +116,34 @@ pub enum Defect {
     EmptyAnswer,
     /// A part of the request is unanswered.
     PartUnanswered,
-    /// The final answer rests on nothing that the run found.
+    /// The final answer is not supported by any result of the run.
     AnswerUnsupported,
 
-    // What a model does with its plan, its tools and what they brought.
-    /// An answer was given though none of the plan's lookups had been done.
+    // A model's use of its plan, its tools and their results.
+    /// An answer was given although none of the plan's lookups had been carried out.
     PlanUnworked,
-    /// The tool for the job was there, and something else was done instead.
+    /// A suitable tool was available and was not used.
     ToolLeftUnused,
-    /// The model says that it calls a tool or helper, and no call follows.
+    /// The model announces a call, and no call follows.
     AnnouncedCallMissing,
-    /// The answer says the opposite of what the tools returned.
+    /// The answer contradicts the results of the tools.
     ContradictsResult,
-    /// A filter that the request asks for is switched off in the call.
+    /// A filter that the request demands is disabled in the call.
     FilterDropped,
     /// More was read at once than the instructions allow.
     ReadTooMuch,
-    /// The step before came back as an error, and this call was shown it.
+    /// This model call was shown the error of the previous step.
     ErrorMet,
-    /// A string was walked character by character where its items were meant.
+    /// Code iterated over the characters of a string instead of its items.
     CharactersForItems,
-    /// A query that found nothing.
+    /// A query without a result.
     VainQuery,
-    /// One approach after another is given up.
+    /// Several approaches are abandoned.
     ApproachGivenUp,
-    /// A path is assumed that nothing that was read contains.
+    /// A path that is in no earlier text is assumed.
     GuessedPath,
-    /// Code or a patch is handed over that nothing has run.
+    /// Code or a patch is delivered without a test.
     UntriedDelivery,
-    /// A patch to lines that nothing which was read contains.
+    /// A patch changes lines that are in no earlier text.
     InventedContext,
 }

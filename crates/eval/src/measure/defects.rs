@@ -1,10 +1,10 @@
-//! The one table from a rule's defect to its score, severity and failure category, and the
-//! builder that merges defects into one measurement.
+//! The score and failure category of each defect, and the builder that merges findings into one
+//! measurement.
 //!
 //! In: a [`Defect`] with its evidence. Out: a [`Finding`], and from several of them one
 //! [`Measurement`]. Anchors are those of paper 001 (section 4.3, table 3 and appendix C: explicit
 //! traceback or no result 1, fabricated answer 2, wrong arguments or missing tag 3); categories
-//! are the TRAIL taxonomy's. Every rule takes its score from here, so that scores compare.
+//! are the TRAIL taxonomy's. Every rule takes its score from this table, so that scores are comparable.
 
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -12,130 +12,97 @@ use super::Context;
 pub use super::defect::Defect;
 use super::excerpt::head;
 pub(crate) use super::excerpt::{QUOTE_BYTES, clip, clip_end};
-use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
+use super::measurement::{Category, Finding, Measured, Measurement, Unmeasured, Value};
 use crate::recognise::AgentTrace;
 
-/// What is written as the judge of a rule-based measurement: bump when verdicts change meaning.
+/// The judge of a measurement by rules; incremented when the meaning of a verdict changes.
 pub const RULES: &str = "rules/1";
-/// The best score on 1-5: what a measurement without findings gets.
+/// The best score on 1-5, that of a measurement without findings.
 pub(crate) const BEST: f64 = 5.0;
-/// Most findings kept on one measurement; the worst are kept.
+/// Maximum number of findings of one measurement; the worst are kept.
 pub(crate) const MAX_FINDINGS: usize = 16;
 
-/// The score of what is worth recording and fails nothing by itself.
+/// The score of a defect that is recorded and fails no metric by itself.
 pub(crate) const NOTED: f64 = 4.0;
 
 impl Defect {
     /// The score on 1-5 that this defect alone leaves.
     pub fn score(self) -> f64 {
-        use Defect::*;
-        match self {
-            RateLimited | Unauthenticated | ServiceDown | NotFound | Exhausted | TimedOut
-            | EnvironmentBroken | ToolMisdefined | WrongArguments | CodeBroken | Errored => 1.0,
-            EmptyResult | NothingCovered | MissingAnswer | EmptyAnswer => 1.0,
-            MalformedArguments | UnknownTool | UnsupportedFact | UnsupportedQuote | UnsupportedUrl
-            | FalseClaim | RepeatedFailingCall | CallLoop | NoAdaptation | AnswerUnsupported | Refusal
-            | GiveUp | Evasion => 2.0,
-            OverLimit | RetryAnnounced | MissingParameter | UnknownParameter | IllTypedParameter
-            | TruncatedResult | IrrelevantResult | MissingTag | WrongFormat | CodeBlockRule | LengthLimit
-            | ForbiddenText | RequiredToolUnused | TooManyCalls | RepeatedCall | NearIdenticalCalls
-            | PartNotCovered | PlannedCallMissing | StepSkipped | StepsReordered | StepRepeated
-            | NoReplan | PartUnanswered | ToolLeftUnused | AnnouncedCallMissing | FilterDropped
-            | ReadTooMuch => 3.0,
-            PlanUnworked | ContradictsResult | InventedContext => 2.0,
-            ErrorMet | CharactersForItems | VainQuery | ApproachGivenUp | GuessedPath | UntriedDelivery => {
-                NOTED
-            }
-        }
+        self.row().0
     }
 
-    /// How bad: from the score, but for what never decides an outcome by itself.
-    pub fn severity(self) -> Severity {
-        Severity::of_score(self.score())
-    }
-
-    /// The category that usually fits; a rule that knows better says so on its finding.
+    /// The category that usually fits; a rule may set another one on its finding.
     pub fn category(self) -> Option<Category> {
-        use Defect::*;
-        Some(match self {
-            RateLimited => Category::RateLimiting,
-            Unauthenticated => Category::AuthenticationErrors,
-            ServiceDown => Category::ServiceErrors,
-            NotFound => Category::ResourceNotFound,
-            Exhausted => Category::ResourceExhaustion,
-            TimedOut => Category::TimeoutIssues,
-            EnvironmentBroken => Category::EnvironmentSetupErrors,
-            ToolMisdefined => Category::ToolDefinitionIssues,
-            // The annotators of TRAIL put code and arguments that do not fit under formatting.
-            WrongArguments | CodeBroken | MalformedArguments | MissingParameter | UnknownParameter
-            | IllTypedParameter | WrongFormat | CharactersForItems => Category::FormattingErrors,
-            Errored | RetryAnnounced | OverLimit | ErrorMet => return None,
-            UnknownTool | FalseClaim => Category::ToolRelated,
-            EmptyResult | IrrelevantResult | VainQuery => Category::PoorInformationRetrieval,
-            // TRAIL's annotators put a deliverable whose effect nobody has seen here too.
-            TruncatedResult | UntriedDelivery => Category::ContextHandlingFailures,
-            Refusal | GiveUp | Evasion | PartUnanswered | EmptyAnswer | MissingAnswer => {
-                Category::GoalDeviation
-            }
-            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
-            | FilterDropped | ReadTooMuch => Category::InstructionNonCompliance,
-            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | GuessedPath
-            | InventedContext => Category::LanguageOnly,
-            RepeatedFailingCall | RepeatedCall | NearIdenticalCalls | CallLoop | ApproachGivenUp => {
-                Category::ResourceAbuse
-            }
-            NoAdaptation | ContradictsResult => Category::ToolOutputMisinterpretation,
-            NothingCovered | PartNotCovered => Category::PoorInformationRetrieval,
-            PlannedCallMissing | StepSkipped | PlanUnworked => Category::GoalDeviation,
-            StepsReordered | StepRepeated | NoReplan | AnnouncedCallMissing => Category::TaskOrchestration,
-            ToolLeftUnused => Category::ToolSelectionErrors,
-        })
+        self.row().1
     }
 
-    /// A finding of this defect: `rationale` in plain words, `quote` verbatim (it is clipped).
+    /// A finding of this defect. `quote` is verbatim and is clipped.
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
-        Finding {
-            category: self.category(),
-            fact: self.is_fact(),
-            defect: Some(self),
-            ..Finding::new(rationale, head(quote, QUOTE_BYTES), self.score())
-        }
+        let (score, category, fact) = self.row();
+        let quote = head(quote, QUOTE_BYTES);
+        Finding { category, fact, defect: Some(self), ..Finding::new(rationale, quote, score) }
     }
 
-    /// Read off the trace's structure, so that no judge overrules it: errors that were raised or
-    /// returned, arguments against their schema, limits. The rest compares texts.
-    fn is_fact(self) -> bool {
+    /// Score, category, and whether the defect is a fact: read off the trace's structure (an error that was
+    /// raised or returned, arguments that violate their schema, a limit), so that no judge overrules it. The
+    /// other rules compare texts.
+    fn row(self) -> (f64, Option<Category>, bool) {
+        use Category::*;
         use Defect::*;
-        matches!(
-            self,
-            RateLimited
-                | Unauthenticated
-                | ServiceDown
-                | NotFound
-                | Exhausted
-                | TimedOut
-                | EnvironmentBroken
-                | ToolMisdefined
-                | WrongArguments
-                | CodeBroken
-                | Errored
-                | RetryAnnounced
-                | MalformedArguments
-                | UnknownTool
-                | MissingParameter
-                | UnknownParameter
-                | IllTypedParameter
-                | OverLimit
-                | RepeatedFailingCall
-        )
+        let (score, category, fact) = match self {
+            RateLimited => (1.0, RateLimiting, true),
+            Unauthenticated => (1.0, AuthenticationErrors, true),
+            ServiceDown => (1.0, ServiceErrors, true),
+            NotFound => (1.0, ResourceNotFound, true),
+            Exhausted => (1.0, ResourceExhaustion, true),
+            TimedOut => (1.0, TimeoutIssues, true),
+            EnvironmentBroken => (1.0, EnvironmentSetupErrors, true),
+            ToolMisdefined => (1.0, ToolDefinitionIssues, true),
+            // The annotators of TRAIL put code and arguments that do not fit under formatting.
+            WrongArguments | CodeBroken => (1.0, FormattingErrors, true),
+            MalformedArguments => (2.0, FormattingErrors, true),
+            MissingParameter | UnknownParameter | IllTypedParameter => (3.0, FormattingErrors, true),
+            UnknownTool => (2.0, ToolRelated, true),
+            RepeatedFailingCall => (2.0, ResourceAbuse, true),
+            EmptyResult | NothingCovered => (1.0, PoorInformationRetrieval, false),
+            MissingAnswer | EmptyAnswer => (1.0, GoalDeviation, false),
+            UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | InventedContext => {
+                (2.0, LanguageOnly, false)
+            }
+            FalseClaim => (2.0, ToolRelated, false),
+            CallLoop => (2.0, ResourceAbuse, false),
+            NoAdaptation | ContradictsResult => (2.0, ToolOutputMisinterpretation, false),
+            Refusal | GiveUp | Evasion | PlanUnworked => (2.0, GoalDeviation, false),
+            IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
+            TruncatedResult => (3.0, ContextHandlingFailures, false),
+            MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
+            | FilterDropped | ReadTooMuch => (3.0, InstructionNonCompliance, false),
+            WrongFormat => (3.0, FormattingErrors, false),
+            RepeatedCall | NearIdenticalCalls => (3.0, ResourceAbuse, false),
+            PlannedCallMissing | StepSkipped | PartUnanswered => (3.0, GoalDeviation, false),
+            StepsReordered | StepRepeated | NoReplan | AnnouncedCallMissing => {
+                (3.0, TaskOrchestration, false)
+            }
+            ToolLeftUnused => (3.0, ToolSelectionErrors, false),
+            CharactersForItems => (NOTED, FormattingErrors, false),
+            VainQuery => (NOTED, PoorInformationRetrieval, false),
+            ApproachGivenUp => (NOTED, ResourceAbuse, false),
+            GuessedPath => (NOTED, LanguageOnly, false),
+            // The annotators of TRAIL put a deliverable whose effect nobody has seen here as well.
+            UntriedDelivery => (NOTED, ContextHandlingFailures, false),
+            Errored => return (1.0, None, true),
+            RetryAnnounced | OverLimit => return (3.0, None, true),
+            ErrorMet => return (NOTED, None, false),
+        };
+        (score, Some(category), fact)
     }
 }
 
-/// Spans that a finding cites at most: as many as are written.
+/// Maximum number of spans that a finding cites: as many as are written.
 const MOST_CITED: usize = 100;
 
 impl Finding {
-    /// The same, resting on another span too; a hundred prove no less than a thousand.
+    /// Adds a span to those that the finding is based on.
     #[must_use]
     pub fn citing(mut self, span: SpanId) -> Finding {
         if self.cited.len() < MOST_CITED && !self.cited.contains(&span) {
@@ -144,7 +111,7 @@ impl Finding {
         self
     }
 
-    /// The same, resting on the span at `at` too.
+    /// Adds the span at `at`.
     #[must_use]
     pub fn citing_at(self, trace: &AgentTrace, at: Idx) -> Finding {
         match trace.tree.spans.get(at) {
@@ -153,14 +120,25 @@ impl Finding {
         }
     }
 
-    /// The same, under another category than the table's.
+    /// Adds the spans of these calls (indexes into [`AgentTrace::calls`]).
+    #[must_use]
+    pub(crate) fn citing_calls<'c>(
+        self,
+        trace: &AgentTrace,
+        calls: impl IntoIterator<Item = &'c usize>,
+    ) -> Finding {
+        let calls = calls.into_iter().filter_map(|i| trace.calls.get(*i));
+        calls.fold(self, |finding, call| finding.citing_at(trace, call.at))
+    }
+
+    /// Replaces the category of the defect.
     #[must_use]
     pub fn under(mut self, category: Category) -> Finding {
         self.category = Some(category);
         self
     }
 
-    /// The same, as the manifestation of what the span `origin` did.
+    /// Marks it as the manifestation of a fault of the span `origin`.
     #[must_use]
     pub fn from_origin(mut self, origin: Idx) -> Finding {
         self.origin = Some(origin);
@@ -168,7 +146,7 @@ impl Finding {
     }
 }
 
-/// Findings on one span, on their way to one measurement.
+/// Findings on one span, to be merged into one measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(Vec<Finding>);
 
@@ -177,9 +155,9 @@ impl Findings {
         Findings::default()
     }
 
-    /// Adds one; the same rationale and quote twice counts once.
+    /// Adds a finding unless one with the same rationale and quote exists. If there are
+    /// [`MAX_FINDINGS`], it replaces the mildest of them, or is dropped if it is not worse.
     pub(crate) fn push(&mut self, finding: Finding) {
-        // Past the cap only a worse finding than the mildest kept may enter.
         if self.0.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
             return;
         }
@@ -195,7 +173,6 @@ impl Findings {
         self.0.push(finding);
     }
 
-    /// True while nothing was found.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -205,36 +182,28 @@ impl Findings {
         self.0.iter().map(|f| f.score).fold(BEST, f64::min)
     }
 
-    /// Worst first; equals keep the order in which they were found.
-    pub(crate) fn into_sorted(mut self) -> Vec<Finding> {
+    /// Worst first; equal findings keep the order in which they were added.
+    fn into_sorted(mut self) -> Vec<Finding> {
         self.0.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
         self.0
     }
 
-    /// A measurement on 1-5: the worst score wins and is held against the metric's threshold.
+    /// A measurement on 1-5: the worst score, compared with the metric's threshold.
     pub(crate) fn scored(self, context: &Context<'_>, metric: &'static str) -> Measurement {
         let score = self.score();
-        let passed = score >= context.settings.threshold(metric, context.trace, context.at);
-        measured(
-            context.at,
-            metric,
-            Measured { value: Value::Score(score), passed, findings: self.into_sorted() },
-        )
+        let (value, passed) = (Value::Score(score), score >= context.threshold(metric));
+        measured(context.at, metric, Measured { value, passed, findings: self.into_sorted() })
     }
 
-    /// A measurement that is a label; which labels fail is the metric's setting.
+    /// A measurement with a label; the metric's settings say which labels fail.
     pub(crate) fn labelled(
         self,
         context: &Context<'_>,
         metric: &'static str,
         label: &'static str,
     ) -> Measurement {
-        let passed = !context.settings.fails(metric, label);
-        measured(
-            context.at,
-            metric,
-            Measured { value: Value::Label(label), passed, findings: self.into_sorted() },
-        )
+        let (value, passed) = (Value::Label(label), !context.settings.fails(metric, label));
+        measured(context.at, metric, Measured { value, passed, findings: self.into_sorted() })
     }
 }
 
@@ -262,7 +231,7 @@ pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measuremen
     Measurement::new(at, metric, RULES, Ok(measured))
 }
 
-/// No measurement, and why.
+/// An unmeasured metric with its reason.
 pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
     Measurement::new(at, metric, RULES, Err(reason))
 }
@@ -270,21 +239,22 @@ pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::Severity;
 
     #[test]
-    fn the_papers_anchors_hold() {
+    fn scores_and_severities_are_those_of_the_paper() {
         assert_eq!(Defect::Errored.score(), 1.0);
         assert_eq!(Defect::EmptyResult.score(), 1.0);
         assert_eq!(Defect::NothingCovered.score(), 1.0);
         assert_eq!(Defect::UnsupportedFact.score(), 2.0);
         assert_eq!(Defect::MissingParameter.score(), 3.0);
         assert_eq!(Defect::MissingTag.score(), 3.0);
-        assert_eq!(Defect::MissingTag.severity(), Severity::Low);
-        assert_eq!(Defect::TimedOut.severity(), Severity::High);
+        assert_eq!(Defect::MissingTag.finding("", "").severity, Severity::Low);
+        assert_eq!(Defect::TimedOut.finding("", "").severity, Severity::High);
     }
 
     #[test]
-    fn the_worst_findings_are_kept_and_come_first() {
+    fn worst_findings_are_kept_and_sorted_first() {
         let mut findings = Findings::new();
         for i in 0..40 {
             findings.push(Defect::MissingTag.finding(format!("tag {i}"), ""));

@@ -1,9 +1,9 @@
 //! `error_detection` (001, table 1): is the output a valid response, or a system, tool or API error?
 //!
-//! In: a span's own error signs and what it returned. Out: one of `valid`, `system_error`,
-//! `tool_error`, `api_error`, with the cause as a TRAIL category. A sign is own evidence on a span
-//! of any kind; `recognise` has set those aside that only repeat what a span beneath it reported. LLM, TOOL and RETRIEVER
-//! spans without content and without error are unmeasured; other kinds are silent then.
+//! In: a span's own error signs and its result. Out: one of `valid`, `system_error`, `tool_error`,
+//! `api_error`, with the cause as a TRAIL category. A sign counts on a span of any kind; `recognise` has
+//! removed those that repeat an error of a span beneath. Without content and without error, spans of kind
+//! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
 
 use call_index::CallIndex;
 use signs::{CallError, blame, of_call, own_signs, reported};
@@ -68,7 +68,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     })
 }
 
-/// A tool's failure that the model's own words brought about is that call's manifestation.
+/// Sets the origin of a failure that the output of a model call caused.
 fn by_author(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defect) -> Finding {
     if let Some(llm) = unexecuted::author_of_step(context).filter(|_| !of_environment(cause)) {
         let category = unexecuted::category_of_code(cause);
@@ -117,7 +117,7 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
     }
 }
 
-/// A model call whose "answer" is the API's error object, or that ended for the reason `error`.
+/// A model call whose output is the API's error object, or whose finish reason is `error`.
 fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
     if view.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
         let text = view.output_text();
@@ -126,7 +126,7 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
         let rationale = "a completion was expected; the model call finished with reason 'error'";
         return Some((cause.finding(rationale, quote), cause));
     }
-    // A model may well explain an error: only an API's own error object counts as one.
+    // The output may explain an error: only an API's error object counts.
     let text = view.output_text();
     let object = text.trim().strip_prefix('{')?.trim_start();
     if !object.starts_with("\"error\"") || view.requests().next().is_some() {
@@ -141,7 +141,7 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
     Some((cause.finding("a completion was expected; the output is the API's error object", &text), cause))
 }
 
-/// Calls that have no span of their own and happened at this one.
+/// Calls of this model call that have no span of their own.
 pub(crate) fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
     let at = context.at;
     let known = CallIndex::of(context.trace, context.memo);

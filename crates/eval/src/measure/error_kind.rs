@@ -1,292 +1,265 @@
-//! What caused an error, told from its words.
+//! The cause of an error, derived from its text.
 //!
-//! In: the text of something that is already known to be an error (a status description, an
-//! exception, an error that a tool returned). Out: the [`Defect`] that names its cause, and so
-//! its TRAIL category. More specific causes are tried first: "connection timed out" is a timeout,
-//! `ModuleNotFoundError` is no missing resource.
+//! In: the text of an error (a status description, an exception, an error that a tool returned). Out: the
+//! [`Defect`] for its cause, and so its TRAIL category. More specific causes are tried first: "connection
+//! timed out" is a timeout, `ModuleNotFoundError` is not a missing resource.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use super::defects::{Defect, clip};
+use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::{around, head};
 
-/// How much of an error is read: causes stand in its first lines or its last.
+/// Maximum bytes of an error that are searched for phrases.
 const READ_BYTES: usize = 2048;
 
-/// Phrases by cause, lower case. A phrase that starts or ends with a letter or digit only counts
-/// at a word's border there, unless it carries `~` on that side.
-const PHRASES: &[(Defect, &[&str])] = &[
-    (
-        Defect::CodeBroken,
-        &[
-            "error in code parsing",
-            "code parsing failed",
-            "syntaxerror",
-            "indentationerror",
-            "unexpected indent",
-        ],
-    ),
-    (
-        Defect::WrongArguments,
-        &[
-            "unexpected keyword argument",
-            "got multiple values for",
-            "required positional argument",
-            "required positional arguments",
-            "required keyword-only argument",
-            "validation error for",
-            "validation errors for",
-            "validationerror",
-            "schema validation",
-            "input should be",
-            "field required",
-            "missing required argument",
-            "missing required arguments",
-            "missing required parameter",
-            "missing required parameters",
-            "does not match the schema",
-            "invalid arguments",
-            "invalid parameters",
-            "unrecognized keys",
-            "unexpected argument",
-            "unexpected arguments",
-            "schemaerror",
-            "schema error",
-            "requires a string",
-            "requires string",
-            "requires an integer",
-            "requires a number",
-            "requires a list",
-            "requires an object",
-            "is a required property",
-        ],
-    ),
-    (
-        Defect::ToolMisdefined,
-        &[
-            "unknown tool",
-            "no such tool",
-            "tool not found",
-            "no tool named",
-            "no tool with name",
-            "not a valid tool",
-            "tool does not exist",
-            "unavailable tool",
-            "nosuchtoolerror",
-            "unknown function",
-            "function not found",
-            "invalid function name",
-            "invalid tool schema",
-        ],
-    ),
-    (
-        Defect::EnvironmentBroken,
-        &[
-            "modulenotfounderror",
-            "no module named",
-            "cannot import name",
-            "importerror",
-            "command not found",
-            "cannot find module",
-            "is not installed",
-            "not recognized as an internal or external command",
-            "permissionerror",
-            "errno 13",
-            "eacces",
-            "eperm",
-            "read-only file system",
-            "environment variable",
-            "shared object file",
-            "executable doesn't exist",
-            "executable not found",
-        ],
-    ),
-    (
-        Defect::Exhausted,
-        &[
-            "out of memory",
-            "memoryerror",
-            "outofmemory~",
-            "oom",
-            "oomkilled",
-            "context length",
-            "context_length_exceeded",
-            "context window",
-            "maximum context",
-            "prompt is too long",
-            "token limit",
-            "too many tokens",
-            "max_tokens",
-            "no space left",
-            "disk quota",
-            "recursion limit",
-            "recursionerror",
-            "graphrecursionerror",
-            "maximum recursion",
-            "max number of operations",
-            "maximum number of iterations",
-            "max iterations",
-            "maximum iterations",
-            "max steps",
-            "max turns",
-            "maxturnsexceeded",
-            "usagelimitexceeded",
-            "payload too large",
-            "413",
-        ],
-    ),
-    (
-        Defect::RateLimited,
-        &[
-            "429",
-            "rate limit~",
-            "rate-limit~",
-            "ratelimit~",
-            "rate_limit~",
-            "too many requests",
-            "quota",
-            "insufficient_quota",
-            "throttl~",
-            "resource_exhausted",
-            "resourceexhausted",
-            "resource has been exhausted",
-        ],
-    ),
-    (
-        Defect::Unauthenticated,
-        &[
-            "401",
-            "403",
-            "407",
-            "unauthorized",
-            "unauthorised",
-            "unauthenticated",
-            "forbidden",
-            "api key",
-            "api_key",
-            "apikey",
-            "authenticationerror",
-            "authentication",
-            "permission_denied",
-            "permissiondenied~",
-            "invalid credentials",
-            "invalid token",
-            "expired token",
-            "token has expired",
-            "access denied",
-            "accessdenied~",
-            "not authorized",
-            "login required",
-        ],
-    ),
-    (
-        Defect::TimedOut,
-        &[
-            "timed out",
-            "timeout",
-            "~timeout",
-            "timeouterror",
-            "~timeouterror",
-            "timeoutexception",
-            "timeoutexpired",
-            "time out",
-            "deadline exceeded",
-            "deadline_exceeded",
-            "deadlineexceeded",
-            "etimedout",
-            "408",
-            "504",
-            "took too long",
-        ],
-    ),
-    (
-        Defect::ServiceDown,
-        &[
-            "500",
-            "502",
-            "503",
-            "520",
-            "529",
-            "internal server error",
-            "internalservererror",
-            "service unavailable",
-            "serviceunavailable~",
-            "bad gateway",
-            "server error",
-            "servererror",
-            "overloaded",
-            "overloaded_error",
-            "connection aborted",
-            "connection refused",
-            "connection reset",
-            "connection error",
-            "connectionerror",
-            "connecterror",
-            "apiconnectionerror",
-            "~connectionerror",
-            "connection closed",
-            "connection failed",
-            "remote end closed",
-            "econnrefused",
-            "econnreset",
-            "enotfound",
-            "eai_again",
-            "name or service not known",
-            "name resolution",
-            "getaddrinfo",
-            "max retries exceeded",
-            "network is unreachable",
-            "network error",
-            "fetch failed",
-            "ssl error",
-            "sslerror",
-            "ssl: certificate",
-            "certificate verify failed",
-            "temporarily unavailable",
-            "unavailable",
-        ],
-    ),
-    (
-        Defect::NotFound,
-        &[
-            "404",
-            "410",
-            "not found",
-            "not_found",
-            "~notfound",
-            "~notfounderror",
-            "no such file",
-            "enoent",
-            "does not exist",
-            "doesn't exist",
-            "could not be found",
-            "cannot be found",
-            "unknown url",
-            "nosuchkey",
-            "no such key",
-        ],
-    ),
-    (
-        Defect::CodeBroken,
-        &[
-            "nameerror",
-            "interpretererror",
-            "unboundlocalerror",
-            "code execution failed",
-            "unterminated",
-            "invalid syntax",
-            "is not defined",
-            "not allowed to import",
-            "typeerror",
-            "attributeerror",
-        ],
-    ),
-    (Defect::EmptyResult, &["no results found", "no results for", "no matches found"]),
+/// Phrases by cause, in lower case; the first matching row wins. A phrase that starts or ends with a letter
+/// or digit only matches at a word border on that side, unless it has `~` there.
+const PHRASES: [(Defect, &[&str]); 12] = [
+    (Defect::CodeBroken, CODE_PARSING),
+    (Defect::WrongArguments, ARGUMENTS),
+    (Defect::ToolMisdefined, TOOLS),
+    (Defect::EnvironmentBroken, ENVIRONMENT),
+    (Defect::Exhausted, EXHAUSTION),
+    (Defect::RateLimited, RATE_LIMITS),
+    (Defect::Unauthenticated, AUTHENTICATION),
+    (Defect::TimedOut, TIMEOUTS),
+    (Defect::ServiceDown, SERVICES),
+    (Defect::NotFound, RESOURCES),
+    (Defect::CodeBroken, CODE_EXECUTION),
+    (Defect::EmptyResult, EMPTY_RESULTS),
 ];
+const CODE_PARSING: &[&str] =
+    &["error in code parsing", "code parsing failed", "syntaxerror", "indentationerror", "unexpected indent"];
+const ARGUMENTS: &[&str] = &[
+    "unexpected keyword argument",
+    "got multiple values for",
+    "required positional argument",
+    "required positional arguments",
+    "required keyword-only argument",
+    "validation error for",
+    "validation errors for",
+    "validationerror",
+    "schema validation",
+    "input should be",
+    "field required",
+    "missing required argument",
+    "missing required arguments",
+    "missing required parameter",
+    "missing required parameters",
+    "does not match the schema",
+    "invalid arguments",
+    "invalid parameters",
+    "unrecognized keys",
+    "unexpected argument",
+    "unexpected arguments",
+    "schemaerror",
+    "schema error",
+    "requires a string",
+    "requires string",
+    "requires an integer",
+    "requires a number",
+    "requires a list",
+    "requires an object",
+    "is a required property",
+];
+const TOOLS: &[&str] = &[
+    "unknown tool",
+    "no such tool",
+    "tool not found",
+    "no tool named",
+    "no tool with name",
+    "not a valid tool",
+    "tool does not exist",
+    "unavailable tool",
+    "nosuchtoolerror",
+    "unknown function",
+    "function not found",
+    "invalid function name",
+    "invalid tool schema",
+];
+const ENVIRONMENT: &[&str] = &[
+    "modulenotfounderror",
+    "no module named",
+    "cannot import name",
+    "importerror",
+    "command not found",
+    "cannot find module",
+    "is not installed",
+    "not recognized as an internal or external command",
+    "permissionerror",
+    "errno 13",
+    "eacces",
+    "eperm",
+    "read-only file system",
+    "environment variable",
+    "shared object file",
+    "executable doesn't exist",
+    "executable not found",
+];
+const EXHAUSTION: &[&str] = &[
+    "out of memory",
+    "memoryerror",
+    "outofmemory~",
+    "oom",
+    "oomkilled",
+    "context length",
+    "context_length_exceeded",
+    "context window",
+    "maximum context",
+    "prompt is too long",
+    "token limit",
+    "too many tokens",
+    "max_tokens",
+    "no space left",
+    "disk quota",
+    "recursion limit",
+    "recursionerror",
+    "graphrecursionerror",
+    "maximum recursion",
+    "max number of operations",
+    "maximum number of iterations",
+    "max iterations",
+    "maximum iterations",
+    "max steps",
+    "max turns",
+    "maxturnsexceeded",
+    "usagelimitexceeded",
+    "payload too large",
+    "413",
+];
+const RATE_LIMITS: &[&str] = &[
+    "429",
+    "rate limit~",
+    "rate-limit~",
+    "ratelimit~",
+    "rate_limit~",
+    "too many requests",
+    "quota",
+    "insufficient_quota",
+    "throttl~",
+    "resource_exhausted",
+    "resourceexhausted",
+    "resource has been exhausted",
+];
+const AUTHENTICATION: &[&str] = &[
+    "401",
+    "403",
+    "407",
+    "unauthorized",
+    "unauthorised",
+    "unauthenticated",
+    "forbidden",
+    "api key",
+    "api_key",
+    "apikey",
+    "authenticationerror",
+    "authentication",
+    "permission_denied",
+    "permissiondenied~",
+    "invalid credentials",
+    "invalid token",
+    "expired token",
+    "token has expired",
+    "access denied",
+    "accessdenied~",
+    "not authorized",
+    "login required",
+];
+const TIMEOUTS: &[&str] = &[
+    "timed out",
+    "timeout",
+    "~timeout",
+    "timeouterror",
+    "~timeouterror",
+    "timeoutexception",
+    "timeoutexpired",
+    "time out",
+    "deadline exceeded",
+    "deadline_exceeded",
+    "deadlineexceeded",
+    "etimedout",
+    "408",
+    "504",
+    "took too long",
+];
+const SERVICES: &[&str] = &[
+    "500",
+    "502",
+    "503",
+    "520",
+    "529",
+    "internal server error",
+    "internalservererror",
+    "service unavailable",
+    "serviceunavailable~",
+    "bad gateway",
+    "server error",
+    "servererror",
+    "overloaded",
+    "overloaded_error",
+    "connection aborted",
+    "connection refused",
+    "connection reset",
+    "connection error",
+    "connectionerror",
+    "connecterror",
+    "apiconnectionerror",
+    "~connectionerror",
+    "connection closed",
+    "connection failed",
+    "remote end closed",
+    "econnrefused",
+    "econnreset",
+    "enotfound",
+    "eai_again",
+    "name or service not known",
+    "name resolution",
+    "getaddrinfo",
+    "max retries exceeded",
+    "network is unreachable",
+    "network error",
+    "fetch failed",
+    "ssl error",
+    "sslerror",
+    "ssl: certificate",
+    "certificate verify failed",
+    "temporarily unavailable",
+    "unavailable",
+];
+const RESOURCES: &[&str] = &[
+    "404",
+    "410",
+    "not found",
+    "not_found",
+    "~notfound",
+    "~notfounderror",
+    "no such file",
+    "enoent",
+    "does not exist",
+    "doesn't exist",
+    "could not be found",
+    "cannot be found",
+    "unknown url",
+    "nosuchkey",
+    "no such key",
+];
+const CODE_EXECUTION: &[&str] = &[
+    "nameerror",
+    "interpretererror",
+    "unboundlocalerror",
+    "code execution failed",
+    "unterminated",
+    "invalid syntax",
+    "is not defined",
+    "not allowed to import",
+    "typeerror",
+    "attributeerror",
+];
+const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no matches found"];
 
 struct Phrases {
     automaton: AhoCorasick,
-    /// Per pattern: its rank in [`PHRASES`], and whether its left and right sides may be inside a word.
+    /// By pattern: its row in [`PHRASES`], and whether its left and right ends may be inside a word.
     patterns: Vec<(usize, bool, bool)>,
 }
 
@@ -306,7 +279,7 @@ fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
     Ok(Phrases { automaton, patterns })
 }
 
-/// The cause of an error, where its text tells; [`Defect::Errored`] where it does not.
+/// The cause of an error; [`Defect::Errored`] if its text does not contain one.
 pub(crate) fn cause(text: &str) -> Defect {
     let (after_due_to, _) = after_due_to(text);
     match best_phrase(clip(after_due_to, READ_BYTES)) {
@@ -318,35 +291,34 @@ pub(crate) fn cause(text: &str) -> Defect {
     }
 }
 
-/// The part of a long error that tells its cause: around the words that name it, else the last line
-/// of a traceback, else its beginning. A short error is told whole.
-pub(crate) fn cause_excerpt(text: &str, max: usize) -> &str {
+/// At most [`QUOTE_BYTES`] of an error: the part around the phrase that names its cause, else the last line
+/// of a traceback, else its beginning.
+pub(crate) fn cause_excerpt(text: &str) -> &str {
     let text = text.trim();
-    if text.len() <= max {
+    if text.len() <= QUOTE_BYTES {
         return text;
     }
     let (after_due_to, from) = after_due_to(text);
     if let Some((_, words)) = best_phrase(clip(after_due_to, READ_BYTES)) {
-        // What it says of the cause comes after the words that name it.
-        let before = max.saturating_sub(words.len()) / 4;
-        return head(around(text, from + words.start, from + words.start + max, before), max);
+        // Most of the excerpt follows the phrase, as details do.
+        let before = QUOTE_BYTES.saturating_sub(words.len()) / 4;
+        let start = from + words.start;
+        return head(around(text, start, start + QUOTE_BYTES, before), QUOTE_BYTES);
     }
-    let ends = text.contains("Traceback (most recent call last)");
-    match text.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| ends) {
-        Some(last) => head(last, max),
-        None => head(text, max),
-    }
+    let is_traceback = text.contains("Traceback (most recent call last)");
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    head(last.filter(|_| is_traceback).unwrap_or(text), QUOTE_BYTES)
 }
 
-/// "... failed at line '<code>' due to: <error>": the code's own words say nothing of the cause.
-/// What is left, and where it begins.
+/// The error of "... failed at line '<code>' due to: <error>", as the code does not name the cause, and
+/// its offset in `text`.
 fn after_due_to(text: &str) -> (&str, usize) {
     const DUE: &str = " due to: ";
     let from = memchr::memmem::rfind(text.as_bytes(), DUE.as_bytes()).map_or(0, |at| at + DUE.len());
     (text.get(from..).unwrap_or(text), from)
 }
 
-/// The rank of the most specific phrase in `text`, and where its first occurrence stands.
+/// The row of the most specific phrase in `text`, and its first occurrence.
 fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
     let bytes = text.as_bytes();
     let in_word = |i: Option<usize>| {
@@ -357,7 +329,7 @@ fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
         let Some(&(rank, left_open, right_open)) = ALL.patterns.get(found.pattern().as_usize()) else {
             continue;
         };
-        // A number inside a path or a longer number (`/503/`, `1.503`) is no status code.
+        // A number within a path or a longer number (`/503/`, `1.503`) is not a status code.
         let number = bytes.get(found.start()).is_some_and(u8::is_ascii_digit);
         let path =
             |i: Option<usize>| number && i.and_then(|i| bytes.get(i)).is_some_and(|b| b"/.-_=%,".contains(b));
@@ -380,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_apart() {
+    fn cause_is_found_in_the_text() {
         let cases = [
             ("Error code: 429 - {'error': {'code': 'insufficient_quota'}}", Defect::RateLimited),
             ("ThrottlingException: Rate exceeded", Defect::RateLimited),
@@ -416,24 +388,20 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_error_the_words_that_name_its_cause_are_told() {
+    fn excerpt_of_a_long_error_contains_its_cause() {
         let frames = "  File \"convert.py\", line 7, in convert\n    raise error\n".repeat(12);
         let text = format!(
             "Could not convert.\nTraceback (most recent call last):\n{frames}FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'\n"
         );
-        assert!(
-            cause_excerpt(&text, 240).contains("FileNotFoundError: [Errno 2]"),
-            "{}",
-            cause_excerpt(&text, 240)
-        );
+        assert!(cause_excerpt(&text).contains("FileNotFoundError: [Errno 2]"), "{}", cause_excerpt(&text));
         let odd = text
             .replace("FileNotFoundError: [Errno 2] No such file or directory: 'a.mp3'", "OddError: so it is");
-        assert_eq!(cause_excerpt(&odd, 240), "OddError: so it is");
-        assert_eq!(cause_excerpt(" 401 Unauthorized ", 240), "401 Unauthorized");
+        assert_eq!(cause_excerpt(&odd), "OddError: so it is");
+        assert_eq!(cause_excerpt(" 401 Unauthorized "), "401 Unauthorized");
     }
 
     #[test]
-    fn numbers_in_addresses_and_amounts_are_no_status_codes() {
+    fn numbers_in_addresses_and_amounts_are_not_status_codes() {
         for text in [
             "bad row in https://example.org/404/index",
             "expected 1.503 got 2",

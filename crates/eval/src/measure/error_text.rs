@@ -1,35 +1,35 @@
-//! Errors that tools return as text while their span says all is well.
+//! Errors that tools return as text while the status of their span is not an error.
 //!
 //! In: a tool's result. Out: the passage that reports an error, if the result *is* an error
-//! report. Decided by position and structure, never by the mere presence of a word: a page about
-//! errors, source code that raises one, or a log that holds one are good results.
+//! report. Position and structure decide, not the presence of a word: a page about errors, source code
+//! that raises one, or a log that contains one are valid results.
 
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
 use serde_json::{Map, Value};
 
-use super::defects::{QUOTE_BYTES, clip};
+use super::defects::clip;
 use super::error_kind::cause_excerpt;
 use crate::recognise::json_keys;
 
-/// Larger JSON is a substantial result, not an error report: it is not parsed.
+/// Maximum bytes of JSON that is parsed; larger JSON is not an error report.
 const MAX_JSON: usize = 64 * 1024;
-/// Begins Python's report of an error.
+/// The first line of a Python traceback.
 const TRACEBACK: &str = "Traceback (most recent call last)";
-/// How much of the start is matched against the shapes of error reports.
+/// Bytes at the beginning of a text that are matched with the patterns of error reports.
 const HEAD_BYTES: usize = 300;
-/// Up to this size, a sentence such as "Failed to open the page" is the whole message; a longer
-/// text that starts so is prose.
+/// Maximum bytes of a text that a sentence such as "Failed to open the page" makes an error report; a longer
+/// text that begins with it is prose.
 const SHORT_BYTES: usize = 600;
-/// Wrappers around the text that matters are at most this deep.
+/// Maximum depth of wrappers around a text.
 const MAX_UNWRAP: usize = 4;
-/// Error texts inside JSON arrays: only so few blocks can be one message.
+/// Maximum elements of a JSON array that is one message.
 const MAX_BLOCKS: usize = 4;
 
 /// The passage of `result` that reports an error, if `result` is an error report.
 ///
-/// The passage is owned where it stood inside JSON (unescaped), and clipped to a quote's length.
+/// The passage is unescaped if it was within JSON, and clipped to the length of a quote.
 pub(crate) fn reported(result: &str) -> Option<String> {
     let text = result.trim();
     let first = *text.as_bytes().first()?;
@@ -39,14 +39,14 @@ pub(crate) fn reported(result: &str) -> Option<String> {
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
             let said = from_value(&value, 0)?;
-            return Some(if said.is_empty() { cause_excerpt(text, QUOTE_BYTES).to_owned() } else { said });
+            return Some(if said.is_empty() { cause_excerpt(text).to_owned() } else { said });
         }
     }
-    from_text(text).map(|passage| cause_excerpt(passage, QUOTE_BYTES).to_owned())
+    from_text(text).map(|passage| cause_excerpt(passage).to_owned())
 }
 
-/// One of these stands in whatever JSON reports an error: the keys and words that [`flagged`],
-/// [`ALWAYS`] and [`SHORT`] look for, cut to what tells. In lower case.
+/// JSON that reports an error contains at least one of these: parts of the keys and words that
+/// [`flagged`], [`ALWAYS`] and [`SHORT`] look for, in lower case.
 const PREFILTER: [&str; 59] = [
     "err",
     "exce",
@@ -109,8 +109,8 @@ const PREFILTER: [&str; 59] = [
     "http:",
 ];
 
-/// Keys without which an object reports no error and wraps nothing that could: what [`from_map`] and
-/// [`flagged`] look for first.
+/// Whether [`from_map`] or [`flagged`] looks for the key. An object without any such key reports no error
+/// and wraps no text.
 fn may_report_error(key: &[u8]) -> bool {
     matches!(
         key,
@@ -141,13 +141,13 @@ fn may_report_error(key: &[u8]) -> bool {
 
 /// Rules out most JSON without parsing it.
 fn might_be_error_json(text: &str) -> bool {
-    // What only looks like an object is text, which may still end in a traceback.
+    // Text that only resembles an object may end in a traceback.
     let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
     if is_object && !json_keys::may_have(text, may_report_error) {
         return false;
     }
     static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(PREFILTER));
-    // Lower case first, since words in one case are found many bytes at a time.
+    // Lower case first, as the searcher is fast only with case-sensitive words.
     WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())
 }
 
@@ -164,10 +164,9 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
             {
                 return from_value(&value, depth + 1);
             }
-            from_text(inner).map(|passage| cause_excerpt(passage, QUOTE_BYTES).to_owned())
+            from_text(inner).map(|passage| cause_excerpt(passage).to_owned())
         }
-        // Content blocks: one message in pieces. Every piece must be an error, or the first be one
-        // and the rest few.
+        // Content blocks: one message in pieces, the first of which must report the error.
         Value::Array(items) if !items.is_empty() && items.len() <= MAX_BLOCKS => {
             let block = |item: &Value| match item {
                 Value::Object(map) if map.contains_key("text") || map.contains_key("type") => {
@@ -183,7 +182,7 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Keys that hold the text of an error beside a flag that says it is one.
+/// Keys of the text of an error in an object with an error flag.
 const MESSAGES: [&str; 13] = [
     "error",
     "message",
@@ -218,26 +217,26 @@ const WRAPPERS: [&str; 12] = [
 fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
     if flagged(map) {
         let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(message_text));
-        // Without words of its own, the whole result speaks.
+        // Without a message the caller quotes the whole result.
         return Some(message.unwrap_or_default());
     }
-    // `{"detail": "Not Found"}` and the like: one message and nothing else.
+    // Only a message, such as `{"detail": "Not Found"}`.
     if map.len() == 1
         && let Some((key, Value::String(text))) = map.iter().next()
         && ["detail", "message"].contains(&key.as_str())
         && text.len() <= SHORT_BYTES
         && from_text(text).is_some()
     {
-        return Some(cause_excerpt(text, QUOTE_BYTES).to_owned());
+        return Some(cause_excerpt(text).to_owned());
     }
-    // A wrapper is small but for the one thing it wraps.
+    // A wrapper has few keys.
     if map.len() > 8 {
         return None;
     }
     WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| from_value(inner, depth + 1))
 }
 
-/// True when the object itself says that it reports a failure.
+/// Whether a flag, a status or an error field of the object reports a failure.
 fn flagged(map: &Map<String, Value>) -> bool {
     let says = |key: &str, wanted: bool| map.get(key).and_then(Value::as_bool) == Some(wanted);
     if says("isError", true) || says("is_error", true) || says("success", false) || says("ok", false) {
@@ -250,7 +249,7 @@ fn flagged(map: &Map<String, Value>) -> bool {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,
             Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {
-                // A payload beside it makes it a warning about part of the work.
+                // Together with a payload it is a warning about part of the work.
                 return !has_payload || key == "error" && map.len() <= 3;
             }
             _ => {}
@@ -286,32 +285,29 @@ fn is_void(value: &Value) -> bool {
     }
 }
 
-/// The words of a message, wherever in a small structure they stand.
+/// The text of a message, which may be in a small structure.
 fn message_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(s) if !s.trim().is_empty() => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
+        Value::String(s) if !s.trim().is_empty() => Some(cause_excerpt(s).to_owned()),
         Value::Object(map) => {
-            ["message", "detail", "text", "type", "code"].iter().find_map(|k| match map.get(*k) {
-                Some(Value::String(s)) => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
-                Some(Value::Number(n)) => Some(n.to_string()),
+            ["message", "detail", "text", "type", "code"].iter().find_map(|key| match map.get(*key)? {
+                Value::String(s) => Some(cause_excerpt(s).to_owned()),
+                Value::Number(n) => Some(n.to_string()),
                 _ => None,
             })
         }
         Value::Array(items) => items.iter().take(MAX_BLOCKS).find_map(|item| match item {
             Value::String(_) => message_text(item),
-            Value::Object(map) => {
-                ["message", "text", "msg"].iter().find_map(|k| map.get(*k)).and_then(|v| match v {
-                    Value::String(s) => Some(cause_excerpt(s, QUOTE_BYTES).to_owned()),
-                    _ => None,
-                })
+            _ => {
+                let message = ["message", "text", "msg"].iter().find_map(|key| item.get(*key))?;
+                Some(cause_excerpt(message.as_str()?).to_owned())
             }
-            _ => None,
         }),
         _ => None,
     }
 }
 
-/// Shapes that make the text an error report however long it is, matched at its very start.
+/// Beginnings that make a text of any length an error report.
 const ALWAYS: &str = r#"(?x)^(?:
     (?i: traceback\ \(most\ recent\ call\ last\) )
   | (?i: (?: (?:tool|api|http|internal|server|validation|runtime|fatal|unexpected|execution|python|search|
@@ -335,7 +331,7 @@ const ALWAYS: &str = r#"(?x)^(?:
   | (?i: <(?:tool_use_)?error> | <tool_error> )
 )"#;
 
-/// Shapes that are an error report when they are all there is.
+/// Beginnings that make a text of at most [`SHORT_BYTES`] an error report.
 const SHORT: &str = r#"(?ix)^(?:
     (?: sorry,?\s+ | the\ tool\s+ | tool\s+ | request\s+ | operation\s+ | call\s+ )?
     (?: failed\s+(?:to\b|with\b|because\b|due\b|:) | failure\s*: | fatal\s*: | failed\s*: | unable\s+to\s+(?:\w+ly\s+)?
@@ -370,7 +366,7 @@ fn from_text(text: &str) -> Option<&str> {
     python_repr(text).or_else(|| error_page(text)).or_else(|| ending_traceback(text))
 }
 
-/// Skips what frameworks put before a tool's words.
+/// Skips labels that frameworks put before a tool's output.
 fn without_labels(text: &str) -> &str {
     const LABELS: [&str; 8] = [
         "observation:",
@@ -386,7 +382,6 @@ fn without_labels(text: &str) -> &str {
     for _ in 0..MAX_UNWRAP {
         let marked =
             text.trim_start_matches(|c: char| c.is_whitespace() || "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}".contains(c));
-        // The closing bracket of "[ERROR] ..." would hide the colon's place.
         let cut = LABELS.iter().find_map(|label| {
             let start = marked.get(..label.len())?;
             start.eq_ignore_ascii_case(label).then(|| marked.get(label.len()..))?
@@ -426,10 +421,10 @@ fn error_page(text: &str) -> Option<&str> {
     text.get(found.start()..)
 }
 
-/// Output that ends in a Python traceback: after its header come only indented lines and the
-/// exception's own line. A traceback quoted in the middle of a document does not count.
+/// Output that ends in a Python traceback: its header is followed only by indented lines and the
+/// line of the exception. A traceback in the middle of a document does not count.
 fn ending_traceback(text: &str) -> Option<&str> {
-    /// An exception's message may go on for some lines.
+    /// Maximum further lines of the exception's message.
     const MAX_MESSAGE_LINES: usize = 4;
     let start = memchr::memmem::rfind(text.as_bytes(), TRACEBACK.as_bytes())?;
     let trace = text.get(start..)?;

@@ -1,4 +1,4 @@
-//! Which spans of a trace metrics run on: neither evaluator spans with everything beneath them nor
+//! The spans of a trace on which metrics run: all but evaluator spans, the spans beneath them, and
 //! cancelled spans.
 
 use verdict_otlp::trace::Kind;

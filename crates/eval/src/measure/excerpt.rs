@@ -1,12 +1,12 @@
-//! Pieces of a text as evidence: verbatim, bounded, and not torn out of the middle of a word.
+//! Excerpts of a text as evidence: verbatim, bounded, and cut between words.
 //!
-//! In: a text of the trace. Out: a slice of it. A quote carries no mark where it was cut: it must
-//! stand in the span just so, for a person or a program to find it there. In scripts and data
-//! without borders between words a cut is made between characters.
+//! In: a text of the trace. Out: a slice of it. A quote has no mark where it was cut, so that it can be
+//! found in the span. Scripts and data without word borders are cut between characters.
 
-/// Longest quote kept, in bytes: a line or two, so that a span with many findings stays small.
+/// Maximum bytes of a quote: a line or two, so that a span with many findings stays small.
 pub(crate) const QUOTE_BYTES: usize = 240;
-/// A word's border is looked for this near a cut: longer runs are identifiers, hashes, data.
+/// Maximum bytes between a cut and the word border that is used instead: longer runs are identifiers,
+/// hashes or data.
 const REACH: usize = 32;
 
 /// The beginning of `text`, at most `max` bytes.
@@ -39,21 +39,21 @@ pub(crate) fn clip_end(text: &str, max: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(max))..).unwrap_or(text)
 }
 
-/// The nearest border at or before `at`; `at` itself where none is in reach.
+/// The nearest border at or before `at`; `at` itself if there is none within [`REACH`].
 fn border_before(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
-/// The nearest border at or after `at`; `at` itself where none is in reach.
+/// The nearest border at or after `at`; `at` itself if there is none within [`REACH`].
 fn border_after(text: &str, at: usize) -> usize {
     let after = text.get(at..).unwrap_or_default();
     let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
     std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
-/// No word goes on across `at`. Chinese, Japanese, Thai and their neighbours set no spaces.
+/// Whether no word extends across `at`. Chinese, Japanese, Thai and related scripts have no spaces.
 fn is_border(text: &str, at: usize) -> bool {
     let unspaced =
         |c| matches!(c, '\u{e00}'..='\u{fff}' | '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}');
@@ -70,18 +70,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_fall_between_words() {
+    fn excerpts_are_cut_between_words() {
         let text = "the almanac gives 5642 metres";
         assert_eq!(head(text, 14), "the almanac ");
         assert_eq!(tail(text, 8), " metres");
         assert_eq!(around(text, 12, 17, 3), "almanac gives 5642");
         assert_eq!(around(text, 4, 11, 2), "the almanac gives");
-        assert_eq!((head(text, 2), tail(text, 3)), ("th", "res"), "a torn word is more than nothing");
+        assert_eq!((head(text, 2), tail(text, 3)), ("th", "res"), "a part of a word is better than nothing");
         assert_eq!((head(text, 99), tail(text, 99)), (text, text));
     }
 
     #[test]
-    fn what_has_no_words_is_cut_between_characters() {
+    fn text_without_words_is_cut_between_characters() {
         let data = "a".repeat(100);
         assert_eq!((head(&data, 50).len(), tail(&data, 50).len()), (50, 50));
         assert_eq!(head("山山山山", 7), "山山");

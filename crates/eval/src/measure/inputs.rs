@@ -1,16 +1,15 @@
-//! What metrics that ask judges read.
+//! The input of the metrics that ask judges.
 
 use super::Settings;
 use super::measurement::Measurement;
 use crate::recognise::AgentTrace;
 
-/// The input of the metrics that ask judges.
+/// A trace, the settings, and the measurements by rules.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
-    /// The whole trace (or what is there of it).
+    /// The trace as far as it has arrived.
     pub trace: &'a AgentTrace,
-    /// Thresholds, switches, judges.
     pub settings: &'a Settings,
-    /// What the rules measured, by span.
+    /// Ordered by span.
     pub rules: &'a [Measurement],
 }

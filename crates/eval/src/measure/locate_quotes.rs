@@ -1,11 +1,10 @@
-//! Where the quote of each finding stands.
+//! Locates the quote of each finding.
 //!
-//! In: the rules' measurements of a trace. Out: the same, each finding naming the span that its
-//! quote is from where that is another than its own. Looked for in what the finding points to, and
-//! in the places where an agent's task, plan and answer, and what came back to a model, are
-//! written. Texts are read as `recognise` gives them; what stands in JSON or code may be written
-//! with escapes there. A quote that stands nowhere as a whole gives way to its longest line that
-//! does: texts of several parts are joined by line breaks.
+//! In: the rules' measurements of a trace. Out: the same, with [`Finding::seen_in`] set to the span that
+//! contains the quote if it is not the finding's own. Searched are the spans that the finding cites, and
+//! those with the agent's task, plans and answer, and with results for the model. Within JSON or code a
+//! quote may be escaped. A quote that no span contains as a whole, as it joins several texts by line
+//! breaks, is replaced by its longest line that a span contains.
 
 use memchr::memmem::Finder;
 use verdict_otlp::trace::{ById, Idx, SpanId};
@@ -14,17 +13,17 @@ use super::conversation::Turns;
 use super::{Finding, Measurement, Memo};
 use crate::recognise::{AgentTrace, Part, SpanView, ToolRequest};
 
-/// Spans that one quote is looked for in: a finding may cite a hundred.
+/// Maximum spans in which one quote is searched: a finding may cite a hundred.
 const MAX_PLACES: usize = 160;
-/// Lines of a quote that are tried by themselves.
+/// Maximum lines of a quote that are searched separately.
 const MAX_LINES: usize = 8;
-/// A shorter line is found anywhere.
+/// Minimum bytes of such a line: a shorter one occurs anywhere.
 const LEAST_LINE: usize = 8;
 
 /// The spans of a trace by their ids.
 struct SpanIndex(ById<SpanId, Idx>);
 
-/// Names the place of every quote.
+/// Locates every quote.
 pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
@@ -38,8 +37,8 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
     }
 }
 
-/// The first of `places` that holds the quote, or a line of it: its own, else one that wrote it,
-/// else one that was shown it. Every later prompt repeats what was written before.
+/// The first of `places` that contains the quote or a line of it: the finding's own span, else one with
+/// the quote in its output, else one with the quote in its input. Later prompts repeat earlier outputs.
 fn find_place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
     let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= LEAST_LINE).collect();
     lines.truncate(MAX_LINES);
@@ -54,7 +53,7 @@ fn find_place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, S
     })
 }
 
-/// Where the quote may be from, the likeliest first.
+/// The spans that may contain the quote, the most likely first.
 fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
     let spans =
         memo.trace(|| SpanIndex(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
@@ -77,7 +76,7 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
     out
 }
 
-/// A quote, ready to be looked for as it is and as JSON writes it.
+/// Searches a quote as it is and as escaped in JSON.
 struct QuoteSearch<'q> {
     quote: &'q str,
     spellings: Vec<Finder<'static>>,
@@ -120,7 +119,7 @@ impl<'q> QuoteSearch<'q> {
         }
     }
 
-    /// In what a span said, did or came to.
+    /// Whether the span's output, call, result or error contains the quote.
     fn is_of(&self, r: &SpanView) -> bool {
         let words = [&r.result, &r.name, &r.agent, &r.model].into_iter().flatten();
         let errors = r.errors.iter().chain(&r.inherited_errors).flat_map(|e| [&e.kind, &e.message]).flatten();
@@ -131,7 +130,7 @@ impl<'q> QuoteSearch<'q> {
             || r.plans.iter().any(|p| self.in_text(&p.text))
     }
 
-    /// In what a span was given. The newest message stands last.
+    /// Whether the span's input contains the quote. The newest message is last.
     fn was_shown(&self, r: &SpanView) -> bool {
         r.input.iter().rev().flat_map(|m| &m.parts).any(|p| self.in_part(p))
     }
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_is_told_where_it_stands() {
+    fn quote_is_located_in_its_span() {
         let trace = Script::new("task")
             .says("1. Look it up\n2. Answer")
             .plan(&["Look it up", "Answer"])
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_joined_quote_the_longest_line_that_stands_somewhere_is_kept() {
+    fn joined_quote_is_reduced_to_its_longest_located_line() {
         let trace = Script::new("find the height").answers("42 metres").build();
         let (_, quote) = located(&trace, trace.agents[0].at, "find the height\nof a mountain elsewhere");
         assert_eq!(quote, "find the height");

@@ -1,4 +1,4 @@
-//! What was computed of a text or a trace, kept while that trace is measured.
+//! A cache of values computed from a text or a trace, for the time that the trace is measured.
 //!
 //! Every call of a run repeats the system prompt, and every later one the history. Texts are
 //! interned, so that an address identifies a text.
@@ -11,11 +11,11 @@ use foldhash::HashMap;
 
 use crate::recognise::Text;
 
-/// What was computed, by its type and the address and length of its text. The text is kept, so
-/// that no other can get its address.
+/// Values by their type and the address and length of their text. The text is stored as well, so that its
+/// address is not reused.
 type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
-/// Keyed by the type that was computed and the text's address.
+/// Values by type, and by text or for the whole trace.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
@@ -27,7 +27,7 @@ impl Memo {
         Memo::default()
     }
 
-    /// `T` for this very text: computed once. Each use has a type of its own.
+    /// The value of type `T` for the text, computed once. Each use has its own type.
     pub fn of<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
         let known = self.of_text.borrow().get(&key).map(|(_, known)| known.clone());
@@ -39,7 +39,7 @@ impl Memo {
         made
     }
 
-    /// `T` for the whole trace: computed once. Each use has a type of its own.
+    /// The value of type `T` for the trace, computed once. Each use has its own type.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         let known = self.of_trace.borrow().get(&key).cloned();
@@ -59,7 +59,7 @@ mod tests {
     struct Words(usize);
 
     #[test]
-    fn a_text_seen_before_is_not_read_again() {
+    fn value_is_computed_once_per_text() {
         let memo = Memo::new();
         let text = Text::from("one two three");
         let mut reads = 0;
@@ -72,7 +72,7 @@ mod tests {
         }
         assert_eq!(reads, 1);
         assert_eq!(memo.of(&Text::from("one"), |t| Words(t.split(' ').count())).0, 1);
-        // A text that nobody else keeps: its address stays taken.
+        // The memo keeps the text alive, so that its address is not reused.
         let lone = Text::from("lone");
         let address = lone.as_ptr();
         memo.of(&lone, |_| Words(1));

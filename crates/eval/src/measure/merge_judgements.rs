@@ -1,14 +1,14 @@
-//! One measurement a metric and span, where rules and judges both spoke.
+//! Merges the measurements of rules and judges into one per metric and span.
 //!
-//! In: what the rules measured and what the judges did. Out: one list, by span and then as the
-//! rules' metrics stand. A rule's fact (an error status, arguments against their schema) is final;
-//! elsewhere the judge leads, and where it could not answer the rules' word stands.
+//! In: the measurements by rules and those by judges. Out: one list, ordered by span and then as the
+//! rules' metrics. A fact of a rule (an error status, arguments that violate their schema) is final.
+//! Otherwise the judge takes precedence, and the rules' measurement is used if the judge has none.
 
 use std::collections::HashMap;
 
 use super::{Measurement, Unmeasured};
 
-/// Joins both. Neither list has two measurements of one metric on one span.
+/// Merges both. Neither list has two measurements of one metric on one span.
 pub(crate) fn merge_judgements(rules: Vec<Measurement>, judged: Vec<Measurement>) -> Vec<Measurement> {
     let mut by_key: HashMap<(usize, &'static str), Measurement> =
         judged.into_iter().map(|m| ((m.at, m.metric), m)).collect();
@@ -34,7 +34,7 @@ fn choose(rule: Measurement, judge: Measurement) -> Measurement {
     match (&rule.outcome, &judge.outcome) {
         (_, Ok(_)) => judge,
         (Ok(_), Err(_)) => rule,
-        // That a judge failed says more than that the rules had nothing to say.
+        // The failure of a judge is more informative than that the rules do not apply.
         (Err(_), Err(Unmeasured::NotApplicable | Unmeasured::NoContent)) => rule,
         (Err(_), Err(_)) => judge,
     }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_of_the_rules_is_final_and_a_judgement_of_theirs_is_not() {
+    fn fact_of_a_rule_is_final_and_another_finding_is_not() {
         let fact = ruled(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
         let hunch = ruled(1, vec![Defect::IrrelevantResult.finding("off topic", "cats")]);
         let clean = ruled(2, Vec::new());
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_judge_fails_the_rules_stand_and_its_failure_shows_only_where_they_are_silent() {
+    fn failed_judge_leaves_the_measurement_of_the_rules_or_its_reason() {
         let rules = vec![ruled(0, Vec::new()), unmeasured(1, "tool_completeness", Unmeasured::NoContent)];
         let mut failed = [0, 1].map(|at| unmeasured(at, "tool_completeness", Unmeasured::Timeout));
         failed.iter_mut().for_each(|m| m.judge = "model/hash".into());
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_judge_measures_comes_after_the_rules_of_its_span() {
+    fn measurements_by_judges_alone_follow_those_of_rules() {
         let mut gpa = judged(0, 5.0);
         gpa.metric = "gpa.tool_calling";
         let all = merge_judgements(vec![ruled(0, Vec::new()), ruled(1, Vec::new())], vec![gpa.clone()]);

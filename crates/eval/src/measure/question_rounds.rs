@@ -1,8 +1,8 @@
-//! Metrics that ask, driven to their end: questions out, answers in, round by round.
+//! Runs the metrics that ask judges: questions out, answers in, round by round.
 //!
-//! In: a trace and what the rules found in it. Out: [`Ask`]s for whoever carries them to judges,
-//! and, when they are answered or there is no more time, [`Measurement`]s. No metric waits for
-//! another. Pure: `pipeline` brings time and network.
+//! In: a trace and the findings of the rules. Out: [`Ask`]s, which the caller sends to judges, and, when
+//! they are answered or the time is over, [`Measurement`]s. No metric waits for another. No I/O happens
+//! here.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,23 +17,22 @@ use super::question::{Answer, Question, services};
 use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
 use crate::recognise::Text;
 
-/// Questions of questions that one metric may ask on one span. The longest, the checklist, takes all of
-/// them (criteria, filter, order, passages, more passages, an answer and two uses of a tool); more is a
-/// metric gone astray.
+/// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
+/// filter, order, passages, more passages, an answer and two uses of a tool).
 pub(super) const MAX_ROUNDS: usize = 8;
 
-/// A question on its way.
+/// A question for judges.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// To hand back with the answer.
-    pub ticket: usize,
-    /// The span that it is about.
+    /// For [`Questions::answer`]; the questions of one metric on one span have the same.
+    pub id: usize,
+    /// The span of the question.
     pub at: Idx,
     /// The metric that asks.
     pub metric: &'static str,
-    /// What it asks.
+    /// Prompt and form.
     pub question: Question,
-    /// Who is to answer, by the names of the configuration.
+    /// The names of the judges, as configured.
     pub judges: Vec<String>,
     /// The services whose content the prompt shows.
     pub services: Arc<[Text]>,
@@ -44,7 +43,7 @@ struct Open {
     metric: usize,
     at: Idx,
     round: usize,
-    /// Asked in this round and not answered yet.
+    /// Questions of this round without an answer.
     waiting: usize,
     answers: Vec<Answer>,
 }
@@ -53,30 +52,30 @@ struct Open {
 pub struct Questions<'a> {
     inputs: Inputs<'a>,
     metrics: Vec<Asking<'a>>,
-    /// Metrics and spans that have not begun. Questions are rendered when there is somebody to
-    /// carry them: those of a long trace together would be many times its size.
+    /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
+    /// together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
     ready: VecDeque<Ask>,
     open: HashMap<usize, Open>,
-    tickets: usize,
+    last_id: usize,
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
 }
 
 impl<'a> Questions<'a> {
-    /// Of a trace that has closed: whatever is to be asked of it.
+    /// All questions about a closed trace.
     pub(crate) fn new(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::of(inputs.rules), |_, _| {
             true
         })
     }
 
-    /// Of a trace that is still open: what can be asked already, where the span's parent has come
-    /// and the metric looks no further. When the trace has closed the same questions are asked
-    /// again, and then their answers are known, or on their way.
+    /// The questions that can be asked about an open trace: those of metrics that need no more than the
+    /// parent, on spans whose parent has arrived. When the trace has closed the same questions are asked
+    /// again, so that their answers are cached or pending.
     pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
-        // What the rules found so far may change with what comes yet, and with it the questions.
+        // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = Inputs { rules: &[], ..inputs };
         Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::early(), |need, at| {
             let tree = &inputs.trace.tree;
@@ -115,38 +114,38 @@ impl<'a> Questions<'a> {
             todo,
             ready: VecDeque::new(),
             open: HashMap::new(),
-            tickets: 0,
+            last_id: 0,
             done,
             services: services(inputs.trace),
             inputs,
         }
     }
 
-    /// The next question to carry; `None` while there is none, or none any more.
+    /// The next question; `None` if there is none, or none until an answer arrives.
     pub fn next_question(&mut self) -> Option<Ask> {
         while self.ready.is_empty() {
             let (metric, at) = self.todo.pop_front()?;
-            self.tickets += 1;
-            self.step(self.tickets, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() });
+            self.last_id += 1;
+            self.step(self.last_id, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() });
         }
         self.ready.pop_front()
     }
 
     /// Takes an answer.
-    pub fn answer(&mut self, ticket: usize, answer: Answer) {
-        let Some(mut open) = self.open.remove(&ticket) else { return };
+    pub fn answer(&mut self, id: usize, answer: Answer) {
+        let Some(mut open) = self.open.remove(&id) else { return };
         open.answers.push(answer);
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
-            self.step(ticket, open);
+            self.step(id, open);
         } else {
-            self.open.insert(ticket, open);
+            self.open.insert(id, open);
         }
     }
 
-    fn step(&mut self, ticket: usize, mut open: Open) {
+    fn step(&mut self, id: usize, mut open: Open) {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
-        // Answers come in any order; which way they came must not show.
+        // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Inputs { trace, settings, rules } = self.inputs;
         let context = Context { trace, at: open.at, settings, memo: &Memo::new(), rules };
@@ -161,9 +160,9 @@ impl<'a> Questions<'a> {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
                     let services = question.prompt.shows().services(trace, &self.services);
-                    Ask { ticket, at, metric, question, judges, services }
+                    Ask { id, at, metric, question, judges, services }
                 }));
-                self.open.insert(ticket, open);
+                self.open.insert(id, open);
             }
             Step::Ask(_) => {
                 self.done.push(defects::unmeasured(open.at, row.name, Unmeasured::JudgeError));
@@ -171,16 +170,16 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// What was measured. What has no answer yet is unmeasured for the reason `why`.
+    /// The measurements. Questions without an answer are unmeasured for the reason `why`.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
         let metrics = &self.metrics;
         let begun = self.open.into_values().map(|open| (open.metric, open.at));
         let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.0.name, at)));
         self.done.extend(late.map(|(metric, at)| defects::unmeasured(at, metric, why)));
-        // Whether a metric that has not begun exists on its span, only its first step can tell.
+        // The first step of a metric decides whether it applies to the span.
         for (metric, at) in self.todo {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
-            // Of those that are asked about by topic it is known, and a step would render a prompt.
+            // A metric with a rubric is known to apply, and its step would render a prompt.
             if row.rubric.is_some() {
                 self.done.push(defects::unmeasured(at, row.name, why));
                 continue;

@@ -1,4 +1,4 @@
-//! Scenes for the tests of metrics: spans of given kinds under given parents.
+//! Traces for the tests of metrics: spans of given kinds under given parents.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str
     ErrorSign { source, kind: kind.map(text), message: message.map(text) }
 }
 
-/// An LLM reading with prompt messages and a plain answer.
+/// An LLM span with prompt messages and a plain answer.
 pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     let parts = if answer.is_empty() { Vec::new() } else { vec![Part::Text(text(answer))] };
     SpanView {
@@ -43,7 +43,7 @@ pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     }
 }
 
-/// The same reading, asking for a tool as well.
+/// The span, with a request for a tool.
 pub(crate) fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanView {
     let call = ToolRequest { id: Some(text("c1")), name: text(name), arguments: Some(text(arguments)) };
     if let Some(message) = view.output.last_mut() {
@@ -52,7 +52,7 @@ pub(crate) fn asking(mut view: SpanView, name: &str, arguments: &str) -> SpanVie
     view
 }
 
-/// A TOOL reading.
+/// A TOOL span.
 pub(crate) fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
     SpanView {
         kind: Kind::Tool,
@@ -129,7 +129,7 @@ impl Sample {
     }
 }
 
-/// What one metric says of one span.
+/// The measurements of one metric on one span.
 pub(crate) fn measure(metric: &dyn Metric, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
     match metric.step(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {

@@ -1,8 +1,8 @@
-//! Small traces for tests of metrics, told as a script: who says what, which tool returns what.
+//! Small traces for tests of metrics, written as a script of messages, calls and results.
 //!
-//! In: a few calls a test can read aloud. Out: a [`AgentTrace`] with the messages, calls, agents and
-//! times that `recognise` would have found. Every model call is shown the whole history of its
-//! agent, as real frameworks do.
+//! In: method calls. Out: an [`AgentTrace`] with the messages, calls, agents and times that `recognise`
+//! would have found. The input of every model call is the whole history of its agent, as in real
+//! frameworks.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -20,15 +20,15 @@ pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
-/// Holds `text` against the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set it is
-/// written instead.
+/// Compares `text` with the file of that name under `tests/golden`; with `UPDATE_GOLDEN` set the file is
+/// written first.
 pub(crate) fn golden(name: &str, text: &str) {
     let path = tests().join(format!("golden/{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == text, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{text}");
+    assert!(known == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
 }
 
 /// The traces of a request's body, as `recognise` reads them.
@@ -43,18 +43,18 @@ pub(crate) fn captured(name: &str) -> Vec<AgentTrace> {
     traces_of(&std::fs::read(tests().join("../demo").join(name).join("001.pb")).unwrap())
 }
 
-/// The tools that control a run, as `recognise` knows them under this configuration.
+/// The tools that control a run, by this configuration.
 pub(crate) fn control_tools(overrides: &Overrides) -> Arc<ControlTools> {
     Recogniser::new(overrides).unwrap().trace(Tree::default(), &[], false).control_tools
 }
 
-/// Those of the built-in conventions.
+/// The tools that control a run, by the built-in conventions.
 pub(crate) fn default_control_tools() -> Arc<ControlTools> {
     static TOOLS: LazyLock<Arc<ControlTools>> = LazyLock::new(|| control_tools(&Overrides::default()));
     TOOLS.clone()
 }
 
-/// A run in the making.
+/// Builds a trace.
 pub struct Script {
     spans: Vec<Span>,
     views: Vec<SpanView>,
@@ -63,7 +63,7 @@ pub struct Script {
     calls: Vec<Call>,
     /// Agents that are running, innermost last, each with its conversation so far.
     running: Vec<(usize, Vec<Message>)>,
-    /// Calls that were asked for and have not returned, with the agent that asked.
+    /// Requested calls that have not returned, with the agent that requested them.
     pending: Vec<(usize, Idx, ToolRequest)>,
     incomplete: bool,
 }
@@ -73,7 +73,7 @@ fn message(role: Role, parts: Vec<Part>) -> Message {
 }
 
 impl Script {
-    /// One agent, asked to do `task`.
+    /// One agent with a task.
     pub fn new(task: &str) -> Script {
         let mut script = Script {
             spans: Vec::new(),
@@ -149,7 +149,7 @@ impl Script {
         self
     }
 
-    /// Tools that the running agent is shown.
+    /// Tools that the running agent is offered.
     pub fn tools(mut self, names: &[&str]) -> Script {
         let agent = self.now().0;
         for name in names {
@@ -187,13 +187,13 @@ impl Script {
         at
     }
 
-    /// A model call that only says something.
+    /// A model call with a plain output.
     pub fn says(mut self, text: &str) -> Script {
         self.model(vec![Part::Text(text.into())]);
         self
     }
 
-    /// A model call that says `text` (unless empty) and asks for tools, with arguments as JSON.
+    /// A model call that outputs `text` (unless empty) and requests tools, with arguments as JSON.
     pub fn calls(mut self, text: &str, requests: &[(&str, &str)]) -> Script {
         let agent = self.now().0;
         let mut parts = Vec::new();
@@ -218,7 +218,7 @@ impl Script {
 
     fn next_pending(&mut self) -> (usize, Idx, ToolRequest) {
         let agent = self.now().0;
-        let mine = self.pending.iter().position(|(a, ..)| *a == agent).expect("something was asked for");
+        let mine = self.pending.iter().position(|(a, ..)| *a == agent).expect("a pending call");
         self.pending.remove(mine)
     }
 
@@ -262,7 +262,7 @@ impl Script {
         self.now().1.push(message(Role::Tool, vec![part]));
     }
 
-    /// The earliest call that is still out returns `result`.
+    /// The earliest pending call returns `result`.
     pub fn returns(mut self, result: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, call) = self.tool_span(agent, llm, &request);
@@ -270,7 +270,7 @@ impl Script {
         self
     }
 
-    /// The earliest call that is still out raises an exception: status ERROR.
+    /// The earliest pending call raises an exception: status ERROR.
     pub fn raises(mut self, text: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, call) = self.tool_span(agent, llm, &request);
@@ -278,7 +278,7 @@ impl Script {
         self
     }
 
-    /// The earliest call that is still out starts an agent, which runs until [`Script::leave`].
+    /// The earliest pending call starts an agent, which runs until [`Script::leave`].
     pub fn enter(mut self, task: &str) -> Script {
         let (agent, llm, request) = self.next_pending();
         let (at, _) = self.tool_span(agent, llm, &request);
@@ -287,7 +287,7 @@ impl Script {
         self
     }
 
-    /// The running agent ends; its answer is what the call that started it returns.
+    /// The running agent ends; its answer is the result of the call that started it.
     pub fn leave(mut self) -> Script {
         let (agent, _) = self.running.pop().expect("an agent is running");
         let answer = self.agents[agent].answer.clone().unwrap_or_else(|| "".into());
@@ -308,7 +308,7 @@ impl Script {
         self
     }
 
-    /// The trace was closed before its root came.
+    /// The trace was closed before its root arrived.
     pub fn incomplete(mut self) -> Script {
         self.incomplete = true;
         self
@@ -328,7 +328,7 @@ impl Script {
         }
     }
 
-    /// The trace as an instrumentation without content would show it: names, ids, times, statuses.
+    /// The trace as recorded by an instrumentation without content: names, ids, times, statuses.
     pub fn build_without_content(self) -> AgentTrace {
         let mut trace = self.build();
         for view in &mut trace.views {

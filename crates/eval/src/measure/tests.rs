@@ -1,4 +1,4 @@
-//! Every rule over recorded runs of real frameworks: what fails, where, and what must not.
+//! Every rule over recorded runs of real frameworks: the failing spans, and runs without one.
 //!
 //! Reads the runs shipped in `demo` and `tests/data/frameworks`, and all others where `OTEL_VERDICT_CASES`
 //! names their folder.
@@ -116,7 +116,7 @@ fn named_defects_fail_on_their_spans() {
         }
     }
     println!("{named} named defects, {} missed on the very span:\n{}", missed.len(), missed.join("\n"));
-    // Three of the shipped ones are parents that only repeat their child's exception, which is the
-    // child's evidence and not theirs.
+    // Three of the shipped ones are parents that only repeat their child's exception, which is reported on
+    // the child.
     assert!(missed.len() * 4 <= named, "{} of {named}:\n{}", missed.len(), missed.join("\n"));
 }

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_added_where_no_total_is_reported() {
+    fn input_and_output_are_added_without_a_reported_total() {
         let counts = Counts { input: Some(80), output: Some(30), ..Counts::default() };
         assert_eq!(
             outcome(Kind::Llm, counts, "tokens: { max: 100 }"),

@@ -1,10 +1,9 @@
-//! `tool_completeness` (001, table 1): did a tool call do what it was for? 1-5.
+//! `tool_completeness` (001, table 1): did a tool call achieve its purpose? 1-5.
 //!
-//! In: a call, its result, and the definition that the model was shown. Out: 5, or the anchor of
-//! the worst defect: an error or nothing at all (1), arguments that the tool cannot take, a result
-//! that is cut off or beside the point. Arguments are the model's: a defect in them stands on the
-//! LLM span that wrote them, and on the tool span as that span's manifestation. Calls without a
-//! span of their own are judged where they were written.
+//! In: a call, its result, and the definition that the model was shown. Out: 5, or the score of the worst
+//! defect: an error or an empty result (1), arguments that the tool does not accept, a result that is cut
+//! off or irrelevant. A defect of the arguments is reported on the LLM span that wrote them, and as a
+//! manifestation on the tool span. Calls without a span of their own are measured on the LLM span.
 
 use verdict_otlp::trace::Kind;
 
@@ -65,7 +64,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     Some(unmeasured(context.at, NAME, reason))
 }
 
-/// The calls that this model call wrote: their arguments, and the results of those without a span.
+/// The calls that this model call requested: their arguments, and the results of those without a span.
 fn on_llm(context: &Context<'_>) -> Option<Measurement> {
     let known = CallIndex::of(context.trace, context.memo);
     let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
@@ -94,7 +93,7 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
 }
 
-/// Judges what came back; false where there is nothing to go by.
+/// Checks the result or error of a call; false if neither is recorded.
 fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
     if let Some(error) = of_call(context.trace, context.memo, call) {
         let retried = call
@@ -105,7 +104,7 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
         let mut finding = defect
             .finding(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
         finding.category = error.cause.category();
-        // What the model wrote made it fail: it counts where it was written.
+        // The model's output caused the failure, so that the model call is its origin.
         if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {
             finding = finding.from_origin(llm);
         }

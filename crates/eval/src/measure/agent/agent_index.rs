@@ -1,8 +1,9 @@
-//! Agents by span: the agent of a span, its calls, and its task.
+//! Agents by span.
 //!
-//! In: the agents of a trace. Out: the one whose verdicts are written on a given span, its calls
+//! In: the agents of a trace. Out: the agent whose verdicts are written on a given span, its calls
 //! together with those of the agents beneath it, and its task.
 
+use std::iter::successors;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -25,16 +26,16 @@ pub(crate) fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize
     index.0.get(&at).copied()
 }
 
-/// The agent whose span is looked at, with its index.
+/// The agent whose span is that of the context, with its index.
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let i = index_at(context.trace, context.memo, context.at)?;
     Some((i, context.trace.agents.get(i)?))
 }
 
 struct Relations {
-    /// Whether an agent has agents beneath it.
+    /// By agent: whether it has agents beneath it.
     calls_agents: Vec<bool>,
-    /// How many agents have a name.
+    /// The number of agents with a name.
     with_name: HashMap<Text, usize>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
     relations(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
 }
 
-/// Whether an agent other than `agent` goes by `name`.
+/// Whether an agent other than `agent` has this name.
 pub(crate) fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
     relations(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
@@ -69,18 +70,16 @@ struct CallsBeneath(Vec<Vec<usize>>);
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
-/// Agents deeper than `MAX_DEPTH` are not counted for those far above them.
+/// The calls of an agent count for the `MAX_DEPTH` agents above it.
 pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
     let beneath: Rc<CallsBeneath> = memo.trace(|| {
         let mut all: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
         for agent in &trace.agents {
-            let mut up = agent.parent;
-            for _ in 0..MAX_DEPTH {
-                let Some(above) = up else { break };
-                if let Some(calls) = all.get_mut(above) {
+            let above = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
+            for up in above.take(MAX_DEPTH) {
+                if let Some(calls) = all.get_mut(up) {
                     calls.extend_from_slice(&agent.calls);
                 }
-                up = trace.agents.get(above).and_then(|a| a.parent);
             }
         }
         for calls in &mut all {
@@ -92,16 +91,15 @@ pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<us
     beneath.0.get(i).cloned().unwrap_or_default()
 }
 
-/// Agents that call agents that call agents: deeper nesting is a sender's fancy.
+/// Deeper nesting of agents does not occur in practice.
 const MAX_DEPTH: usize = 16;
 
-/// What agent `i` was asked: as recognised, else the last thing a user said to its first model
-/// call.
+/// The task of agent `i`: as recognised, else the last user message of its first model call.
 pub(crate) fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
     task_at(trace, i).map(|(task, _)| task)
 }
 
-/// The same, with the span whose input it is.
+/// The task, with the span whose input contains it.
 pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     let agent = trace.agents.get(i)?;
     if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
@@ -112,7 +110,7 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     Some((users.into_iter().find_map(first_text)?, at))
 }
 
-/// The system prompt of agent `i`, where it is recorded.
+/// The system prompt of agent `i`.
 pub(crate) fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
     let agent = trace.agents.get(i)?;
     let first = trace.views.get(*agent.llms.first()?)?;

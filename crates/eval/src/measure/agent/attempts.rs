@@ -1,9 +1,9 @@
-//! Every tool call as an attempt: its arguments made comparable, and how it ended.
+//! Tool calls as attempts: normalised arguments, and how the call ended.
 //!
-//! In: the calls of a trace. Out: one [`Attempt`] a call, and the failing calls that were made
-//! again unchanged (001, table 2, tool abuse).
-//! A retry is no fault by itself: a transient outage deserves one, a success between two calls may
-//! have changed the state that the second one meets, and a retry that succeeds was right.
+//! In: the calls of a trace. Out: one [`Attempt`] per call, and the failing calls that were repeated
+//! unchanged (001, table 2, tool abuse).
+//! Not every retry is a repeat: a transient error allows one, a success between two calls may have changed
+//! the state that the second one reads, and a retry that succeeds is correct.
 
 use std::rc::Rc;
 
@@ -12,56 +12,51 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use crate::measure::Memo;
-use crate::measure::defects::{Defect, QUOTE_BYTES};
+use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::reported;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::recognise::{AgentTrace, Call};
 
-/// How often a call may be made in vain before the next is a fault, when the error says that
-/// waiting may help (rate limit, outage, timeout): once more.
+/// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
+/// one retry.
 const TRANSIENT_TRIES: usize = 2;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum CallOutcome {
-    /// In an error: its text, and whether waiting may help.
+    /// With an error.
     Failed {
-        /// What it said, clipped.
+        /// The text of the error, clipped.
         error_text: String,
-        /// What caused it.
         cause: Defect,
     },
     /// With a result.
     Succeeded,
-    /// Nothing tells.
+    /// Neither an error nor a result is recorded.
     Unknown,
 }
 
-/// A call made comparable.
+/// A call in a form that can be compared.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
     pub key: Option<Rc<str>>,
     pub outcome: CallOutcome,
-    /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call finds out and changes nothing.
+    /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call has no
+    /// effect and no result of its own.
     pub is_control: bool,
 }
 
 impl Attempt {
-    /// Ended in an error.
     pub(crate) fn failed(&self) -> bool {
         matches!(self.outcome, CallOutcome::Failed { .. })
     }
 
-    /// Waiting may help.
-    pub(crate) fn transient(&self) -> bool {
-        matches!(
-            self.outcome,
-            CallOutcome::Failed {
-                cause: Defect::RateLimited | Defect::ServiceDown | Defect::TimedOut | Defect::RetryAnnounced,
-                ..
-            }
-        )
+    /// Failed for a reason that may pass with time.
+    fn transient(&self) -> bool {
+        use Defect::{RateLimited, RetryAnnounced, ServiceDown, TimedOut};
+        let CallOutcome::Failed { cause, .. } = self.outcome else { return false };
+        matches!(cause, RateLimited | ServiceDown | TimedOut | RetryAnnounced)
     }
 }
 
@@ -70,25 +65,25 @@ impl Attempt {
 pub(crate) struct Repeat {
     /// The call (index into [`AgentTrace::calls`]).
     pub call: usize,
-    /// The first of its kind.
+    /// The first call with the same key.
     pub first: usize,
     /// 2 for the first repetition.
     pub nth: usize,
 }
 
-/// All attempts of a trace: `of[i]` belongs to `trace.calls[i]`.
+/// All attempts of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
-    /// One a call.
+    /// `of[i]` belongs to `trace.calls[i]`.
     pub of: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
     pub repeats: Vec<Repeat>,
-    /// The last repetition of each failed call, by the call that makes it.
+    /// The last repetition of each failed call, by its index.
     ends: HashMap<usize, Repeat>,
 }
 
 impl Attempts {
-    /// Those of the trace, computed once.
+    /// The attempts of the trace, computed once.
     pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
         memo.trace(|| Attempts::of_trace(trace, memo))
     }
@@ -106,12 +101,11 @@ impl Attempts {
         Attempts { of, repeats, ends }
     }
 
-    /// The repetition that call `i` is, where it is the last of its kind.
+    /// The repetition that is call `i`, if it is the last of its key.
     pub(crate) fn ending(&self, i: usize) -> Option<&Repeat> {
         self.ends.get(&i)
     }
 
-    /// The attempt of call `i`.
     pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
         self.of.get(i)
     }
@@ -128,10 +122,8 @@ fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<Stri
 
 fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
     let error_text = match (&call.result, call.failed) {
-        (Some(result), true) if !result.trim().is_empty() => {
-            Some(cause_excerpt(result, QUOTE_BYTES).to_owned())
-        }
-        (_, true) => Some(span_error_text(trace, call)),
+        (Some(result), true) if !result.trim().is_empty() => Some(cause_excerpt(result).to_owned()),
+        (_, true) => Some(cause_excerpt(span_error_text(trace, call).unwrap_or_default()).to_owned()),
         (Some(result), false) => reported(memo, result),
         (None, false) => return CallOutcome::Unknown,
     };
@@ -141,21 +133,19 @@ fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
     }
 }
 
-/// What the tool span itself says of its error.
-fn span_error_text(trace: &AgentTrace, call: &Call) -> String {
-    let signs = call.tool.and_then(|at| trace.views.get(at)).map(|r| r.errors.as_slice());
-    let error_text = signs.unwrap_or_default().iter().find_map(|e| e.message.as_ref().or(e.kind.as_ref()));
-    error_text.map_or_else(String::new, |t| cause_excerpt(t, QUOTE_BYTES).to_owned())
+/// The text of the error that the tool's span records.
+fn span_error_text<'a>(trace: &'a AgentTrace, call: &Call) -> Option<&'a str> {
+    let signs = &trace.views.get(call.tool?)?.errors;
+    signs.iter().find_map(|sign| sign.message.as_deref().or(sign.kind.as_deref()))
 }
 
-/// The arguments in one spelling: keys sorted, space collapsed.
+/// The arguments in a normal form: keys sorted, white space collapsed, nulls removed.
 fn arguments_key(call: &Call) -> Option<String> {
     let mut out = String::new();
     match (&call.parsed, &call.arguments) {
         (Some(value), _) => write_value(value, &mut out),
         (None, Some(raw)) => collapse(raw, &mut out),
-        // A tool without parameters is called without arguments; told from missing content by
-        // the result being there.
+        // A tool without parameters is called without arguments. Content is recorded, as there is a result.
         (None, None) if call.result.is_some() => {}
         (None, None) => return None,
     }
@@ -198,12 +188,12 @@ fn collapse(text: &str, out: &mut String) {
     }
 }
 
-/// What is known of the calls of one key so far.
+/// The failed calls of one key so far.
 struct FailureRun {
     first: usize,
     last: usize,
     failures: usize,
-    /// How many successes the agent had had when it last failed.
+    /// Successful calls of the agent before the last failure.
     successes: usize,
 }
 
@@ -228,8 +218,9 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
             *row = FailureRun { first: i, last: i, failures: 0, successes };
         }
         row.last = i;
+        // Both were requested in one model call, before either had failed.
         if together {
-            continue; // asked for side by side, before either had failed
+            continue;
         }
         row.failures += 1;
         let allowed = if attempt.transient() { TRANSIENT_TRIES } else { 1 };
@@ -239,7 +230,7 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
     }
 }
 
-/// The model span that asked for call `i`: the one that recognition linked, else the agent's last
+/// The model span that requested call `i`: the one that recognition linked, else the agent's last
 /// model call before it.
 pub(crate) fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     let call = trace.calls.get(i)?;
@@ -252,8 +243,7 @@ pub(crate) fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
 
-/// The arguments as they were written, or the tool's name where there are none: what can be quoted
-/// of a call.
+/// The text to quote of a call: its arguments as written, or the tool's name if there are none.
 pub(crate) fn quoted(call: &Call) -> &str {
     let arguments = call.arguments.as_deref().map(str::trim).filter(|a| !a.is_empty());
     arguments.unwrap_or_else(|| call.name.trim())
@@ -272,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_failing_call_again_is_a_repeat_however_its_json_is_spelt() {
+    fn equal_failing_call_is_a_repeat_in_any_json_spelling() {
         let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a.example","n":1}"#)])
             .returns(BAD)
@@ -286,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_use_the_final_answer_tools_of_the_configuration() {
+    fn final_answer_tools_of_the_configuration_are_control_tools() {
         let deliver = || {
             Script::new("task")
                 .calls("", &[("deliver_report", r#"{"text":"It is 836 m."}"#)])
@@ -304,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_arguments_or_a_success_between_make_it_no_repeat() {
+    fn changed_arguments_or_an_intermediate_success_are_no_repeat() {
         let trace = Script::new("task")
             .calls("", &[("visit", r#"{"url":"a"}"#)])
             .returns(BAD)
@@ -319,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_that_succeeds_or_follows_an_outage_is_no_repeat() {
+    fn retry_that_succeeds_or_follows_a_transient_error_is_no_repeat() {
         let trace = Script::new("task")
             .calls("", &[("visit", "{}")])
             .raises("HTTP 503 Service Unavailable")
@@ -336,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_does_not_excuse_endless_retries() {
+    fn third_call_after_transient_errors_is_a_repeat() {
         let mut script = Script::new("task");
         for _ in 0..4 {
             script = script.calls("", &[("visit", "{}")]).raises("HTTP 503 Service Unavailable");
@@ -345,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_side_by_side_do_not_repeat_each_other() {
+    fn calls_of_one_model_call_do_not_repeat_each_other() {
         let trace = Script::new("task")
             .calls("", &[("visit", "{}"), ("visit", "{}")])
             .returns(BAD)
@@ -355,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn without_content_nothing_is_said_to_repeat() {
+    fn calls_without_content_are_no_repeats() {
         let trace = Script::new("task")
             .calls("", &[("visit", "{}")])
             .returns(BAD)

@@ -1,8 +1,8 @@
 //! `completeness` (001, table 2): does the final answer give what was asked for?
 //!
-//! In: an agent's task and answer, and what `reasoning_integrity` found about that answer. Out:
-//! 1-5 on the agent's span. An answer that has not come because the trace is incomplete or the run
-//! was cancelled is unmeasured; so is one that nobody recorded.
+//! In: an agent's task and answer, and the findings of `reasoning_integrity` about that answer. Out:
+//! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
+//! cancelled, or the answer was not recorded.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::recognise::{Agent, Content, Text};
 
 pub(crate) const NAME: &str = "completeness";
 
-/// A longer task holds more than one question; which of them the answer owes is not plain.
+/// Maximum bytes of a task whose questions are compared with the answer; a longer one is ambiguous.
 const PLAIN_TASK: usize = 600;
-/// A shorter answer gives its parts without repeating their names ("836 m; 1786").
+/// Minimum bytes of an answer that is expected to repeat names; a shorter one does not ("836 m; 1786").
 const NAMING_ANSWER: usize = 80;
-/// Requested fields looked for at most.
+/// Maximum requested fields that are looked for.
 const MAX_FIELDS: usize = 12;
 
 regex!(
@@ -37,23 +37,21 @@ regex!(
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
-        return match absent(context, agent) {
-            Ok(finding) => {
-                findings.push(finding);
-                findings.scored(context, NAME)
-            }
-            Err(reason) => unmeasured(context.at, NAME, reason),
-        };
+        match missing_answer(context, agent) {
+            Ok(finding) => findings.push(finding),
+            Err(reason) => return unmeasured(context.at, NAME, reason),
+        }
+        return findings.scored(context, NAME);
     };
     let review = Review::get(context.trace, context.memo);
-    if let Some(unsupported) = review.of_answer.get(&i) {
-        unsupported.iter().for_each(|f| findings.push(rests_on_nothing(context, agent, f)));
+    for unsupported in review.of_answer.get(&i).into_iter().flatten() {
+        findings.push(unsupported_answer(context, agent, unsupported));
     }
     let task = agent_index::task(context.trace, i);
     if let Some(task) = task {
-        owed_number(task, context.memo, answer, &mut findings);
-        owed_fields(task, answer, &mut findings);
-        owed_parts(task, answer, &mut findings);
+        check_number(task, context.memo, answer, &mut findings);
+        check_fields(task, answer, &mut findings);
+        check_parts(task, answer, &mut findings);
     }
     if task.is_none() && findings.is_empty() {
         return unmeasured(context.at, NAME, Unmeasured::NoContent);
@@ -61,13 +59,13 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.scored(context, NAME)
 }
 
-/// There is no answer: a defect, or a reason not to judge.
-fn absent(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
+/// The defect of a missing answer, or the reason why the metric is unmeasured.
+fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
     let view = context.trace.views.get(agent.at);
     // A run that ended in an error has no answer, whether or not one would have been recorded.
-    let broke = agent.task.is_some()
+    let failed = agent.task.is_some()
         && context.trace.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
-    if agent.answer_content != Content::Present && !broke {
+    if agent.answer_content != Content::Present && !failed {
         return Err(Unmeasured::NoContent);
     }
     let unfinished = context.trace.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
@@ -84,29 +82,24 @@ fn absent(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
         return Err(Unmeasured::NotApplicable);
     }
     let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty()).unwrap_or("no answer");
-    Ok(match &agent.answer {
-        Some(_) => {
-            Defect::EmptyAnswer.finding("a final answer to this request was expected; it is empty", asked)
-        }
-        None => Defect::MissingAnswer
-            .finding("a final answer to this request was expected; the run ended without one", asked),
-    })
+    let (defect, found) = match &agent.answer {
+        Some(_) => (Defect::EmptyAnswer, "it is empty"),
+        None => (Defect::MissingAnswer, "the run ended without one"),
+    };
+    Ok(defect.finding(format!("a final answer to this request was expected; {found}"), asked))
 }
 
-/// What reasoning_integrity found about the answer, as a defect of the answer.
-fn rests_on_nothing(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
+/// A finding of `reasoning_integrity` about the answer, as a defect of the answer.
+fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
     let rationale = format!("the final answer rests on nothing that the run found: {}", found.rationale);
-    let mut finding = Defect::AnswerUnsupported.finding(rationale, &found.quote);
+    let finding = Defect::AnswerUnsupported.finding(rationale, &found.quote);
+    let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
     let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
-    for id in at.into_iter().chain(found.cited.iter().copied()) {
-        finding = finding.citing(id);
-    }
-    finding.category = found.category;
-    finding.seen_in = found.seen_in;
-    finding
+    at.into_iter().chain(found.cited.iter().copied()).fold(finding, Finding::citing)
 }
 
-fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) {
+/// The task asks for a number, and the answer contains none.
+fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) {
     if task.len() > PLAIN_TASK || answer.contains('?') {
         return;
     }
@@ -120,7 +113,8 @@ fn owed_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) 
     }
 }
 
-fn owed_fields(task: &str, answer: &str, findings: &mut Findings) {
+/// The task lists fields, and the answer lacks some.
+fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
     let Some(list) = FIELDS.captures(task).and_then(|c| c.get(1)) else { return };
     let names = list.as_str().split([',', ' ', '\n']).map(|n| n.trim_matches(['`', '"', '\'']));
     for name in names.filter(|n| n.len() > 1 && *n != "and").take(MAX_FIELDS) {
@@ -133,8 +127,8 @@ fn owed_fields(task: &str, answer: &str, findings: &mut Findings) {
     }
 }
 
-/// Several questions about different things, of which the answer speaks of some only.
-fn owed_parts(task: &str, answer: &str, findings: &mut Findings) {
+/// The task asks several questions about different names, and the answer mentions only some of them.
+fn check_parts(task: &str, answer: &str, findings: &mut Findings) {
     if task.len() > PLAIN_TASK || answer.len() < NAMING_ANSWER {
         return;
     }
@@ -144,16 +138,16 @@ fn owed_parts(task: &str, answer: &str, findings: &mut Findings) {
     }
     let lower = answer.to_lowercase();
     let words: HashSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
-    let spoken = |name: &String| {
+    let mentioned = |name: &String| {
         let mut long = name.split([' ', '-', '’', '\'']).filter(|t| t.chars().count() >= 4);
         long.any(|t| words.contains(t.to_lowercase().as_str()))
     };
     let names: Vec<Vec<String>> = parts.iter().map(|p| request::names(p)).collect();
-    let some_spoken = names.iter().flatten().any(spoken);
+    let some_mentioned = names.iter().flatten().any(mentioned);
     for (i, (part, own)) in parts.iter().zip(&names).enumerate() {
         let elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
         let only: Vec<&String> = own.iter().filter(|n| !elsewhere(n)).collect();
-        if some_spoken && !only.is_empty() && !only.iter().any(|n| spoken(n)) {
+        if some_mentioned && !only.is_empty() && !only.iter().any(|n| mentioned(n)) {
             let rationale = format!(
                 "an answer to this part of the request was expected; the answer says nothing of {}",
                 head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
@@ -184,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_the_question_is_complete() {
+    fn answer_with_all_parts_passes() {
         for (task, answer) in [
             (TASK, "Mount Elbrus is 836 metres taller."),
             ("How many moons has Venus?", "None."),
@@ -199,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_number_field_or_part_is_found() {
+    fn missing_number_field_or_part_is_found() {
         let long =
             "Mont Blanc, the highest mountain of the Alps, rises to 4806 metres above the level of the sea.";
         for (task, answer) in [
@@ -214,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_fails_only_where_one_was_due() {
+    fn missing_answer_fails_only_if_one_was_expected() {
         let mut ended = Script::new(TASK).says("").build();
         assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
         ended.agents[0].answer = Some("  ".into());
@@ -234,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_rests_on_nothing_is_not_complete() {
+    fn unsupported_answer_fails() {
         let trace = Script::new(TASK)
             .tools(&["visit_page"])
             .calls("", &[("visit_page", r#"{"url":"almanac.example"}"#)])

@@ -1,9 +1,9 @@
-//! `plan_efficiency` (001, table 2): the run held against the plan that the agent wrote.
+//! `plan_efficiency` (001, table 2): the run compared with the plan that the agent wrote.
 //!
-//! In: an agent's plans and the calls after each, its helpers' included. Out: 1-5 on the agent's
-//! span. Which calls a step is matched with is [`Execution`]'s business. Found: steps skipped
-//! (noted only, where it was a lookup and the answer stands without), repeated without need, done in
-//! another order (noted, not failed), and a plan that errors broke and nobody revised.
+//! In: an agent's plans and the calls after each, those of agents beneath it included. Out: 1-5 on the
+//! agent's span. [`Execution`] matches calls with steps. Found: skipped steps (only noted if the step is a
+//! lookup and the answer is supported without it), steps repeated without need, steps in another order
+//! (only noted), and failed steps after which the plan was not revised.
 
 use std::collections::HashMap;
 
@@ -18,11 +18,11 @@ use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "plan_efficiency";
 
-/// Tools by which steps are recognised.
+/// Maximum tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
-/// A planned call made so often with the same arguments and success is a step repeated.
+/// Successful calls of one step with the same arguments and result that are a defect.
 const REPEATED: usize = 3;
-/// A planned tool that failed so often, and never succeeded, has broken the plan.
+/// Failures of a step without a success after which a revised plan is expected.
 const BROKEN: usize = 2;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
@@ -30,11 +30,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         let hidden =
             |at: &usize| context.trace.views.get(*at).is_some_and(|r| r.output_content != Content::Present);
         let unseen = !agent.llms.is_empty() && agent.llms.iter().all(hidden);
-        return unmeasured(
-            context.at,
-            NAME,
-            if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable },
-        );
+        let reason = if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable };
+        return unmeasured(context.at, NAME, reason);
     }
     let attempts = Attempts::get(context.trace, context.memo);
     let Some(execution) =
@@ -42,8 +39,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     else {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     };
-    let stands = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
-    let run = PlanCheck { context, agent: i, stands, attempts: &attempts, execution: &execution };
+    let supported = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
+    let run = PlanCheck { context, agent: i, supported, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     run.skipped_steps(&mut findings);
     run.reordered_steps(&mut findings);
@@ -52,7 +49,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.scored(context, NAME)
 }
 
-/// The last plan beside the calls that followed it; `None` where no step names a tool.
+/// The last plan and the calls after it; `None` if no step names a tool.
 fn execution_of_last_plan<'a>(
     context: &Context<'a>,
     i: usize,
@@ -69,16 +66,16 @@ fn execution_of_last_plan<'a>(
         .filter(|e| e.steps_naming_tools().next().is_some())
 }
 
-/// What became of each step of the plan that agent `i` followed last, in words for a judge of plan
-/// adherence: which calls carried it out, what was left out, reordered or never planned. `None` where
-/// nothing can be told.
+/// A description of the outcome of each step of the last plan of agent `i`, for a judge of plan adherence:
+/// the calls that carried it out, and calls that were left out, reordered or not planned. `None` if no
+/// step names a tool.
 pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
     let execution = execution_of_last_plan(context, i, agent, &Attempts::get(context.trace, context.memo))?;
     Some(execution.evidence(&context.trace.calls))
 }
 
-/// Names of the tools that a step could mean: those offered, those called, and helpers.
+/// The names of the tools that a step may refer to: those offered and those called.
 fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
     let offered = agent.tools.iter().map(|t| t.name.trim());
     let called = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
@@ -94,28 +91,25 @@ fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'
 
 struct PlanCheck<'a> {
     context: &'a Context<'a>,
-    /// Whose plan it is.
+    /// The agent that wrote the plan.
     agent: usize,
-    /// The answer was held against what the run had found, and stands.
-    stands: bool,
+    /// The answer was compared with the results of the run, and all of it is supported.
+    supported: bool,
     attempts: &'a Attempts,
     execution: &'a Execution<'a>,
 }
 
 impl PlanCheck<'_> {
     fn skipped_steps(&self, findings: &mut Findings) {
-        for (n, step) in self
-            .execution
-            .steps_naming_tools()
-            .filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped)
-        {
+        let steps = self.execution.steps_naming_tools();
+        for (n, step) in steps.filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped) {
             let rationale = format!(
                 "a call to {} was expected for step {} of the plan; none followed the plan",
                 step.tools.join(" and "),
                 n + 1
             );
-            findings
-                .push(note_unneeded_lookup(Defect::StepSkipped.finding(rationale, step.text), self.stands));
+            let finding = Defect::StepSkipped.finding(rationale, step.text);
+            findings.push(note_unneeded_lookup(finding, self.supported));
         }
     }
 
@@ -127,13 +121,8 @@ impl PlanCheck<'_> {
                 earlier + 1
             );
             let quote = self.execution.steps.get(later).map_or("", |s| s.text);
-            let mut finding = Defect::StepsReordered.finding(rationale, quote);
-            finding.score = NOTED;
-            finding.severity = Severity::Low;
-            for call in [first, call].iter().filter_map(|c| self.context.trace.calls.get(*c)) {
-                finding = finding.citing_at(self.context.trace, call.at);
-            }
-            findings.push(finding);
+            let finding = noted(Defect::StepsReordered.finding(rationale, quote));
+            findings.push(finding.citing_calls(self.context.trace, &[first, call]));
         }
     }
 
@@ -141,14 +130,10 @@ impl PlanCheck<'_> {
         for (n, step) in self.execution.steps_naming_tools() {
             let mut times: HashMap<(&str, &str), usize> = HashMap::new();
             for call in &step.possible {
-                let (Some(attempt), Some(call)) =
-                    (self.attempts.at(*call), self.context.trace.calls.get(*call))
-                else {
-                    continue;
-                };
-                if let (Some(key), CallOutcome::Succeeded, Some(result)) =
-                    (&attempt.key, &attempt.outcome, &call.result)
-                {
+                let attempt = self.attempts.at(*call).filter(|a| a.outcome == CallOutcome::Succeeded);
+                let key = attempt.and_then(|attempt| attempt.key.as_deref());
+                let result = self.context.trace.calls.get(*call).and_then(|call| call.result.as_deref());
+                if let Some((key, result)) = key.zip(result) {
                     *times.entry((key, result.trim())).or_default() += 1;
                 }
             }
@@ -165,7 +150,7 @@ impl PlanCheck<'_> {
 
     fn unrevised_failures(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
-            // To hand the step to a helper is another way to do it.
+            // Delegating the step to another agent is another way to carry it out.
             let own = |c: &usize| {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
             };
@@ -179,20 +164,20 @@ impl PlanCheck<'_> {
                 n + 1,
                 calls.len()
             );
-            let calls = calls.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(8);
             let finding = Defect::NoReplan.finding(rationale, step.text);
-            findings.push(calls.fold(finding, |f, call| f.citing_at(self.context.trace, call.at)));
+            findings.push(finding.citing_calls(self.context.trace, calls.iter().take(8)));
         }
     }
 }
 
-/// A lookup that an answer which stands did not need is noted, and fails nothing; what the plan
-/// was to do, and did not, is missing all the same.
-pub(super) fn note_unneeded_lookup(finding: Finding, stands: bool) -> Finding {
-    match stands && looks_up(&finding.quote) {
-        true => Finding { score: NOTED, severity: Severity::Low, ..finding },
-        false => finding,
-    }
+/// Only notes a missing lookup if the answer is supported without it. Other missing steps keep their
+/// score.
+pub(super) fn note_unneeded_lookup(finding: Finding, supported: bool) -> Finding {
+    if supported && looks_up(&finding.quote) { noted(finding) } else { finding }
+}
+
+fn noted(finding: Finding) -> Finding {
+    Finding { score: NOTED, severity: Severity::Low, ..finding }
 }
 
 #[cfg(test)]
@@ -229,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_followed_passes() {
+    fn followed_plan_passes() {
         let calls =
             [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
         let trace = planned(&PLAN, &calls).answers("836").build();
@@ -237,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_step_is_found_and_quoted() {
+    fn skipped_step_is_found_and_quoted() {
         let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let measured = on(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
@@ -245,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_for_a_judge_is_the_same_execution() {
+    fn evidence_for_judges_describes_each_step() {
         let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let (settings, memo) = (Settings::default(), Memo::new());
         let context =
@@ -258,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn conditional_steps_and_steps_without_a_tool_may_be_left_out() {
+    fn skipped_conditional_steps_and_steps_without_a_tool_pass() {
         let plan = [
             "Search with web_search",
             "If the result is unclear, open the page with visit_page",
@@ -271,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replan_replaces_the_plan_before_it() {
+    fn replan_replaces_the_previous_plan() {
         let trace = planned(&PLAN, &[("web_search", "hits")])
             .says("New plan")
             .plan(&["Compute with calculator"])
@@ -283,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_is_noted_but_passes() {
+    fn reordered_steps_are_noted_and_pass() {
         let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
         let measured = on(&planned(&PLAN, &calls).answers("836").build()).unwrap();
         assert_eq!((measured.passed, measured.value), (true, Value::Score(4.0)));
@@ -291,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_replan_are_found_and_a_recovery_is_not() {
+    fn repeated_errors_without_a_replan_are_found_and_a_recovery_is_not() {
         let bad = "Error: invalid url: the scheme https:// is required";
         let calls = [("web_search", "hits"), ("visit_page", bad), ("visit_page", bad), ("calculator", "836")];
         let trace = planned(&PLAN, &calls).answers("836").build();
@@ -302,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_done_thrice_alike_is_repeated() {
+    fn three_equal_calls_of_a_step_are_a_repeated_step() {
         let mut script = planned(&PLAN[..1], &[]);
         for _ in 0..3 {
             script = script.calls("", &[("web_search", r#"{"q":1}"#)]).returns("hits");
@@ -311,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn no_plan_an_incomplete_run_and_no_content_are_unmeasured() {
+    fn missing_plan_incomplete_run_and_missing_content_are_unmeasured() {
         assert_eq!(on(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
         let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
         assert_eq!(on(&cut), Err(Unmeasured::NotApplicable));

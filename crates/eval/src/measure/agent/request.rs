@@ -1,8 +1,8 @@
-//! What a task asks for, as far as its words say so plainly.
+//! The explicit demands of a task.
 //!
 //! In: the task's text, or the agent's instructions. Out: whether it is a question of fact,
-//! whether an estimate will do, whether it names a source or tool to be used, whether it wants a
-//! number, and the names it is about. Plain words only: what is not said so counts as not asked.
+//! whether an estimate is allowed, whether it names a source or tool to be used, whether it asks for a
+//! number, and the names that it contains. Only explicit wording counts.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
 use crate::recognise::Text;
 
-/// Of a long task the start and end are read: the request is there, pasted matter between.
+/// Bytes that are read at the beginning and at the end of a task: pasted text is usually in between.
 const READ_BYTES: usize = 6 * 1024;
-/// Most names kept.
+/// Maximum names of a text.
 const MAX_NAMES: usize = 16;
 
-/// Something that a task may ask for.
+/// A demand of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
     /// A fact: who, when, how many, which, find, look up.
     Fact,
-    /// To make something (text, code, a plan): its numbers are the maker's own.
+    /// To write something (text, code, a plan), whose numbers need no source.
     Making,
-    /// To rearrange given matter (translate, decode, reverse, solve a riddle).
+    /// To transform a given text (translate, decode, reverse, solve a riddle).
     Rearranging,
     /// An estimate, or that one is allowed.
     Estimate,
@@ -35,7 +35,7 @@ pub(crate) enum Ask {
     Number,
     /// A name: who, which, where, a title.
     Name,
-    /// To reckon with dates (so many days after, today): its dates may be computed.
+    /// To compute dates (days after, today).
     Calendar,
 }
 
@@ -56,7 +56,7 @@ impl Ask {
     }
 }
 
-/// What a task says that it wants, read as far as somebody wants to know.
+/// The demands of a task, each computed at its first use.
 #[derive(Debug)]
 pub(crate) struct Request {
     text: String,
@@ -98,7 +98,7 @@ regex!(
     NAME,
     r#"\b[\p{Lu}][\p{L}'’-]+(?: (?:of|de|du|la|van|von|der|the) [\p{Lu}][\p{L}'’-]+| [\p{Lu}][\p{L}'’-]+)+"#
 );
-/// Words that open a sentence with a capital and are no part of a name.
+/// Capitalised words at the beginning of a sentence that are not part of a name.
 pub(crate) const OPENERS: [&str; 52] = [
     "The",
     "A",
@@ -163,18 +163,17 @@ impl Request {
         Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }
 
-    /// Of a task, each of its words read once a trace.
+    /// The request of a task, computed once per trace.
     pub(crate) fn of(task: &Text, memo: &Memo) -> Rc<Request> {
         memo.of(task, Request::new)
     }
 
-    /// The words that ask for it.
+    /// The words that express the demand.
     pub(crate) fn words(&self, ask: Ask) -> Option<&str> {
         let cell = self.found.get(ask as usize)?;
         cell.get_or_init(|| first_match(ask.pattern(), &self.text)).as_deref()
     }
 
-    /// Whether it asks for it.
     pub(crate) fn asks(&self, ask: Ask) -> bool {
         self.words(ask).is_some()
     }
@@ -184,13 +183,13 @@ impl Request {
         self.names.get_or_init(|| names(&self.text))
     }
 
-    /// A question whose answer must be found, not made.
+    /// A question of fact, and neither a text to write nor to transform.
     pub(crate) fn wants_found_facts(&self) -> bool {
         self.asks(Ask::Fact) && !self.asks(Ask::Making) && !self.asks(Ask::Rearranging)
     }
 }
 
-/// The instructions' words that demand a source of every answer.
+/// The words of the instructions that demand a source for every answer.
 pub(crate) fn standing(instructions: &str) -> Option<String> {
     let instructed = read_part(instructions);
     first_match(&SOURCE, &instructed).or_else(|| first_match(&TOOLS, &instructed))
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_of_fact_with_a_source_is_told() {
+    fn question_of_fact_with_a_source_is_recognised() {
         let request = Request::new(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn making_and_rearranging_are_not_finding() {
+    fn tasks_to_write_or_rearrange_want_no_found_facts() {
         for task in [
             "Write a short story about 3000 sheep. Who are they?",
             "Please draft an email: what is our refund policy?",
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_allowed_where_asked_for() {
+    fn request_for_an_estimate_is_recognised() {
         assert!(Request::new("Roughly how many piano tuners are in Chicago?").asks(Ask::Estimate));
     }
 }

@@ -1,8 +1,8 @@
-//! `tool_abuse` (001, table 2): calls repeated in vain, errors without adaptation, loops.
+//! `tool_abuse` (001, table 2): repeated failing calls, errors without adaptation, loops.
 //!
 //! In: an agent's own calls in order. Out: 1-5 on the agent's span, with the calls cited; without
 //! calls not applicable, without any recorded arguments or outcomes no content. Paging, polling
-//! and retries whose results advance are progress and are left alone.
+//! and retries whose results change are progress and are not reported.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,31 +11,32 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
-use crate::measure::{Context, Finding, Measurement, Unmeasured};
+use crate::measure::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) const NAME: &str = "tool_abuse";
 
-/// The same call with the same result so often is waste. A second look at a page is common and
-/// cheap; a third brings nothing either.
+/// Calls with the same arguments and the same result that are a defect. Reading a page twice is common
+/// and cheap.
 const SAME_RESULT: usize = 3;
-/// From so many unchanged failing calls on, the score is that of a fabricated step, not of a slip.
+/// Unchanged failing calls from which on the defect is [`Defect::RepeatedFailingCall`].
 const STUBBORN: usize = 3;
-/// Failing calls that differ by next to nothing, and fail alike, so often in a row.
+/// Consecutive calls with nearly equal arguments and the same error that are a defect.
 const NEAR_MISSES: usize = 3;
-/// How alike two calls' arguments are to differ by next to nothing (normalised edit distance).
+/// Normalised edit distance from which on two texts are nearly equal.
 const NEARLY: f64 = 0.9;
 /// Longer arguments are compared by their first bytes: edit distance is quadratic.
 const COMPARED_BYTES: usize = 160;
-/// Failing calls in a row that say the agent calls the tool wrongly, whatever it changes.
+/// Consecutive calls with the same error about the call itself that are a defect, whatever changed in
+/// their arguments.
 const UNADAPTED: usize = 4;
-/// Questions of one cycle of calls, with results that repeat too.
+/// Rounds of a cycle of calls, with equal results, that are a defect.
 const ROUNDS: usize = 3;
-/// Longest cycle looked for.
+/// Maximum calls of a cycle.
 const MAX_PERIOD: usize = 4;
-/// Most calls of one agent that are looked at: beyond, a run is judged by its first calls.
+/// Maximum calls of one agent that are examined, the first.
 const MAX_CALLS: usize = 5_000;
-/// Words in a tool's name that tell of waiting, paging or looking at what moves by itself.
+/// Words in the names of tools that wait, page, or read a state that changes by itself.
 const MOVING: [&str; 22] = [
     "wait",
     "sleep",
@@ -60,7 +61,7 @@ const MOVING: [&str; 22] = [
     "log",
     "observe",
 ];
-/// Words in a tool's name that tell of changing something: what is read after it may be new.
+/// Words in the names of tools that change a state, so that a later read may return another result.
 const CHANGING: [&str; 26] = [
     "write", "edit", "update", "create", "delete", "remove", "set", "post", "put", "send", "insert",
     "append", "apply", "patch", "move", "click", "type", "run", "exec", "python", "bash", "shell", "code",
@@ -109,12 +110,7 @@ impl<'a> CallSequence<'a> {
         self.trace.calls.get(i).map_or("", |c| c.name.trim())
     }
 
-    fn cite(&self, finding: Finding, calls: &[usize]) -> Finding {
-        let calls = calls.iter().filter_map(|i| self.trace.calls.get(*i));
-        calls.fold(finding, |f, call| f.citing_at(self.trace, call.at))
-    }
-
-    /// The error that the call met.
+    /// The error of a call; empty if it did not fail.
     fn error_text(&self, i: usize) -> &'a str {
         match self.attempt(i).map(|a| &a.outcome) {
             Some(CallOutcome::Failed { error_text, .. }) => error_text.as_str(),
@@ -126,7 +122,7 @@ impl<'a> CallSequence<'a> {
         self.trace.calls.get(i).map(quoted).unwrap_or_default()
     }
 
-    /// Unchanged calls after a failure, one finding for each run of them.
+    /// Unchanged calls after a failure, one finding for each failed call.
     fn failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for repeat in &self.attempts.repeats {
@@ -147,11 +143,11 @@ impl<'a> CallSequence<'a> {
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(again).collect();
-            findings.push(self.cite(defect.finding(rationale, self.quoted(first)), &all));
+            findings.push(defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all));
         }
     }
 
-    /// The same call with the same result, again and again, nothing having changed in between.
+    /// Equal calls with equal results and no changing call in between.
     fn same_results(&self, findings: &mut Findings) {
         let mut seen: HashMap<Rc<str>, (usize, Vec<usize>)> = HashMap::new();
         let mut does: HashMap<&str, (bool, bool)> = HashMap::new();
@@ -191,41 +187,37 @@ impl<'a> CallSequence<'a> {
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::RepeatedCall.finding(rationale, self.quoted(first)), &calls));
+            let finding = Defect::RepeatedCall.finding(rationale, self.quoted(first));
+            findings.push(finding.citing_calls(self.trace, &calls));
         }
     }
 
-    /// Stretches of failing calls of one tool; `alike` says whether a call continues a stretch.
-    fn stretches(&self, least: usize, alike: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
-        let mut out: Vec<Vec<usize>> = Vec::new();
-        let mut now: Vec<usize> = Vec::new();
-        for &i in self.steps {
-            let failed = self.attempt(i).is_some_and(Attempt::failed);
-            let goes_on = failed && now.last().is_some_and(|&j| self.name(i) == self.name(j) && alike(j, i));
-            if !goes_on {
-                out.push(std::mem::take(&mut now));
-            }
-            if failed {
-                now.push(i);
-            }
-        }
-        out.push(now);
-        out.retain(|s| s.len() >= least);
-        out
-    }
-
-    fn near_misses(&self, findings: &mut Findings) {
-        let alike = |a: usize, b: usize| {
+    /// Series of at least `least` consecutive calls of one tool that failed with the same error and are
+    /// `alike`. Series of identical calls are left out, as `failing_repeats` reports them.
+    fn failing_series(
+        &self,
+        least: usize,
+        alike: impl Fn(&Attempt, &Attempt) -> bool,
+    ) -> impl Iterator<Item = &'a [usize]> {
+        let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            let (Some(k), Some(l)) = (&one.key, &two.key) else { return false };
-            errors_alike(one, two) && nearly_equal(k, l)
+            self.name(a) == self.name(b) && errors_alike(one, two) && alike(one, two)
         };
-        for calls in self.stretches(NEAR_MISSES, alike) {
-            let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
+        let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.as_deref());
+        let identical = move |calls: &[usize]| {
+            let first = calls.first().and_then(key);
+            first.is_some() && calls.iter().all(|i| key(i) == first)
+        };
+        self.steps.chunk_by(continues).filter(move |calls| calls.len() >= least && !identical(calls))
+    }
+
+    /// Failing calls with nearly equal arguments.
+    fn near_misses(&self, findings: &mut Findings) {
+        let alike = |a: &Attempt, b: &Attempt| {
+            a.key.as_ref().zip(b.key.as_ref()).is_some_and(|(a, b)| nearly_equal(a, b))
+        };
+        for calls in self.failing_series(NEAR_MISSES, alike) {
             let first = calls.first().copied().unwrap_or_default();
-            if calls.iter().all(|i| key(i) == key(&first)) {
-                continue; // unchanged: told above
-            }
             let rationale = format!(
                 "a change that acts on the error was expected; {} failed {} times in a row with the same error \
                  (\"{}\") on arguments that hardly differ",
@@ -233,46 +225,34 @@ impl<'a> CallSequence<'a> {
                 calls.len(),
                 self.error_text(first).lines().next().unwrap_or_default()
             );
-            findings
-                .push(self.cite(Defect::NearIdenticalCalls.finding(rationale, self.quoted(first)), &calls));
+            let finding = Defect::NearIdenticalCalls.finding(rationale, self.quoted(first));
+            findings.push(finding.citing_calls(self.trace, calls));
         }
     }
 
-    /// Errors that say how the tool must be called, met again and again.
+    /// Repeated errors that say how the tool must be called.
     fn unadapted(&self, findings: &mut Findings) {
-        let about_the_call = |i: usize| {
-            matches!(
-                self.attempt(i).map(|a| &a.outcome),
-                Some(CallOutcome::Failed {
-                    cause: Defect::ToolMisdefined
-                        | Defect::WrongArguments
-                        | Defect::Unauthenticated
-                        | Defect::EnvironmentBroken,
-                    ..
-                })
-            )
-        };
-        let alike = |a: usize, b: usize| {
-            let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            about_the_call(a) && about_the_call(b) && errors_alike(one, two)
-        };
-        for calls in self.stretches(UNADAPTED, alike) {
-            let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.clone());
-            let first = calls.first().copied().unwrap_or_default();
-            if key(&first).is_some() && calls.iter().all(|i| key(i) == key(&first)) {
-                continue;
+        use Defect::{EnvironmentBroken, ToolMisdefined, Unauthenticated, WrongArguments};
+        let about_the_call = |attempt: &Attempt| match attempt.outcome {
+            CallOutcome::Failed { cause, .. } => {
+                matches!(cause, ToolMisdefined | WrongArguments | Unauthenticated | EnvironmentBroken)
             }
+            _ => false,
+        };
+        for calls in self.failing_series(UNADAPTED, |a, b| about_the_call(a) && about_the_call(b)) {
+            let first = calls.first().copied().unwrap_or_default();
             let rationale = format!(
                 "a call as the error asks for was expected; {} met the same error {} times in a row, and nothing \
                  was learned from it",
                 self.name(first),
                 calls.len()
             );
-            findings.push(self.cite(Defect::NoAdaptation.finding(rationale, self.error_text(first)), &calls));
+            let finding = Defect::NoAdaptation.finding(rationale, self.error_text(first));
+            findings.push(finding.citing_calls(self.trace, calls));
         }
     }
 
-    /// Cycles: A, B, A, B, A, B with the same results each round.
+    /// Cycles: A, B, A, B, A, B with the same results in each round.
     fn loops(&self, findings: &mut Findings) {
         let same = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
@@ -290,7 +270,7 @@ impl<'a> CallSequence<'a> {
                 let round = self.steps.get(at + 1 - period..=at).unwrap_or_default();
                 let first = round.first().copied().unwrap_or_default();
                 if round.iter().all(|j| same(first, *j)) {
-                    break; // one call repeated: told above
+                    break; // One call repeated, which `same_results` reports.
                 }
                 let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();
                 let rationale = format!(
@@ -298,14 +278,15 @@ impl<'a> CallSequence<'a> {
                      results: a loop",
                     names.join(", ")
                 );
-                findings.push(self.cite(Defect::CallLoop.finding(rationale, self.quoted(first)), round));
+                let finding = Defect::CallLoop.finding(rationale, self.quoted(first));
+                findings.push(finding.citing_calls(self.trace, round));
                 return;
             }
         }
     }
 }
 
-/// Two errors say the same but for digits and case.
+/// Whether both calls failed with nearly equal errors, ignoring digits and case.
 fn errors_alike(one: &Attempt, two: &Attempt) -> bool {
     let plain = |error_text: &str| -> String {
         error_text.chars().filter(|c| !c.is_ascii_digit()).flat_map(char::to_lowercase).take(120).collect()
@@ -325,7 +306,7 @@ fn nearly_equal(a: &str, b: &str) -> bool {
     a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY
 }
 
-/// Whether `name` holds one of `words` as a word of its own: between `_`, `-`, `.` or case borders.
+/// Whether `name`, in lower case, contains one of `words` between non-letters.
 fn has_word(name: &str, words: &[&str]) -> bool {
     let not_a_letter = |c: char| !c.is_alphabetic();
     let within = |at: usize, w: &str| {
@@ -333,7 +314,7 @@ fn has_word(name: &str, words: &[&str]) -> bool {
         let after = name.get(at + w.len()..).and_then(|s| s.chars().next());
         before.is_none_or(not_a_letter) && after.is_none_or(not_a_letter)
     };
-    // Searching for each word in turn costs more than all else here: most are told by their ends.
+    // Splitting the name is much cheaper than searching for each word.
     name.split(not_a_letter).any(|part| words.contains(&part))
         || words
             .iter()

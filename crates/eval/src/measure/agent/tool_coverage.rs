@@ -1,9 +1,9 @@
 //! `tool_coverage` (001, table 2): do the calls of an agent, and of those beneath it, cover its task?
 //!
 //! In: the task, the plan, the tools offered, all calls beneath. Out: 1-5 on the agent's span.
-//! Found: a source or tool that the task demands and no call that went for it, a planned tool never
-//! called, no call that touches what the task is about, and a source that failed to the last while
-//! the answer went out without it. Without tools: not applicable.
+//! Found: a source or tool that the task demands and no call used, a planned tool that was never
+//! called, calls none of which mentions a name of the task, and an unsupported answer after a series of
+//! failed calls. Without tools: not applicable.
 
 use aho_corasick::AhoCorasick;
 
@@ -21,12 +21,12 @@ use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "tool_coverage";
 
-/// Bytes of arguments and results that are searched for the task's names; past them the task
-/// counts as covered.
+/// Maximum bytes of arguments and results that are searched for the task's names; if there are more, the
+/// task counts as covered.
 const SEARCH_BYTES: usize = 4 << 20;
-/// A task about fewer names may be covered under other words.
+/// Minimum names of a task for which calls are expected to mention one.
 const LEAST_NAMES: usize = 2;
-/// Spans cited by one finding at most.
+/// Maximum spans that a finding cites.
 const MAX_CITED: usize = 8;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
@@ -56,7 +56,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
             agent.tools.len()
         );
-        // A long task is told where it demands so.
+        // Of a long task only the part around the demand is quoted.
         let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
         let quote = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.finding(rationale, quote));
@@ -86,11 +86,11 @@ impl CoverageCheck<'_> {
             || agent_index::is_another(self.context.trace, self.context.memo, self.agent, name)
     }
 
-    /// Tools that the task itself names.
+    /// Tools that the task names and that were not called.
     fn demanded_tools(&self, findings: &mut Findings) {
         for tool in &self.agent.tools {
             let name = tool.name.trim();
-            // A plain word ("search") in a task is a word; an identifier is the tool.
+            // Only an identifier names a tool; "search" may be an ordinary word of the task.
             if !name.contains(['_', '-']) || self.called(name) {
                 continue;
             }
@@ -108,31 +108,24 @@ impl CoverageCheck<'_> {
         }
     }
 
-    /// Tools that the latest plan names.
+    /// Steps of the latest plan none of whose tools was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) = self.agent.plans.last() else { return };
         let review = Review::get(self.context.trace, self.context.memo);
-        let stands = review.of_answer.get(&i).is_some_and(Vec::is_empty);
+        let supported = review.of_answer.get(&i).is_some_and(Vec::is_empty);
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
-            let mut named = self
-                .agent
-                .tools
-                .iter()
-                .map(|t| t.name.trim())
-                .filter(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n))
-                .peekable();
-            if named.peek().is_some() && !named.clone().any(|n| self.called(n)) {
-                let rationale = format!(
-                    "a call to {} was expected in this step of the plan; it was never called",
-                    named.next().unwrap_or_default()
-                );
-                findings
-                    .push(note_unneeded_lookup(Defect::PlannedCallMissing.finding(rationale, step), stands));
+            let mut named: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
+            named.retain(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n));
+            if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.called(n))) {
+                let rationale =
+                    format!("a call to {first} was expected in this step of the plan; it was never called");
+                let finding = Defect::PlannedCallMissing.finding(rationale, step);
+                findings.push(note_unneeded_lookup(finding, supported));
             }
         }
     }
 
-    /// The last calls all failed, and the answer is found to rest on nothing.
+    /// The last calls all failed, and the answer is unsupported.
     fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
         if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
@@ -153,12 +146,11 @@ impl CoverageCheck<'_> {
         );
         let defect =
             if tail.len() == self.calls.len() { Defect::NothingCovered } else { Defect::PartNotCovered };
-        let spans = tail.iter().filter_map(|c| self.context.trace.calls.get(*c)).take(MAX_CITED);
         let finding = defect.finding(rationale, quote);
-        findings.push(spans.fold(finding, |f, call| f.citing_at(self.context.trace, call.at)));
+        findings.push(finding.citing_calls(self.context.trace, tail.iter().take(MAX_CITED)));
     }
 
-    /// No argument and no result holds any name that the task is about.
+    /// No argument and no result contains a name of the task.
     fn unmentioned_names(&self, request: &Request, findings: &mut Findings) {
         let tokens: Vec<String> = request
             .names()
@@ -210,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_about_the_task_cover_it() {
+    fn calls_that_mention_the_task_cover_it() {
         let trace = run(TASK)
             .calls("", &[("web_search", r#"{"query":"elbrus height"}"#)])
             .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
@@ -220,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demanded_source_without_any_call_is_no_coverage() {
+    fn demanded_source_without_a_call_scores_1() {
         let trace = run(TASK).answers("1206 m").build();
         let measured = on(&trace).unwrap();
         assert_eq!((measured.value, measured.passed), (Value::Score(1.0), false));
@@ -228,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_were_not_needed_need_not_be_called() {
+    fn task_without_need_for_tools_is_not_applicable() {
         let trace = run("What is the capital of France?").answers("Paris").build();
         assert_eq!(on(&trace), Err(Unmeasured::NotApplicable));
         assert_eq!(on(&Script::new(TASK).answers("836 m").build()), Err(Unmeasured::NotApplicable));
     }
 
     #[test]
-    fn calls_about_something_else_cover_nothing() {
+    fn calls_about_other_names_score_1() {
         let trace = run("Who founded Acme Robotics and Zenith Optics?")
             .calls("", &[("web_search", r#"{"query":"weather"}"#)])
             .returns("sunny")
@@ -245,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_named_by_the_task_or_the_plan_must_be_called() {
+    fn uncalled_tool_of_task_or_plan_is_found() {
         let named = run("Use web_search to find the height of Mount Elbrus.")
             .calls("", &[("visit_page", r#"{"url":"https://elbrus.example"}"#)])
             .returns("Mount Elbrus: 5642 m")
@@ -269,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_forbidden_or_optional_in_the_task_may_be_left_out() {
+    fn uncalled_tools_that_the_task_forbids_or_allows_pass() {
         for task in [
             "Do not use web_search. How high is Mount Elbrus?",
             "You can use web_search if you like. How high is Mount Elbrus?",
@@ -284,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_failed_to_the_last_does_not_cover_the_answer() {
+    fn unsupported_answer_after_failed_calls_fails() {
         let mut script = run(TASK)
             .calls("", &[("web_search", r#"{"query":"Elbrus"}"#)])
             .returns("1. Alpine Almanac https://almanac.example/elbrus");
@@ -297,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_task_there_is_no_measurement() {
+    fn missing_task_is_unmeasured() {
         let trace = run(TASK).calls("", &[("web_search", "{}")]).returns("x").build_without_content();
         assert_eq!(on(&trace), Err(Unmeasured::NoContent));
     }

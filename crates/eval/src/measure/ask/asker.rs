@@ -58,10 +58,15 @@ impl Asker {
         }
     }
 
-    /// An untrusted name as part of a label.
+    /// An untrusted name as it may appear in a label.
     pub fn name(&self, text: &str) -> String {
         // Redacted before it is cut: a part of a secret would not match its pattern.
         sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MOST_NAME)))
+    }
+
+    /// The name of an agent as it may appear in a label; `None` if it is empty.
+    pub(crate) fn agent_name(&self, agent: &Agent) -> Option<String> {
+        agent.name.as_ref().map(|name| self.name(name)).filter(|name| !name.is_empty())
     }
 
     /// Whether the service of the span withholds its content from judges, or that of a span beneath
@@ -83,8 +88,7 @@ impl Asker {
         !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.withholds(trace, at))
     }
 
-    /// Whether content of an agent's own span or model calls is withheld; its tools are part of
-    /// that.
+    /// Whether content of an agent's own span or model calls is withheld, which includes its tools.
     pub fn withholds_of(&self, trace: &AgentTrace, agent: &Agent) -> bool {
         agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(trace, at))
     }
@@ -115,7 +119,7 @@ impl Asker {
     pub fn room(&self, system: &str) -> usize {
         /// Tokens of the fixed text around the content, and of the schema without its spans.
         const AROUND: usize = 1_200;
-        /// Least tokens of content, even with a long rubric.
+        /// Minimum tokens of content, even with a long rubric.
         const LEAST: usize = 1_000;
         let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + AROUND);
         left.max(LEAST) * prompt_page::BYTES_A_TOKEN

@@ -1,4 +1,4 @@
-//! What `verdict.ask`, `verdict.rubrics` and `verdict.instructions` say.
+//! The sections `verdict.ask`, `verdict.rubrics` and `verdict.instructions`.
 //!
 //! In: the configuration's YAML. Out: values; [`super::Asker`] resolves them once.
 
@@ -11,26 +11,26 @@ use verdict_otlp::trace::Kind;
 
 use crate::measure::table::{MetricSpec, asked};
 
-/// `verdict.ask`: which questions go to judges, and how long they may be. The built-in rules are
-/// not concerned.
+/// `verdict.ask`: which questions are sent to judges, and the maximum length of a prompt. It has no effect
+/// on the built-in rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ask {
-    /// Default 24000. Tokens of one prompt, by an estimate of three bytes a token: leaves room for
-    /// the answer in a window of 32k. A run that is longer is judged in overlapping parts, so that
-    /// less means more questions, and more means that judges overlook more.
+    /// Default 24000. Maximum tokens of one prompt, estimated as three bytes per token. The default leaves
+    /// space for the answer in a context window of 32k. A longer run is judged in overlapping parts: a
+    /// smaller limit causes more questions, and with a larger one judges overlook more.
     pub max_prompt_tokens: usize,
-    /// Default `always`. Where judges are asked at all.
+    /// Default `always`. The condition on which judges are asked.
     pub when: When,
-    /// Default none. The same for some metrics, by name; `gpa` stands for all of GPA.
+    /// Default none. The condition for single metrics, by name; `gpa` means all metrics of GPA.
     pub when_by_metric: BTreeMap<String, When>,
     /// Which traces judges are asked about.
     pub sample: Sample,
     /// Which spans judges are asked about.
     pub spans: Which,
-    /// Default none. Services whose spans' content stands in no prompt, also not beside other
-    /// spans; `*` at the end stands for any rest. What another service's model was given of it is
-    /// that service's content.
+    /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
+    /// the end of a name matches any rest. Content that a model of another service received is content of
+    /// that other service.
     pub withhold: Vec<String>,
 }
 
@@ -54,20 +54,20 @@ pub enum When {
     /// Always.
     #[default]
     Always,
-    /// Only where the rules could not measure, or suspect something that is no fact.
+    /// Only if the rules could not measure, or have findings that are not facts.
     Unsure,
     /// Only in traces in which the rules found a failure.
     Failing,
 }
 
-/// Which traces: the same ones in every process, by their ids.
+/// The traces about which judges are asked: the same ones in every process, by a hash of their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sample {
     /// Default 1. The share of traces, 0 to 1.
     pub rate: f64,
-    /// Default none. The share for some services, by `service.name` of the span; `*` at the end
-    /// stands for any rest.
+    /// Default none. The share for single services, by `service.name` of the span. A `*` at the end
+    /// matches any rest.
     pub by_service: BTreeMap<String, f64>,
 }
 
@@ -77,63 +77,66 @@ impl Default for Sample {
     }
 }
 
-/// Which spans; every key given must match, a list matches if one of its entries does.
+/// The spans about which judges are asked. All given keys must match; a list matches if one of its
+/// entries does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Which {
     /// Default all.
     pub kind: Vec<Kind>,
-    /// Default all. Span names; `*` at the end stands for any rest.
+    /// Default all. Span names. A `*` at the end matches any rest.
     pub name: Vec<String>,
     /// Default all. `service.name` of the resource.
     pub service: Vec<String>,
 }
 
-/// What judges are told about some agents beside the rubric (000, appendix B.1).
+/// Additional text for judges about particular agents (000, appendix B.1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Instruction {
-    /// Default all agents. `*` at the end stands for any rest.
+    /// Default all agents. The name of an agent; a `*` at the end matches any rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Default all services.
+    /// Default all services. `service.name` of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Default all metrics. Names, or beginnings that end in `*`.
+    /// Default all metrics. Names of metrics; a `*` at the end matches any rest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// What to know: how the agent is built, what counts as a mistake here and what does not.
+    /// The text: how the agent is built, and which behaviour is a mistake or is not.
     pub text: String,
-    /// Mistakes as they were found before; one or two help most.
+    /// Findings of earlier mistakes; one or two are best.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
 }
 
-/// A finding as it should be.
+/// An example of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Example {
-    /// What was seen, word for word.
+    /// The quotation, verbatim.
     pub evidence: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// Default none. How bad: `low`, `medium`, `high`.
+    /// Default none. `low`, `medium` or `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
 }
 
-/// Fewest tokens that a prompt must be allowed: rubric and form take about three thousand.
+/// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
 const LEAST_TOKENS: usize = 6_000;
-/// Most bytes of a rubric or instruction: they stand in every prompt.
+/// Maximum bytes of a rubric or instruction, which are part of every prompt.
 const MOST_TEXT: usize = 32 * 1024;
 
 impl Ask {
-    /// What is wrong with the values.
+    /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.max_prompt_tokens < LEAST_TOKENS {
-            let message =
-                format!("{} is less than rubric and form need: {LEAST_TOKENS}", self.max_prompt_tokens);
+            let message = format!(
+                "{} is too small for rubric and form; the minimum is {LEAST_TOKENS}",
+                self.max_prompt_tokens
+            );
             out.push(Problem::new("max_prompt_tokens", message));
         }
         for metric in self.when_by_metric.keys().filter(|metric| *metric != "gpa" && topic(metric).is_none())
@@ -144,14 +147,14 @@ impl Ask {
             self.sample.by_service.iter().map(|(s, rate)| (format!("sample.by_service.{s}"), rate));
         for (key, rate) in services.chain([("sample.rate".to_owned(), &self.sample.rate)]) {
             if !(0.0..=1.0).contains(rate) {
-                out.push(Problem::new(key, format!("{rate} is no share between 0 and 1")));
+                out.push(Problem::new(key, format!("{rate} is not between 0 and 1")));
             }
         }
         out
     }
 }
 
-/// What is wrong with `verdict.rubrics`, as (key, message).
+/// Invalid values of `verdict.rubrics`.
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
@@ -165,13 +168,13 @@ pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem
     out
 }
 
-/// What is wrong with `verdict.instructions`, as (key, message).
+/// Invalid values of `verdict.instructions`.
 pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem> {
     let mut out = Vec::new();
     for (i, instruction) in instructions.iter().enumerate() {
         let key = |name: &str| format!("instructions[{i}].{name}");
         if instruction.text.trim().is_empty() && instruction.examples.is_empty() {
-            out.push(Problem::new(key("text"), "says nothing"));
+            out.push(Problem::new(key("text"), "neither a text nor an example is given"));
         }
         if instruction.text.len() > MOST_TEXT {
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
@@ -184,7 +187,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
         for example in &instruction.examples {
             let known = |severity: &String| ["low", "medium", "high"].contains(&severity.as_str());
             if !example.severity.as_ref().is_none_or(known) {
-                out.push(Problem::new(key("examples"), "severity is low, medium or high"));
+                out.push(Problem::new(key("examples"), "severity must be low, medium or high"));
             }
         }
     }
@@ -197,9 +200,9 @@ fn topic(metric: &str) -> Option<&'static MetricSpec> {
 
 fn unknown(metric: &str) -> String {
     let names: Vec<&str> = asked().map(|topic| topic.name).collect();
-    format!("'{metric}' is no metric that judges answer; they are {}", names.join(", "))
+    format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 
 fn too_long(bytes: usize) -> String {
-    format!("{bytes} bytes are too many for what stands in every prompt; at most {MOST_TEXT}")
+    format!("{bytes} bytes are too many for a text that is part of every prompt; the maximum is {MOST_TEXT}")
 }

@@ -15,9 +15,9 @@ use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition
 
 /// Shown instead of withheld content.
 pub(crate) const WITHHELD: &str = "(withheld)";
-/// Most tools listed of one offer; of the rest only the number.
+/// Maximum tools listed of one offer; the rest is counted.
 const MOST_TOOLS: usize = 200;
-/// Most bytes of one tool's description and of its schema.
+/// Maximum bytes of the description of one tool, and of its schema.
 const MOST_OF_TOOL: usize = 4 * 1024;
 
 /// A piece of content before it is cleaned.
@@ -73,17 +73,9 @@ impl PieceKind {
         matches!(self, PieceKind::System | PieceKind::User)
     }
 
-    /// It was made by this span and is shown even if the same text occurred before.
+    /// This span produced it, so that it is shown even if the same text occurred before.
     pub fn is_new(self) -> bool {
-        matches!(
-            self,
-            PieceKind::Output
-                | PieceKind::Thinking
-                | PieceKind::Call
-                | PieceKind::Arguments
-                | PieceKind::Result
-                | PieceKind::Error
-        )
+        !matches!(self, PieceKind::System | PieceKind::User | PieceKind::Assistant | PieceKind::ToolMessage)
     }
 }
 
@@ -162,7 +154,7 @@ pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     out
 }
 
-/// The offered tools, one a line.
+/// The offered tools, one per line.
 pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     let mut out = String::new();
     for tool in definitions.iter().take(MOST_TOOLS) {
@@ -183,7 +175,7 @@ pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     out
 }
 
-/// A text of at most about `max` bytes: its beginning and its end, and how much is left out.
+/// A text of at most about `max` bytes: its beginning, its end, and the size of the gap.
 pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     /// Bytes of the note about the gap.
     const NOTE: usize = 40;
@@ -224,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_keeps_both_ends() {
+    fn excerpt_keeps_both_ends() {
         let text = format!("begin{}end", "é".repeat(1_000));
         let short = excerpt(&text, 300);
         assert!(short.starts_with("begin") && short.ends_with("end") && short.len() <= 310);

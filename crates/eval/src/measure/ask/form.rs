@@ -74,7 +74,7 @@ mod tests {
     use crate::measure::table::{asked, spec};
 
     #[test]
-    fn the_rationale_comes_first_and_no_keyword_is_one_that_servers_reject() {
+    fn form_begins_with_the_rationale_and_has_no_keyword_that_servers_reject() {
         for topic in asked() {
             let form = with_findings(topic, &[SpanId([1; 8])]);
             let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_accepts_what_it_asks_for_and_nothing_else() {
+    fn form_accepts_only_valid_answers() {
         let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])]);
         let schema = Schema::compile(&form.schema);
         assert_eq!(schema.flaw(), None);

@@ -1,7 +1,7 @@
 //! Questions to judges, and measurements from their answers (001, tables 1 and 2; 000, section 3).
 //!
 //! In: a trace, a span, what the rules found. Out: prompts and forms; and from the answers,
-//! measurements whose findings quote the trace. It knows neither which judge answers nor when.
+//! measurements whose findings quote the trace. The caller sends the questions to judges.
 //!
 //! | file | what it does |
 //! |---|---|

@@ -24,6 +24,15 @@ pub(crate) enum Grade {
     Label(usize),
 }
 
+impl Grade {
+    pub(crate) fn score(self) -> Option<f64> {
+        match self {
+            Grade::Score(score) => Some(score),
+            Grade::Label(_) => None,
+        }
+    }
+}
+
 /// A finding whose quotation was verified.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct JudgeFinding {
@@ -49,12 +58,12 @@ pub(crate) struct JudgeOpinion {
     pub dropped: usize,
 }
 
-/// Most bytes of a rationale and of a problem: explanations are cut at 1 KiB.
+/// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
 const MOST_RATIONALE: usize = 600;
 const MOST_PROBLEM: usize = 400;
-/// Most bytes of a quotation.
+/// Maximum bytes of a quotation.
 const MOST_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
-/// Most findings read of one answer.
+/// Maximum findings read of one answer.
 const MOST_READ: usize = 200;
 
 /// The content shown to a judge, to verify findings.

@@ -13,9 +13,9 @@ use crate::measure::defects::{clip, clip_end};
 const OVERLAP: usize = 10;
 /// Bytes by which pieces of one text overlap: more than the longest quotation.
 const SEAM: usize = 400;
-/// Most spans of one part: servers limit the values of an enumeration.
+/// Maximum spans of one part: servers limit the values of an enumeration.
 pub(crate) const MOST_SPANS: usize = 200;
-/// Most parts of one transcript. If it would need more (beyond a million tokens), its texts are
+/// Maximum parts of one transcript. If it would need more (beyond a million tokens), its texts are
 /// shortened, the longest first: no span is left out.
 pub(crate) const MOST_PARTS: usize = 64;
 /// Bytes of a block in addition to its text: heading, and its id in the schema.
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_whole() {
+    fn transcript_that_fits_is_one_part() {
         let blocks: Vec<Block> = (0..5).map(|i| block(i, "x".repeat(100))).collect();
         assert_eq!(split_into_parts(blocks.clone(), 10_000), [blocks]);
         assert_eq!(split_into_parts(Vec::new(), 10_000), [Vec::new()]);
     }
 
     #[test]
-    fn a_part_begins_with_the_end_of_the_one_before() {
+    fn part_begins_with_the_end_of_the_previous_one() {
         let blocks: Vec<Block> = (0..40).map(|i| block(i, format!("{i:04}").repeat(40))).collect();
         let parts = split_into_parts(blocks, 3_000);
         assert!(parts.len() > 3);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_shortened_only_where_all_parts_together_are_too_small() {
+    fn texts_are_shortened_only_beyond_the_maximum_of_parts() {
         assert_eq!(max_text_length(&[1_000; 100], 72_000), usize::MAX);
         let most = max_text_length(&[10_000_000, 1_000], 72_000);
         assert!((3_000_000..4_000_000).contains(&most), "{most}");
@@ -168,11 +168,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
-        fn every_text_stands_in_some_part_and_no_part_is_too_long(
+        fn parts_contain_every_text_and_fit_into_a_prompt(
             lengths in prop::collection::vec(0usize..6_000, 1..10),
             room in 3_000usize..12_000,
         ) {
-            // Numbered words, so that a piece can be told from another.
+            // Words are numbered, so that pieces differ.
             let words = |i: usize, n: usize| (0..n / 8).map(|w| format!("{i:03}-{w:03} ")).collect::<String>();
             let blocks: Vec<Block> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
             let parts = split_into_parts(blocks.clone(), room);
@@ -181,8 +181,8 @@ mod tests {
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {
-                    let stands = parts.iter().flatten().any(|b| b.of == wanted.of && b.text.contains(word));
-                    prop_assert!(stands, "{}", word);
+                    let found = parts.iter().flatten().any(|b| b.of == wanted.of && b.text.contains(word));
+                    prop_assert!(found, "{}", word);
                 }
             }
         }

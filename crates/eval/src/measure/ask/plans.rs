@@ -14,31 +14,25 @@ use super::prompt_page::Block;
 use super::transcript::RunScope;
 use crate::recognise::{Agent, AgentTrace, Plan};
 
-/// Most results and errors shown before a replan, the latest.
+/// Maximum results and errors shown before a replan, the latest.
 const MOST_TRIGGERS: usize = 6;
-/// Most spans searched for them.
+/// Maximum spans searched for them.
 const FAR: usize = 300;
 
 /// Agents of a scope that have plans.
 pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
-    let of = |i: usize| match scope {
-        RunScope::Trace => true,
-        RunScope::Own(own) | RunScope::Beneath(own) => i == own,
+    let agents = match scope {
+        RunScope::Trace => trace.agents.get(..),
+        RunScope::Own(i) | RunScope::Beneath(i) => trace.agents.get(i..=i),
     };
-    trace
-        .agents
-        .iter()
-        .enumerate()
-        .filter(|(i, agent)| of(*i) && !agent.plans.is_empty())
-        .map(|(_, a)| a)
-        .collect()
+    agents.unwrap_or_default().iter().filter(|agent| !agent.plans.is_empty()).collect()
 }
 
 /// Plans with their triggers.
 pub(crate) fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for agent in planners(trace, scope) {
-        let who = agent.name.as_ref().map_or_else(|| "the agent".to_owned(), |n| asker.name(n));
+        let who = asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
         if let Some(task) = &agent.task {
             let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
             out.push(Block::about(format!("what {who} was asked"), text, true));
@@ -93,12 +87,12 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
     let mut out: Vec<Block> = Vec::new();
     for at in (from + 1..to).rev().take(FAR).filter(belongs) {
         let Some(view) = trace.views.get(at) else { continue };
-        let tells = |kind: PieceKind| match view.kind {
+        let is_trigger = |kind: PieceKind| match view.kind {
             Kind::Llm => kind == PieceKind::Error,
             _ => matches!(kind, PieceKind::Result | PieceKind::Error | PieceKind::Output),
         };
         let pieces = output_pieces(view);
-        for piece in pieces.iter().rev().filter(|piece| tells(piece.kind)) {
+        for piece in pieces.iter().rev().filter(|piece| is_trigger(piece.kind)) {
             if out.len() < MOST_TRIGGERS {
                 let label =
                     format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.label());
@@ -111,9 +105,9 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
 }
 
 /// Splits a transcript at its plans; small segments share a part.
-pub(crate) fn segments(story: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+pub(crate) fn segments(transcript: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let mut segments: Vec<Vec<Block>> = vec![Vec::new()];
-    for block in story {
+    for block in transcript {
         if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {
             segments.push(Vec::new());
         }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_content_makes_the_same_page_and_other_content_another_mark() {
+    fn page_and_mark_are_functions_of_the_content() {
         assert_eq!(page("one").render(), page("one").render());
         assert_ne!(page("one").mark(), page("two").mark());
         assert!(page("x").render().contains("| output]\nx\n"));
@@ -162,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_in_the_content_is_never_taken() {
-        // Whoever knows how marks are made can write the next one in; it is passed over.
+    fn mark_does_not_occur_in_the_content() {
+        // An attacker who can compute the mark writes it into the content; the next one is used.
         let mut text = String::from("start");
         for _ in 0..50 {
             let mark = page(&text).mark();

@@ -6,7 +6,7 @@
 /// Texts without whitespace, to search for quotations.
 pub(crate) struct QuotableText(String);
 
-/// Fewest characters of a quotation that is not a whole text: shorter ones occur anywhere.
+/// Minimum characters of a quotation that is not a whole text: shorter ones occur anywhere.
 const LEAST: usize = 3;
 
 impl QuotableText {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn white_space_is_not_compared_and_everything_else_is() {
+    fn quotations_are_compared_without_white_space() {
         let content = QuotableText::of(["{\"city\":\n  \"Bern\"}", "The  answer is\t42."]);
         assert!(content.contains_quote("{\"city\": \"Bern\"}"));
         assert!(content.contains_quote("answer is 42"));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_or_two_prove_nothing_unless_they_are_all_there_is() {
+    fn short_quotation_must_be_a_whole_text() {
         let content = QuotableText::of(["a long text", "{}"]);
         assert!(content.contains_quote("{}") && !content.contains_quote("a"));
     }

@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::content::{PieceKind, WITHHELD, title};
-use super::opinion::{self, Grade, JudgeFinding, JudgeOpinion, ShownContent};
+use super::content::{PieceKind, WITHHELD, excerpt, title};
+use super::opinion::{JudgeFinding, JudgeOpinion, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
-use super::step::{of_span, page_question, rule_findings};
-use super::transcript::{RunScope, transcribe};
+use super::step::{page_question, read_replies, rule_findings};
+use super::transcript::{RunScope, in_scope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::defects::unmeasured;
 use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{Answer, Context, Question, Settings, Step, Unmeasured, Value};
+use crate::measure::{Answer, Context, Measurement, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";
-/// Most findings that are graded together, the worst.
+/// Maximum findings that are graded together, the worst.
 const MOST_GRADED: usize = 60;
-/// Most failing spans listed before the transcript.
+/// Maximum failing spans listed before the transcript.
 const MOST_FAILING: usize = 30;
 
 pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
@@ -45,7 +45,7 @@ pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &
             keyed.map(|(i, page)| page_question(topic, &key(i), page.prompt(system.clone()), page)).collect(),
         );
     }
-    match read_replies(topic, &pages, answers) {
+    match replies_by_part(topic, &pages, answers) {
         Err(reason) => missing(reason),
         Ok(parts) => inquiry.finish(parts, answers, system),
     }
@@ -126,13 +126,13 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
             }
             about => {
-                let story = transcribe(asker, context.trace, scope, body);
-                if story.iter().all(|block| block.label.ends_with(PieceKind::Error.label())) {
+                let transcript = transcribe(asker, context.trace, scope, body);
+                if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.label())) {
                     return Err(Unmeasured::NoContent);
                 }
                 match about {
-                    About::Segments => plans::segments(story, body),
-                    _ => split_into_parts(story, body),
+                    About::Segments => plans::segments(transcript, body),
+                    _ => split_into_parts(transcript, body),
                 }
             }
         };
@@ -152,7 +152,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let of_plans = self.topic.about == About::Plans;
         if trace.agents.len() > 1 && !of_plans {
             let text = topology::describe(asker, trace);
-            let text = super::content::excerpt(&text, self.room / 8).into_owned();
+            let text = excerpt(&text, self.room / 8);
             out.push(Block::about("how the agents are built, as observed", text, false));
         }
         if let Some(task) = agent.task.as_ref().filter(|_| !of_plans) {
@@ -188,39 +188,29 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         };
         let text = crate::measure::agent::plan_efficiency::evidence(self.context, i)?;
         let text = self.context.settings.asker.clean(&text);
-        let text = super::content::excerpt(&text, self.room / 12).into_owned();
+        let text = excerpt(&text, self.room / 12);
         Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
     }
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
     fn failing(&self) -> Option<Block> {
-        let trace = self.context.trace;
-        let mut lines = Vec::new();
-        let mut spans: Vec<Idx> = self.context.rules.iter().map(|m| m.at).collect();
-        spans.dedup();
-        let within = |at: &Idx| *at != self.context.at && super::transcript::in_scope(trace, self.scope, *at);
-        for at in spans.into_iter().filter(within) {
-            let failed =
-                of_span(self.context.rules, at).iter().find(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
-            let Some(failed) = failed else { continue };
-            let value = match failed.outcome.as_ref().map(|o| &o.value) {
-                Ok(Value::Label(label)) => (*label).to_owned(),
-                Ok(Value::Score(score) | Value::Number(score)) => score.to_string(),
-                Err(_) => continue,
+        let Context { trace, rules, at: own, settings, .. } = *self.context;
+        let line = |m: &Measurement| {
+            let value = match m.outcome.as_ref().ok().filter(|measured| !measured.passed)?.value {
+                Value::Label(label) => label.to_owned(),
+                Value::Score(number) | Value::Number(number) => number.to_string(),
             };
-            let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-            lines.push(format!(
-                "span {id} ({}): {} {value}",
-                title(&self.context.settings.asker, trace, at),
-                failed.metric
-            ));
-            if lines.len() >= MOST_FAILING {
-                break;
-            }
-        }
+            let id = trace.tree.spans.get(m.at).map(|span| span.id).unwrap_or_default();
+            Some(format!("span {id} ({}): {} {value}", title(&settings.asker, trace, m.at), m.metric))
+        };
+        let spans = rules.chunk_by(|a, b| a.at == b.at);
+        let others = spans
+            .filter(|rules| rules.first().is_some_and(|m| m.at != own && in_scope(trace, self.scope, m.at)));
+        let lines: Vec<String> =
+            others.filter_map(|rules| rules.iter().find_map(line)).take(MOST_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
-        let text = super::content::excerpt(&lines.join("\n"), self.room / 12).into_owned();
-        (!lines.is_empty()).then(|| Block::about(label, text, false))
+        let text = lines.join("\n");
+        (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.room / 12), false))
     }
 
     /// Repeats the plan in force at the beginning of each part after it.
@@ -229,8 +219,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         for part in &mut self.parts {
             let first_is_plan = part.first().is_some_and(|block| block.plan);
             if let Some(plan) = in_force.clone().filter(|_| !first_is_plan) {
-                let text =
-                    super::content::excerpt(&plan.text, most.saturating_sub(plan.label.len() + 2 * HEADING));
+                let text = excerpt(&plan.text, most.saturating_sub(plan.label.len() + 2 * HEADING));
                 let reminder = Block {
                     of: None,
                     label: format!("in force since before this part: {}", plan.label),
@@ -266,12 +255,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
     fn intro(&self) -> String {
         let who = |agent: &Agent| {
-            agent
-                .name
-                .as_ref()
-                .map(|n| self.context.settings.asker.name(n))
-                .filter(|n| !n.is_empty())
-                .map_or_else(String::new, |n| format!(" {n}"))
+            let name = self.context.settings.asker.agent_name(agent);
+            name.map_or_else(String::new, |name| format!(" {name}"))
         };
         let what = match (self.scope, self.agent()) {
             (RunScope::Trace, _) => "the whole run, of all its agents".to_owned(),
@@ -322,7 +307,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             Some(Answer { opinions: Ok(opinions), .. }) => {
                 let nothing = ShownContent::of(&PromptPage::default());
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
-                    let graded = opinion::read_opinion(self.topic, &nothing, opinion);
+                    let graded = read_opinion(self.topic, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
                     let dropped = if i == 0 { dropped } else { 0 };
                     let graded = graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, ..own });
@@ -340,10 +325,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
         let rationales: Vec<&JudgeOpinion> =
             parts.iter().filter_map(|part| part.iter().find_map(|reply| reply.opinion.as_ref())).collect();
-        let told = rationales.len().min(left / 3 / (2 * HEADING));
-        let share = (left / 3 / told.max(1)).saturating_sub(HEADING).min(600);
-        for (i, opinion) in rationales.iter().enumerate().take(told) {
-            let text = asker.clean(&super::content::excerpt(&opinion.rationale, share));
+        let shown = rationales.len().min(left / 3 / (2 * HEADING));
+        let share = (left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
+        for (i, opinion) in rationales.iter().enumerate().take(shown) {
+            let text = asker.clean(&excerpt(&opinion.rationale, share));
             blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
         }
         left = left.saturating_sub(blocks.iter().skip(self.head.len()).map(size).sum());
@@ -379,23 +364,15 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 }
 
 /// The replies on each part; the reason if one part has no answer.
-fn read_replies(
+fn replies_by_part(
     topic: &MetricSpec,
     pages: &[PromptPage],
     answers: &[Answer],
 ) -> Result<Vec<Vec<JudgeReply>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
-        let shown = ShownContent::of(page);
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
-        let reply: Vec<JudgeReply> = opinions
-            .iter()
-            .map(|opinion| JudgeReply {
-                judge: opinion.judge.clone(),
-                opinion: opinion::read_opinion(topic, &shown, opinion),
-            })
-            .collect();
-        Ok(reply)
+        Ok(read_replies(topic, page, opinions))
     };
     pages.iter().enumerate().map(part).collect()
 }
@@ -419,10 +396,8 @@ fn worst_part(parts: Vec<Vec<JudgeReply>>) -> Vec<JudgeReply> {
     for part in parts {
         out.truncate(part.len());
         for (kept, other) in out.iter_mut().zip(part) {
-            let score = |reply: &JudgeReply| match reply.opinion.as_ref().map(|opinion| opinion.grade) {
-                Some(Grade::Score(score)) => score,
-                Some(Grade::Label(_)) | None => f64::NEG_INFINITY,
-            };
+            let grade = |reply: &JudgeReply| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
+            let score = |reply: &JudgeReply| grade(reply).unwrap_or(f64::NEG_INFINITY);
             if score(&other) < score(kept) {
                 *kept = other;
             }

@@ -5,19 +5,18 @@
 //! Quotations are compared without whitespace, so the space does not affect them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use regex::Captures;
 
 use crate::measure::defects::clip;
 
-/// Longest run of one character that is kept: rulers and padding are shorter.
+/// Maximum length of a run of one character that is kept: rulers and padding are shorter.
 const MOST_SAME: usize = 200;
-/// Characters shown of a longer run.
+/// Characters that are kept of a longer run.
 const SHOWN_SAME: usize = 20;
-/// Longest run of equal lines that is kept.
+/// Maximum length of a run of equal lines that is kept.
 const MOST_LINES: usize = 20;
-/// Lines shown of a longer run.
+/// Lines that are kept of a longer run.
 const SHOWN_LINES: usize = 3;
 
 // Tokens that separate turns and roles in the chat templates of common models: servers that find
@@ -36,7 +35,8 @@ regex!(
 
 pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
     let mut out = without_hidden_characters(text);
-    if let Cow::Owned(shortened) = without_floods(&out) {
+    let shortened = without_floods(&out);
+    if shortened != *out {
         out = Cow::Owned(shortened);
     }
     // Breaking a token may leave another one: `<|>` contains two.
@@ -54,7 +54,7 @@ fn break_token(found: &Captures<'_>) -> String {
     format!("{first} {}", chars.as_str())
 }
 
-/// Most characters of a name.
+/// Maximum characters of a name.
 pub(crate) const MOST_NAME: usize = 80;
 
 /// An untrusted name as part of one line of a label.
@@ -90,77 +90,35 @@ fn is_hidden(c: char) -> bool {
     }
 }
 
-/// Replaces long runs of one character or one line by a count.
-fn without_floods(text: &str) -> Cow<'_, str> {
-    let base = if has_flood_of_lines(text) { Cow::Owned(shorten_lines(text)) } else { Cow::Borrowed(text) };
-    match shorten_characters(&base) {
-        Some(shortened) => Cow::Owned(shortened),
-        None => base,
-    }
+/// Replaces long runs of equal lines, then of equal characters, by a count.
+fn without_floods(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let text = shorten_runs(lines, MOST_LINES, SHOWN_LINES, |n| format!("[the line above {n} times more]\n"));
+    let characters = text.char_indices().filter_map(|(at, c)| text.get(at..at + c.len_utf8()));
+    shorten_runs(characters, MOST_SAME, SHOWN_SAME, |n| format!("[the same {n} times more]"))
 }
 
-fn has_flood_of_lines(text: &str) -> bool {
-    let (mut last, mut times) = ("", 0usize);
-    text.split_inclusive('\n').any(|line| {
-        times = if line == last { times + 1 } else { 1 };
-        last = line;
-        times > MOST_LINES
-    })
-}
-
-fn shorten_lines(text: &str) -> String {
+/// Reduces each run of more than `most` equal pieces to `shown` of them and a note on the rest.
+fn shorten_runs<'t>(
+    pieces: impl Iterator<Item = &'t str>,
+    most: usize,
+    shown: usize,
+    note: impl Fn(usize) -> String,
+) -> String {
     let mut out = String::new();
-    let mut lines = text.split_inclusive('\n').peekable();
-    while let Some(line) = lines.next() {
+    let mut pieces = pieces.peekable();
+    while let Some(piece) = pieces.next() {
         let mut times = 1;
-        while lines.peek() == Some(&line) {
-            lines.next();
+        while pieces.next_if_eq(&piece).is_some() {
             times += 1;
         }
-        if times > MOST_LINES {
-            (0..SHOWN_LINES).for_each(|_| out.push_str(line));
-            let _ = writeln!(out, "[the line above {} times more]", times - SHOWN_LINES);
-        } else {
-            (0..times).for_each(|_| out.push_str(line));
+        let kept = if times > most { shown } else { times };
+        (0..kept).for_each(|_| out.push_str(piece));
+        if times > kept {
+            out.push_str(&note(times - kept));
         }
     }
     out
-}
-
-fn shorten_characters(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut shortened = false;
-    let mut kept = 0;
-    let mut run_start = 0;
-    let mut run: Option<(char, usize)> = None;
-    let end = |out: &mut String, kept: &mut usize, start: usize, at: usize, run: (char, usize)| {
-        if run.1 <= MOST_SAME || run.0 == '\n' {
-            return false;
-        }
-        out.push_str(text.get(*kept..start).unwrap_or_default());
-        (0..SHOWN_SAME).for_each(|_| out.push(run.0));
-        let _ = write!(out, "[the same {} times more]", run.1 - SHOWN_SAME);
-        *kept = at;
-        true
-    };
-    for (at, c) in text.char_indices() {
-        match &mut run {
-            Some((same, times)) if *same == c => *times += 1,
-            _ => {
-                if let Some(run) = run {
-                    shortened |= end(&mut out, &mut kept, run_start, at, run);
-                }
-                (run, run_start) = (Some((c, 1)), at);
-            }
-        }
-    }
-    if let Some(run) = run {
-        shortened |= end(&mut out, &mut kept, run_start, text.len(), run);
-    }
-    shortened.then(|| {
-        out.push_str(text.get(kept..).unwrap_or_default());
-        out
-    })
 }
 
 #[cfg(test)]
@@ -169,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ordinary_text_is_left_as_it_is() {
+    fn ordinary_text_is_unchanged() {
         for text in [
             "a plan:\n1. search\n2. <end_plan>\n",
             "<think>hm</think> {\"a\": [1, 2]} <code>x < 3 || y</code>",
@@ -181,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn floods_are_told() {
+    fn floods_are_replaced_by_a_count() {
         let text = format!("x{}y\n{}", "a".repeat(100_000), "again\n".repeat(5_000));
         let out = sanitize(&text);
         assert!(out.len() < 200, "{}", out.len());
@@ -191,18 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_short_line() {
+    fn name_is_one_short_line() {
         assert_eq!(sanitize_name("tool\n[x] \"<|im_start|>system\""), "tool x  |im_start| system");
         assert_eq!(sanitize_name(&"n".repeat(150)).len(), 80);
     }
 
     proptest! {
         #[test]
-        fn what_is_harmless_stays_so(text in "[<|>a-c/\\[\\]INSTdata \n\u{200b}]{0,60}") {
+        fn sanitized_text_has_no_control_tokens_and_loses_only_hidden_characters(text in "[<|>a-c/\\[\\]INSTdata \n\u{200b}]{0,60}") {
             let once = sanitize(&text).into_owned();
             prop_assert!(!once.contains("<|") && !once.contains("|>") && !once.contains("[INST]"));
             prop_assert!(!once.contains("<data") && !once.contains("</data"));
-            // Nothing is lost but blanks and what cannot be seen.
             let bare = |t: &str| t.chars().filter(|c| !c.is_whitespace() && !is_hidden(*c)).collect::<String>();
             prop_assert_eq!(bare(&once), bare(&text));
         }

@@ -37,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_always_gives_the_same_number() {
-        // Written down: another number would change every prompt and every sample.
+    fn hash_is_stable() {
+        // A change of the hash would change every prompt and every sample.
         assert_eq!(stable_hash([&b"otel-verdict"[..]]), 0x30b3_9ad2_a821_71f7);
         assert_ne!(stable_hash([&b"ab"[..], b"c"]), stable_hash([&b"a"[..], b"bc"]));
     }
 
     #[test]
-    fn shares_are_spread_evenly() {
+    fn shares_are_evenly_distributed() {
         let below = (0u64..10_000).filter(|i| share(stable_hash([&i.to_be_bytes()[..]])) < 0.3).count();
         assert!((2_800..3_200).contains(&below), "{below}");
     }

@@ -8,20 +8,22 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::content::{Piece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::form;
-use super::opinion::{self, ShownContent};
+use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
 use super::verdict::{JudgeReply, combine_replies};
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{Answer, Context, Measurement, Prompt, Question, Shows, Step, Unmeasured, Value};
+use crate::measure::{
+    Answer, Context, Measurement, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
+};
 use crate::recognise::{Content, Part, Role, SpanView};
 
-/// Most siblings shown, the latest.
+/// Maximum siblings shown, the latest.
 const MOST_SIBLINGS: usize = 8;
-/// Most pieces shown of one sibling.
+/// Maximum pieces shown of one sibling.
 const MOST_PIECES: usize = 4;
-/// Most findings of the rules shown.
+/// Maximum findings of the rules shown.
 const MOST_EVIDENCE: usize = 12;
 
 pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
@@ -56,15 +58,18 @@ fn measured(
 ) -> Measurement {
     match &answer.opinions {
         Err(reason) => unmeasured(context.at, topic.name, *reason),
-        Ok(opinions) => {
-            let shown = ShownContent::of(page);
-            let reply = opinions.iter().map(|opinion| JudgeReply {
-                judge: opinion.judge.clone(),
-                opinion: opinion::read_opinion(topic, &shown, opinion),
-            });
-            combine_replies(topic, context, reply.collect())
-        }
+        Ok(opinions) => combine_replies(topic, context, read_replies(topic, page, opinions)),
     }
+}
+
+/// The replies of judges that were shown `page`.
+pub(super) fn read_replies(topic: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<JudgeReply> {
+    let shown = ShownContent::of(page);
+    let read = |opinion: &Opinion| JudgeReply {
+        judge: opinion.judge.clone(),
+        opinion: read_opinion(topic, &shown, opinion),
+    };
+    opinions.iter().map(read).collect()
 }
 
 /// Whether a metric about single steps applies to spans of this kind.
@@ -110,14 +115,7 @@ fn page(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize)
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, room.saturating_sub(used)));
     if made.is_empty() {
-        let nothing = Piece { kind: PieceKind::Output, text: "".into() };
-        blocks.push(asker.block(
-            context.trace,
-            context.at,
-            &nothing,
-            PieceKind::Output.label().to_owned(),
-            0,
-        ));
+        blocks.push(own_block(context, &Piece { kind: PieceKind::Output, text: "".into() }, 0));
     }
     blocks.extend(made);
     blocks.extend(evidence);
@@ -133,20 +131,21 @@ fn page(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize)
     }
 }
 
+/// A piece of the judged span, at most `max` bytes of it.
+fn own_block(context: &Context<'_>, piece: &Piece<'_>, max: usize) -> Block {
+    let label = piece.kind.label().to_owned();
+    context.settings.asker.block(context.trace, context.at, piece, label, max)
+}
+
 /// The output, each piece shortened to its share; if there are very many, the first.
 fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
-    /// Fewest bytes shown of a piece.
+    /// Minimum bytes shown of a piece.
     const LEAST: usize = 60;
     let pieces = output_pieces(view);
     let most = (room / (LEAST + HEADING)).max(1);
     let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(LEAST);
     let shown = pieces.iter().take(most);
-    let mut out: Vec<Block> = shown
-        .map(|piece| {
-            let label = piece.kind.label().to_owned();
-            context.settings.asker.block(context.trace, context.at, piece, label, share)
-        })
-        .collect();
+    let mut out: Vec<Block> = shown.map(|piece| own_block(context, piece, share)).collect();
     if pieces.len() > most {
         let label = format!("{} more pieces of output", pieces.len() - most);
         out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
@@ -164,9 +163,9 @@ fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
             _ => None,
         })
     })?;
-    let shown = context.settings.asker.shown(context.trace, parent, text, max);
-    let label =
-        format!("what the {} above it was asked", title(&context.settings.asker, context.trace, parent));
+    let asker = &context.settings.asker;
+    let shown = asker.shown(context.trace, parent, text, max);
+    let label = format!("what the {} above it was asked", title(asker, context.trace, parent));
     Some(Block::about(label, shown, true).showing(Shows::span(context.trace, parent)))
 }
 
@@ -183,6 +182,7 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
     };
     let mut latest: Vec<Idx> = before(context, parent).filter(ended).take(MOST_SIBLINGS).collect();
     latest.reverse();
+    let asker = &context.settings.asker;
     let mut out = Vec::new();
     for &at in &latest {
         let Some(view) = context.trace.views.get(at) else { continue };
@@ -190,12 +190,8 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
         let pieces: Vec<Piece<'_>> = arguments.chain(output_pieces(view)).take(MOST_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
-            let label = format!(
-                "earlier: {} | {}",
-                title(&context.settings.asker, context.trace, at),
-                piece.kind.label()
-            );
-            out.push(context.settings.asker.block(context.trace, at, piece, label, share));
+            let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.label());
+            out.push(asker.block(context.trace, at, piece, label, share));
         }
     }
     out
@@ -203,15 +199,14 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
 
 /// Siblings that started earlier, the latest first.
 fn before<'a>(context: &Context<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
-    /// Most siblings searched: a parent may have very many children.
+    /// Maximum siblings searched: a parent may have very many children.
     const FAR: usize = 100;
     let children = context.trace.tree.children(parent);
     let own = children.partition_point(|&at| at < context.at);
     children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
 }
 
-/// Definitions of the tools, and the span that holds them: those offered to a model, or that of the
-/// called tool.
+/// Definitions of the tools offered to a model, or of the called tool, and the span that records them.
 fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
     if view.kind == Kind::Llm {
         return (!view.tools.is_empty()).then(|| (context.at, render_tools(&view.tools)));
@@ -257,8 +252,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Bloc
             out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
             skipped = 0;
         }
-        let label = piece.kind.label().to_owned();
-        out.push(context.settings.asker.block(context.trace, context.at, piece, label, share));
+        out.push(own_block(context, piece, share));
     }
     out
 }

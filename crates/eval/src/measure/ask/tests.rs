@@ -1,4 +1,4 @@
-//! Metrics that ask, driven through their rounds by a judge of ours that answers from a script.
+//! Metrics that ask judges, with a scripted judge.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ mod golden;
 mod steps;
 mod whole;
 
-/// What a judge of ours answers: opinions, or why there is none.
+/// The answer of the scripted judge: opinions, or the reason why there is none.
 type Answers = Result<Vec<Json>, Unmeasured>;
 
-/// Settings under which only `metrics` are asked, of a judge called `j`.
+/// Settings by which the judge `j` is asked about `metrics` only.
 fn settings(metrics: &[&str]) -> Settings {
     let mut settings = Settings::default();
     settings.plan.enabled = false;
@@ -46,7 +46,7 @@ fn settings(metrics: &[&str]) -> Settings {
     settings
 }
 
-/// With the keys of `verdict.ask` and its neighbours set as `change` says.
+/// The settings with a changed `verdict.ask`.
 fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings {
     let mut ask = Ask::default();
     change(&mut ask);
@@ -55,7 +55,7 @@ fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings
     settings
 }
 
-/// Carries every question to `judge` and returns what was measured, and what was asked.
+/// Passes every question to `judge`, and returns the measurements and the questions.
 fn judged(
     trace: &AgentTrace,
     settings: &Settings,
@@ -71,7 +71,7 @@ fn judged(
             values.into_iter().map(opinion).collect()
         });
         let key = ask.question.key.clone();
-        rounds.answer(ask.ticket, Answer { key, opinions, usage: Usage::default() });
+        rounds.answer(ask.id, Answer { key, opinions, usage: Usage::default() });
         asked.push(ask);
     }
     (rounds.finish(Unmeasured::Timeout), asked)
@@ -111,7 +111,7 @@ fn bridge() -> AgentTrace {
         .build()
 }
 
-/// What a question takes, by our estimate.
+/// The estimated tokens of a question.
 fn tokens_of(ask: &Asking) -> usize {
     let prompt = &ask.question.prompt;
     [&*prompt.system, &*prompt.user, &ask.question.form.schema.to_string()]

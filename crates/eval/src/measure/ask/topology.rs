@@ -3,42 +3,42 @@
 //! In: a trace. Out: a description of a few lines. With the architecture in the prompt, judges
 //! locate errors far more often (000, table 5).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
 use super::asker::Asker;
 use crate::recognise::{Agent, AgentTrace};
 
-/// Most agents described; of the rest only the number.
+/// Maximum agents described; the rest is counted.
 const MOST_AGENTS: usize = 30;
-/// Most tools listed of one agent.
+/// Maximum tools listed of one agent.
 const MOST_TOOLS: usize = 25;
 
-/// Agents of one name and one caller: a team of ten searchers is one line.
+/// Agents with the same name and caller, which are described by one line.
 #[derive(Default)]
 struct Role<'a> {
+    caller: Option<usize>,
+    title: String,
     runs: usize,
     models: usize,
     plans: usize,
     answered: usize,
     called: BTreeMap<&'a str, usize>,
-    offered: BTreeMap<&'a str, ()>,
+    offered: BTreeSet<&'a str>,
 }
 
 /// The description. Empty for a trace without agents.
 pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
+    // In order of first appearance.
     let mut roles: Vec<Role<'_>> = Vec::new();
-    // Roles in order of first appearance, by caller and name.
-    let mut order: Vec<(Option<usize>, String)> = Vec::new();
     let mut known: HashMap<(Option<usize>, String), usize> = HashMap::new();
     let mut of_agent: Vec<usize> = Vec::new();
     for agent in &trace.agents {
         let caller = agent.parent.and_then(|p| of_agent.get(p).copied());
-        let key = (caller, agent_title(asker, agent));
-        let role = *known.entry(key).or_insert_with_key(|key| {
-            order.push(key.clone());
-            roles.push(Role::default());
-            order.len() - 1
+        let title = asker.agent_name(agent).unwrap_or_else(|| "an unnamed agent".to_owned());
+        let role = *known.entry((caller, title)).or_insert_with_key(|(caller, title)| {
+            roles.push(Role { caller: *caller, title: title.clone(), ..Role::default() });
+            roles.len() - 1
         });
         of_agent.push(role);
         if let Some(role) = roles.get_mut(role) {
@@ -46,26 +46,15 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
         }
     }
     let mut out = String::new();
-    for ((caller, title), role) in order.iter().zip(&roles).take(MOST_AGENTS) {
-        let called_by = match caller.and_then(|c| order.get(c)) {
-            Some((_, above)) => format!("called by {above}"),
-            None => "called from outside".to_owned(),
-        };
-        let _ = writeln!(out, "- {title}: {called_by}, {}", role.describe_role(asker));
+    for role in roles.iter().take(MOST_AGENTS) {
+        let caller = role.caller.and_then(|caller| roles.get(caller));
+        let called = caller.map_or("from outside".to_owned(), |caller| format!("by {}", caller.title));
+        let _ = writeln!(out, "- {}: called {called}, {}", role.title, role.describe_role(asker));
     }
-    if order.len() > MOST_AGENTS {
-        let _ = writeln!(out, "- and {} more agents", order.len() - MOST_AGENTS);
+    if roles.len() > MOST_AGENTS {
+        let _ = writeln!(out, "- and {} more agents", roles.len() - MOST_AGENTS);
     }
     out
-}
-
-fn agent_title(asker: &Asker, agent: &Agent) -> String {
-    agent
-        .name
-        .as_ref()
-        .map(|n| asker.name(n))
-        .filter(|n| !n.is_empty())
-        .unwrap_or_else(|| "an unnamed agent".to_owned())
 }
 
 fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
@@ -76,27 +65,18 @@ fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>)
     for call in agent.calls.iter().filter_map(|&i| trace.calls.get(i)) {
         *role.called.entry(&call.name).or_default() += 1;
     }
-    for tool in &agent.tools {
-        role.offered.insert(&tool.name, ());
-    }
+    role.offered.extend(agent.tools.iter().map(|tool| &*tool.name));
 }
 
 impl Role<'_> {
     fn describe_role(&self, asker: &Asker) -> String {
-        let mut out = match self.runs {
-            1 => "one run".to_owned(),
-            n => format!("{n} runs"),
-        };
-        let _ = write!(out, ", {} model calls", self.models);
+        let runs = if self.runs == 1 { "one run".to_owned() } else { format!("{} runs", self.runs) };
+        let mut out = format!("{runs}, {} model calls", self.models);
         if self.plans > 0 {
             let _ = write!(out, ", {} plans and replans", self.plans);
         }
-        let called: Vec<String> = self
-            .called
-            .iter()
-            .take(MOST_TOOLS)
-            .map(|(tool, n)| format!("{} ({n})", asker.name(tool)))
-            .collect();
+        let called = self.called.iter().take(MOST_TOOLS);
+        let called: Vec<String> = called.map(|(tool, n)| format!("{} ({n})", asker.name(tool))).collect();
         let _ = match called.is_empty() {
             true => write!(out, ", no tool calls"),
             false => write!(out, ", tool calls: {}", called.join(", ")),
@@ -104,7 +84,7 @@ impl Role<'_> {
         if self.called.len() > MOST_TOOLS {
             let _ = write!(out, " and {} more tools", self.called.len() - MOST_TOOLS);
         }
-        let unused = self.offered.keys().filter(|tool| !self.called.contains_key(*tool)).take(MOST_TOOLS);
+        let unused = self.offered.iter().filter(|tool| !self.called.contains_key(*tool)).take(MOST_TOOLS);
         let unused: Vec<String> = unused.map(|tool| asker.name(tool)).collect();
         if !unused.is_empty() {
             let _ = write!(out, "; offered and not called: {}", unused.join(", "));
@@ -122,7 +102,7 @@ mod tests {
     use crate::measure::testing::Script;
 
     #[test]
-    fn a_team_is_described_by_who_calls_whom() {
+    fn agents_are_described_with_callers_and_calls() {
         let trace = Script::new("How old is the bridge?")
             .tools(&["searcher", "calculator"])
             .calls("", &[("searcher", r#"{"q":"bridge"}"#), ("searcher", r#"{"q":"age"}"#)])

@@ -5,6 +5,7 @@
 //! tools listed where they are first offered (000, section 4.1.2). Every model call repeats the
 //! whole conversation before it, so that a plain listing would grow with the square of the steps.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use verdict_otlp::trace::{Idx, Kind};
@@ -49,15 +50,15 @@ enum Visit {
 /// The cleaned transcript. If it would need more than [`MOST_PARTS`](super::parts::MOST_PARTS)
 /// parts of `room` bytes, the longest texts are reduced to both their ends.
 pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
-    let mut story = collect_blocks(asker, trace, scope);
-    let lengths: Vec<usize> = story.iter().map(|block| block.text.len()).collect();
+    let mut blocks = collect_blocks(asker, trace, scope);
+    let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
     let most = max_text_length(&lengths, room);
-    for block in &mut story {
+    for block in &mut blocks {
         if let Some((at, _)) = block.of {
             block.text = asker.shown(trace, at, &block.text, most);
         }
     }
-    story
+    blocks
 }
 
 /// The blocks of a transcript before cleaning.
@@ -72,7 +73,7 @@ fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Blo
         listed_tools: HashSet::new(),
         out: Vec::new(),
     };
-    let told = |at: Idx| judged.get(at).copied().unwrap_or(false) && in_scope(trace, scope, at);
+    let shown = |at: Idx| judged.get(at).copied().unwrap_or(false) && in_scope(trace, scope, at);
     let mut stack: Vec<Visit> = scope_roots(trace, scope).into_iter().rev().map(Visit::Enter).collect();
     while let Some(visit) = stack.pop() {
         match visit {
@@ -84,11 +85,11 @@ fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Blo
                 if !other {
                     stack.extend(trace.tree.children(at).iter().rev().map(|&child| Visit::Enter(child)));
                 }
-                if told(at) {
+                if shown(at) {
                     builder.enter_span(at);
                 }
             }
-            Visit::Leave(at) if told(at) => builder.leave_span(at),
+            Visit::Leave(at) if shown(at) => builder.leave_span(at),
             Visit::Leave(_) => {}
         }
     }
@@ -142,21 +143,12 @@ impl<'a> TranscriptBuilder<'a> {
     fn enter_span(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
         self.render_tools(at, view);
-        let owner = self.owner(at);
-        for piece in input_pieces(view) {
-            if piece.text.trim().is_empty() {
-                continue;
-            }
-            let is_leaf = matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper;
-            let hash = hash(&piece.text);
-            let new = self.seen_by_agent.insert((owner, hash));
+        for piece in input_pieces(view).into_iter().filter(|piece| !piece.text.trim().is_empty()) {
+            let new_to_agent = self.note_seen(at, &piece);
             // Another agent may receive the same text; a wrapping span only repeats it.
-            let told = self.first.contains_key(&hash);
-            match piece.kind.is_new() && is_leaf {
-                true => self.push_piece(at, &piece),
-                false if new && !told => self.push_piece(at, &piece),
-                false if new && is_leaf => self.push_piece(at, &piece),
-                false => {}
+            let new = new_to_agent && (is_leaf(view) || !self.first.contains_key(&hash(&piece.text)));
+            if new || piece.kind.is_new() && is_leaf(view) {
+                self.push_piece(at, &piece);
             }
         }
         // A span without children has no second visit.
@@ -174,24 +166,23 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     fn push_output(&mut self, at: Idx, view: &SpanView) {
-        let owner = self.owner(at);
-        let is_leaf = matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper;
-        let mut said = String::new();
+        let mut output = String::new();
         for piece in output_pieces(view) {
-            let new = self.seen_by_agent.insert((owner, hash(&piece.text)));
-            said.push_str(&piece.text);
-            if is_leaf
-                || piece.kind == PieceKind::Error
-                || new && !self.first.contains_key(&hash(&piece.text))
-            {
+            let new = self.note_seen(at, &piece) && !self.first.contains_key(&hash(&piece.text));
+            output.push_str(&piece.text);
+            if new || is_leaf(view) || piece.kind == PieceKind::Error {
                 self.push_piece(at, &piece);
             }
         }
         let plans = self.plans.get(&at).cloned().unwrap_or_default();
-        for plan in plans.into_iter().filter(|plan| !said.contains(&*plan.text)) {
-            let piece = Piece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
-            self.push_piece(at, &piece);
+        for plan in plans.into_iter().filter(|plan| !output.contains(&*plan.text)) {
+            self.push_piece(at, &Piece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) });
         }
+    }
+
+    /// Records that the agent of the span has been shown the piece; false if it has been before.
+    fn note_seen(&mut self, at: Idx, piece: &Piece<'_>) -> bool {
+        self.seen_by_agent.insert((self.owner(at), hash(&piece.text)))
     }
 
     fn push_piece(&mut self, at: Idx, piece: &Piece<'_>) {
@@ -203,7 +194,7 @@ impl<'a> TranscriptBuilder<'a> {
             label.push_str(if plan.replan { ", REPLAN" } else { ", PLAN" });
         }
         let before = self.first.get(&hash).copied().filter(|&first| first != at);
-        let mut text = std::borrow::Cow::Borrowed(&*piece.text);
+        let mut text = Cow::Borrowed(&*piece.text);
         if let Some(first) = before.filter(|_| piece.text.len() > 2 * REMINDER) {
             let id = self.trace.tree.spans.get(first).map(|span| span.id).unwrap_or_default();
             label.push_str(&format!(", the very same text as in span {id}"));
@@ -243,6 +234,11 @@ impl<'a> TranscriptBuilder<'a> {
     fn owner(&self, at: Idx) -> Option<usize> {
         self.trace.owner.get(at).copied().flatten()
     }
+}
+
+/// A model or tool call that does not only wrap another span.
+fn is_leaf(view: &SpanView) -> bool {
+    matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper
 }
 
 /// A collision of the 64-bit hashes would leave one text out of one prompt.

@@ -8,7 +8,6 @@
 //! aside: it may be invented, and its findings could not be located. It is not turned into a pass
 //! either. Unless more than half of the opinions remain, the metric is unmeasured (`judge_error`).
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::opinion::{Grade, JudgeFinding, JudgeOpinion};
@@ -31,46 +30,40 @@ pub(crate) fn combine_replies(
 ) -> Measurement {
     let judge = judge_names(&reply);
     let all = reply.len();
-    let dropped: usize = reply.iter().filter_map(|h| h.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
-    let passes = |opinion: &JudgeOpinion| passes(topic, context, opinion.grade);
-    let standing: Vec<JudgeOpinion> = reply
-        .into_iter()
-        .filter_map(|h| h.opinion)
-        .filter(|opinion| passes(opinion) || !opinion.findings.is_empty())
-        .collect();
-    let mut notes = Notes::default();
-    if standing.len() < all {
-        let gone = all - standing.len();
-        notes.add(format_args!(
-            "{gone} of {all} opinions set aside: they failed it without evidence that holds"
-        ));
+    let dropped: usize = reply.iter().filter_map(|r| r.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
+    let mut valid: Vec<JudgeOpinion> = reply.into_iter().filter_map(|reply| reply.opinion).collect();
+    valid.retain(|opinion| passes(topic, context, opinion.grade) || !opinion.findings.is_empty());
+    let mut notes = Vec::new();
+    if valid.len() < all {
+        let gone = all - valid.len();
+        notes.push(format!("{gone} of {all} opinions set aside: they failed it without evidence that holds"));
     }
     if dropped > 0 {
-        notes.add(format_args!("{dropped} findings dropped: their quotations are not in the record"));
+        notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
     }
-    let mut out = match standing.len() * 2 > all {
-        true => combine(topic, context, &standing, &mut notes),
+    let mut out = match valid.len() * 2 > all {
+        true => combine(topic, context, &valid, &mut notes),
         false => unmeasured(context.at, topic.name, Unmeasured::JudgeError),
     };
     out.judge = judge.into();
-    out.rationale = notes.append_to(out.rationale.as_deref());
+    out.rationale = annotated(out.rationale, &notes);
     out
 }
 
 fn combine(
     topic: &'static MetricSpec,
     context: &Context<'_>,
-    standing: &[JudgeOpinion],
-    notes: &mut Notes,
+    valid: &[JudgeOpinion],
+    notes: &mut Vec<String>,
 ) -> Measurement {
     let grade = match topic.scale {
-        Scale::Labels(labels) => majority(topic, context, labels, standing, notes),
-        _ => Grade::Score(median(standing, notes)),
+        Scale::Labels(labels) => majority(topic, context, labels, valid, notes),
+        _ => Grade::Score(median(valid, notes)),
     };
     let passed = passes(topic, context, grade);
     let agrees = |opinion: &&JudgeOpinion| passes(topic, context, opinion.grade) == passed;
     let mut found: Vec<&JudgeFinding> = Vec::new();
-    for finding in standing.iter().filter(agrees).flat_map(|opinion| &opinion.findings) {
+    for finding in valid.iter().filter(agrees).flat_map(|opinion| &opinion.findings) {
         let known = |f: &&JudgeFinding| {
             f.at == finding.at && (f.quote == finding.quote || f.problem == finding.problem)
         };
@@ -90,18 +83,12 @@ fn combine(
         (Grade::Score(a), Grade::Score(b)) => (a - b).abs(),
         (a, b) => f64::from(u8::from(a != b)),
     };
-    let nearest = standing.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let nearest = valid.iter().filter(agrees).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let rationale =
         nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
     let findings = found.into_iter().map(|f| finding(context, f)).collect();
-    Measurement {
-        at: context.at,
-        metric: topic.name,
-        outcome: Ok(Measured { value, passed, findings }),
-        judge: "".into(),
-        details: Vec::new(),
-        rationale,
-    }
+    let outcome = Ok(Measured { value, passed, findings });
+    Measurement { rationale, ..Measurement::new(context.at, topic.name, "", outcome) }
 }
 
 fn passes(topic: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
@@ -109,21 +96,13 @@ fn passes(topic: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
         (Grade::Label(i), Scale::Labels(labels)) => {
             labels.get(i).is_some_and(|label| !context.settings.fails(topic.name, label))
         }
-        (Grade::Score(score), _) => {
-            score >= context.settings.threshold(topic.name, context.trace, context.at)
-        }
+        (Grade::Score(score), _) => score >= context.threshold(topic.name),
         (Grade::Label(_), _) => false,
     }
 }
 
-fn median(standing: &[JudgeOpinion], notes: &mut Notes) -> f64 {
-    let scores: Vec<f64> = standing
-        .iter()
-        .filter_map(|opinion| match opinion.grade {
-            Grade::Score(score) => Some(score),
-            Grade::Label(_) => None,
-        })
-        .collect();
+fn median(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
+    let scores: Vec<f64> = valid.iter().filter_map(|opinion| opinion.grade.score()).collect();
     let mut sorted = scores.clone();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -134,7 +113,7 @@ fn median(standing: &[JudgeOpinion], notes: &mut Notes) -> f64 {
     };
     if sorted.first() != sorted.last() {
         let all: Vec<String> = scores.iter().map(|s| two_decimals(*s)).collect();
-        notes.add(format_args!("opinions differ: {}; median {}", all.join(", "), two_decimals(median)));
+        notes.push(format!("opinions differ: {}; median {}", all.join(", "), two_decimals(median)));
     }
     median
 }
@@ -149,26 +128,17 @@ fn majority(
     topic: &MetricSpec,
     context: &Context<'_>,
     labels: &[&str],
-    standing: &[JudgeOpinion],
-    notes: &mut Notes,
+    valid: &[JudgeOpinion],
+    notes: &mut Vec<String>,
 ) -> Grade {
-    let mut votes = vec![0usize; labels.len()];
-    for opinion in standing {
-        if let Grade::Label(i) = opinion.grade
-            && let Some(vote) = votes.get_mut(i)
-        {
-            *vote += 1;
-        }
-    }
+    let votes = |i: usize| valid.iter().filter(|opinion| opinion.grade == Grade::Label(i)).count();
     // Labels are ordered from good to bad, but the operator configures which of them fail.
     let badness = |i: usize| (!passes(topic, context, Grade::Label(i)), i);
-    let won = (0..labels.len()).max_by_key(|&i| (votes[i], badness(i))).unwrap_or(0);
-    if votes.iter().filter(|&&v| v > 0).count() > 1 {
-        let all: Vec<String> = (0..labels.len())
-            .filter(|&i| votes[i] > 0)
-            .map(|i| format!("{} {}", votes[i], labels[i]))
-            .collect();
-        notes.add(format_args!("opinions differ: {}", all.join(", ")));
+    let won = (0..labels.len()).max_by_key(|&i| (votes(i), badness(i))).unwrap_or(0);
+    let voted = labels.iter().enumerate().map(|(i, label)| (votes(i), label)).filter(|(n, _)| *n > 0);
+    let all: Vec<String> = voted.map(|(n, label)| format!("{n} {label}")).collect();
+    if all.len() > 1 {
+        notes.push(format!("opinions differ: {}", all.join(", ")));
     }
     Grade::Label(won)
 }
@@ -180,24 +150,20 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
         Severity::Medium => 2.0,
         Severity::Low => 3.0,
     };
-    let cited = if found.at == context.at { Vec::new() } else { vec![found.id] };
+    let other_span = (found.at != context.at).then_some(found.id);
     // If the finding is about another agent, its name comes first.
     let trace = context.trace;
     let owner = |at| trace.owner.get(at).copied().flatten();
     let other = owner(found.at).filter(|&i| Some(i) != owner(context.at)).and_then(|i| trace.agents.get(i));
     let who =
         other.and_then(|agent| agent.name.as_ref()).map(|n| format!("{}: ", context.settings.asker.name(n)));
+    let rationale = who.unwrap_or_default() + &found.problem;
     Finding {
-        rationale: format!("{}{}", who.unwrap_or_default(), found.problem),
-        quote: found.quote.clone(),
-        seen_in: (found.at != context.at).then_some(found.id),
-        cited,
+        seen_in: other_span,
+        cited: other_span.into_iter().collect(),
         category: found.category,
         severity: found.severity,
-        score,
-        origin: None,
-        fact: false,
-        defect: None,
+        ..Finding::new(rationale, found.quote.clone(), score)
     }
 }
 
@@ -212,23 +178,12 @@ fn judge_names(reply: &[JudgeReply]) -> String {
     names.join("+")
 }
 
-/// Notes appended to the rationale of the judge.
-#[derive(Default)]
-struct Notes(String);
-
-impl Notes {
-    fn add(&mut self, what: std::fmt::Arguments<'_>) {
-        if !self.0.is_empty() {
-            self.0.push_str("; ");
-        }
-        let _ = write!(self.0, "{what}");
-    }
-
-    fn append_to(self, rationale: Option<&str>) -> Option<Box<str>> {
-        match (rationale, self.0.is_empty()) {
-            (rationale, true) => rationale.map(Into::into),
-            (None, false) => Some(format!("({})", self.0).into()),
-            (Some(rationale), false) => Some(format!("{rationale} ({})", self.0).into()),
-        }
+/// The rationale of the judge with the notes appended.
+fn annotated(rationale: Option<Box<str>>, notes: &[String]) -> Option<Box<str>> {
+    let notes = Some(notes.join("; ")).filter(|notes| !notes.is_empty());
+    match (rationale, notes) {
+        (Some(rationale), Some(notes)) => Some(format!("{rationale} ({notes})").into()),
+        (None, Some(notes)) => Some(format!("({notes})").into()),
+        (rationale, None) => rationale,
     }
 }

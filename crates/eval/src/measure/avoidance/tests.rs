@@ -1,4 +1,4 @@
-//! Tests of `avoidance`: what it must find, and what it must leave alone.
+//! Tests of `avoidance`.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn label(text: &str) -> &'static str {
 }
 
 #[test]
-fn refusals_and_give_ups_are_told_apart() {
+fn refusals_and_give_ups_have_different_labels() {
     let cases = [
         ("I'm sorry, but I can't assist with that.", POLICY),
         ("I\u{2019}m sorry, but I can\u{2019}t help with this request.", POLICY),
@@ -38,7 +38,7 @@ fn refusals_and_give_ups_are_told_apart() {
 }
 
 #[test]
-fn an_answer_with_a_reservation_is_an_answer() {
+fn answer_with_a_reservation_is_valid() {
     let cases = [
         "Mount Elbrus is 836 metres taller than Mont Blanc.",
         "I could not find the almanac page, but the encyclopaedia says 836 m.",
@@ -62,7 +62,7 @@ fn an_answer_with_a_reservation_is_an_answer() {
 }
 
 #[test]
-fn a_step_that_calls_a_tool_has_not_avoided_anything() {
+fn step_with_a_tool_call_is_not_applicable() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
     let out = run(&SpanRule(measure), &sample.trace(), at);
@@ -70,7 +70,7 @@ fn a_step_that_calls_a_tool_has_not_avoided_anything() {
 }
 
 #[test]
-fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
+fn content_filter_is_a_policy_restriction_and_passes_by_default() {
     let mut view = llm(vec![said(Role::User, "hello")], "");
     view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
@@ -81,7 +81,7 @@ fn a_content_filter_is_a_policy_restriction_and_passes_by_default() {
 }
 
 #[test]
-fn a_give_up_as_final_answer_fails_and_quotes_itself() {
+fn give_up_as_final_answer_fails_and_is_quoted() {
     let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
     let at = trace.agents[0].answer_at.unwrap();
     let out = run(&SpanRule(measure), &trace, at);
@@ -91,14 +91,14 @@ fn a_give_up_as_final_answer_fails_and_quotes_itself() {
 }
 
 #[test]
-fn without_content_it_is_unmeasured() {
+fn missing_content_is_unmeasured() {
     let trace = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
     assert_eq!(run(&SpanRule(measure), &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(text in "\\PC{0,300}") {
+    fn any_text_is_accepted(text in "\\PC{0,300}") {
         let _ = avoided(&text, true);
     }
 }

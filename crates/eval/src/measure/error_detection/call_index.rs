@@ -1,4 +1,4 @@
-//! The calls of a trace by the span that made or carried them out.
+//! The calls of a trace by their spans.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use verdict_otlp::trace::Idx;
 use crate::measure::memo::Memo;
 use crate::recognise::{AgentTrace, Text};
 
-/// Where the calls of a trace are, by the span that made or carried them out.
+/// Indexes of the calls of a trace, by the span that requested or carried them out.
 #[derive(Default)]
 pub(crate) struct CallIndex {
-    /// Calls that an LLM span wrote, in order.
+    /// Calls that an LLM span requested, in order.
     pub by_llm: HashMap<Idx, Vec<usize>>,
     /// The call that a TOOL span carried out.
     pub by_tool: HashMap<Idx, usize>,
-    /// The tools that were called, each once.
+    /// The names of the called tools.
     pub names: BTreeSet<Text>,
 }
 
 impl CallIndex {
-    /// For the trace of `memo`.
+    /// The index of the trace, computed once.
     pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
         memo.trace(|| {
             let mut at = CallIndex::default();

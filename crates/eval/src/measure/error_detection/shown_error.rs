@@ -1,9 +1,8 @@
-//! The error that a model call was shown: where the failure of the step before comes to light.
+//! The error of the previous step that a model call was shown.
 //!
-//! In: an LLM span and the model call before it. Out: a finding that cites the call which wrote
-//! what failed; the failure counts there, here it is on record. Code that is run without a
-//! span of its own, and a call that is refused, show up nowhere else in the conversation.
-//! Outages and empty results are left out: they are nothing that the model wrote.
+//! In: an LLM span and the model call before it. Out: a finding that is only noted and cites the call that
+//! caused the failure. The error of code without a span of its own, or of a refused call, is nowhere else
+//! in the conversation. Outages and empty results are ignored, as the model did not cause them.
 
 use verdict_otlp::trace::Idx;
 
@@ -14,7 +13,7 @@ use crate::measure::defects::Defect;
 use crate::measure::tool_completeness::unexecuted;
 use crate::measure::{Category, Context, Finding};
 
-/// The error of the step before, as this model call met it.
+/// The error of the previous step, as a finding on this model call.
 pub(super) fn find(context: &Context<'_>) -> Option<Finding> {
     let before = Turns::of(context.trace, context.memo).before(context.at)?;
     let (what, cause, quote, place) =
@@ -25,16 +24,16 @@ pub(super) fn find(context: &Context<'_>) -> Option<Finding> {
     );
     let mut finding = Defect::ErrorMet.finding(rationale, &quote);
     finding.category = cause;
-    // The error itself stands here, or where it happened.
+    // The quote is from this span or from the failed one.
     Some(finding.citing_at(context.trace, before).citing_at(context.trace, place))
 }
 
-/// What failed, as which category, its words, and where.
+/// A description of the failed step, its category, the text of the error, and its span.
 type FailedStep = (String, Option<Category>, String, Idx);
 
 fn failed_call(context: &Context<'_>, before: Idx) -> Option<FailedStep> {
     let known = CallIndex::of(context.trace, context.memo);
-    // A call that stands in the model's code fails as that code does.
+    // A call within the model's code gets the category of failing code.
     let coded = || context.trace.views.get(before).is_some_and(|r| writes_code(&r.output_text()));
     let calls = known.by_llm.get(&before)?.iter().filter_map(|&i| context.trace.calls.get(i));
     calls.filter_map(|call| Some((call, of_call(context.trace, context.memo, call)?))).find_map(

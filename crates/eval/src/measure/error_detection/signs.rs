@@ -1,28 +1,28 @@
-//! The error of a span or call, from its own signs or from what it returned, with its cause.
+//! The error of a span or call, from its own signs or its result, with its cause.
 
 use verdict_otlp::trace::Kind;
 
-use crate::measure::defects::{Defect, QUOTE_BYTES};
+use crate::measure::defects::Defect;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;
 use crate::measure::memo::Memo;
 use crate::measure::{Finding, error_text};
 use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text};
 
-/// Bytes of an exception's type that are shown: names of classes are short.
+/// Maximum bytes of an exception's type that are shown.
 const SHOWN_KIND: usize = 80;
 
-/// Rate limits and outages are not the agent's (000, section 1): the rationale says whose it was.
+/// A suffix of the rationale for causes that are not the agent's (000, section 1).
 pub(super) fn blame(cause: Defect) -> &'static str {
     match cause.category() {
-        // A limit is reached by what the agent does as often as by what it is given.
+        // A limit may be reached by the agent's actions or by its input.
         _ if cause == Defect::Exhausted => ", at a limit",
         Some(category) if category.is_environment() => ", caused by the environment",
         _ => "",
     }
 }
 
-/// Status, exceptions and flags of the span itself, with their cause.
+/// A finding on the status, exceptions and flags of the span, with their cause.
 pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     if view.errors.is_empty() {
         return None;
@@ -30,7 +30,7 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     let (retries, signs): (Vec<&ErrorSign>, Vec<&ErrorSign>) =
         view.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
     let announced = !retries.is_empty();
-    // A retry sign stands beside the status and the exception that it explains.
+    // A retry sign accompanies the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
     let sorted = by_rank(&signs);
     let cause = match cause(&words_of(&sorted)) {
@@ -38,7 +38,7 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
         known => known,
     };
     let words = best_message(&sorted).or(view.result.as_deref());
-    let quote = words.map_or(BARE, |words| cause_excerpt(words, QUOTE_BYTES));
+    let quote = words.map_or(BARE, |words| cause_excerpt(words));
     let rationale = format!("{} was expected; {}", expected_output(view.kind), ending(&signs, announced));
     let finding = match announced {
         false => cause.finding(rationale + blame(cause), quote),
@@ -51,10 +51,10 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     Some((finding, cause))
 }
 
-/// All that there is to quote of an error without words.
+/// The quote of an error without a text.
 const BARE: &str = "status ERROR";
 
-/// What a span of this kind is for.
+/// The expected output of a span of this kind.
 fn expected_output(kind: Kind) -> &'static str {
     match kind {
         Kind::Llm => "a completion",
@@ -65,7 +65,7 @@ fn expected_output(kind: Kind) -> &'static str {
     }
 }
 
-/// How the span ended, by its first sign; an exception's type where it is named.
+/// A description of the span's first sign, with the type of the exception.
 fn ending(signs: &[&ErrorSign], announced: bool) -> String {
     let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
     let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
@@ -80,7 +80,7 @@ fn ending(signs: &[&ErrorSign], announced: bool) -> String {
     format!("the span ended with {what}{named}")
 }
 
-/// The most telling words among the signs, as they stand in one of them.
+/// The most informative text of the signs, verbatim.
 fn best_message<'s>(sorted: &[&'s ErrorSign]) -> Option<&'s str> {
     let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
     let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
@@ -94,7 +94,7 @@ fn by_rank<'s>(signs: &[&'s ErrorSign]) -> Vec<&'s ErrorSign> {
     sorted
 }
 
-/// Exceptions tell most; a flag's or type's name least.
+/// Exceptions are most informative; names of flags and types are least.
 fn rank(sign: &ErrorSign) -> u8 {
     match sign.source {
         ErrorSource::Exception | ErrorSource::Retry => 0,
@@ -103,10 +103,10 @@ fn rank(sign: &ErrorSign) -> u8 {
     }
 }
 
-/// Type and message of the signs, the most telling first, each once.
+/// Types and messages of the signs, the most informative first, each once.
 fn words_of(sorted: &[&ErrorSign]) -> String {
     let mut out = String::new();
-    // The name of a flag or type says least: it is used only where there is no message.
+    // The name of a flag or type is used only if there is no message.
     let has_message = sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some());
     let used = sorted.iter().filter(|sign| !has_message || rank(sign) < 2);
     for text in used.flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
@@ -121,18 +121,17 @@ fn words_of(sorted: &[&ErrorSign]) -> String {
     out
 }
 
-/// What went wrong with a call.
+/// The error of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallError {
-    /// Its cause.
     pub cause: Defect,
-    /// Its words, verbatim.
+    /// The text of the error, verbatim.
     pub quote: String,
 }
 
 impl CallError {
-    /// The model's own words brought it about: arguments that the tool refuses, a query that finds
-    /// nothing, code that does not run.
+    /// The model's output caused it: arguments that the tool refuses, a query without a result, code that
+    /// fails.
     pub(crate) fn is_the_models(&self) -> bool {
         matches!(
             self.cause,
@@ -141,7 +140,7 @@ impl CallError {
     }
 }
 
-/// The error of a call, by a structural sign (status, exception, flag) or by what it returned.
+/// The error of a call, by a sign of its span (status, exception, flag) or by its result.
 pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
     let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
     if !call.failed {
@@ -155,7 +154,7 @@ pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Ca
     let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
     let quote = best_message(&sorted).or(from_text.as_deref()).or(result).unwrap_or(BARE);
     let cause = cause(if words.is_empty() { quote } else { &words });
-    Some(CallError { cause, quote: cause_excerpt(quote, QUOTE_BYTES).to_owned() })
+    Some(CallError { cause, quote: cause_excerpt(quote).to_owned() })
 }
 
 struct Reported(Option<String>);

@@ -1,4 +1,4 @@
-//! Tests of `error_detection`: what it must find, and what it must leave alone.
+//! Tests of `error_detection`.
 
 use super::*;
 use crate::measure::rule::SpanRule;
@@ -23,7 +23,7 @@ fn alone(view: SpanView) -> Vec<Measurement> {
 }
 
 #[test]
-fn a_tool_that_returns_an_error_with_status_ok_fails() {
+fn returned_error_with_status_ok_fails() {
     let out = alone(tool("visit_page", "{}", "Error: invalid url 'x': the scheme https:// is required"));
     assert_eq!(label(&out), Some((TOOL, false)));
     assert!(finding(&out).quote.starts_with("Error: invalid url"));
@@ -31,7 +31,7 @@ fn a_tool_that_returns_an_error_with_status_ok_fails() {
 }
 
 #[test]
-fn an_error_status_is_evidence_without_content() {
+fn error_status_fails_without_content() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Absent;
@@ -42,7 +42,7 @@ fn an_error_status_is_evidence_without_content() {
 }
 
 #[test]
-fn without_content_and_without_error_it_is_unmeasured() {
+fn missing_content_without_error_is_unmeasured() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Redacted;
@@ -51,7 +51,7 @@ fn without_content_and_without_error_it_is_unmeasured() {
 }
 
 #[test]
-fn a_model_endpoint_that_is_down_is_an_api_error_of_the_environment() {
+fn unavailable_model_endpoint_is_an_api_error_of_the_environment() {
     let mut view = llm(vec![], "");
     view.errors = vec![sign(
         ErrorSource::Exception,
@@ -64,7 +64,7 @@ fn a_model_endpoint_that_is_down_is_an_api_error_of_the_environment() {
 }
 
 #[test]
-fn a_sign_that_only_repeats_a_childs_is_no_evidence() {
+fn inherited_error_is_not_reported() {
     let mut sample = Sample::new();
     let repeated =
         sign(ErrorSource::Exception, Some("InternalServerError"), Some("Error code: 500 - upstream"));
@@ -80,7 +80,7 @@ fn a_sign_that_only_repeats_a_childs_is_no_evidence() {
 }
 
 #[test]
-fn a_retry_that_the_framework_announced_is_of_low_severity() {
+fn announced_retry_has_low_severity() {
     let mut view = tool("visit_page", "{}", "");
     view.errors = vec![
         sign(ErrorSource::Status, None, Some("ToolRetryError")),
@@ -92,7 +92,7 @@ fn a_retry_that_the_framework_announced_is_of_low_severity() {
 }
 
 #[test]
-fn a_model_that_explains_an_error_has_answered() {
+fn answer_that_explains_an_error_is_valid() {
     let answer = "Error: 404 means that the page does not exist. {\"error\": 1}";
     assert_eq!(label(&alone(llm(vec![said(Role::User, "What is a 404?")], answer))), Some((VALID, true)));
     let body = r#"{"error": {"message": "Rate limit reached", "code": 429}}"#;
@@ -102,7 +102,7 @@ fn a_model_that_explains_an_error_has_answered() {
 }
 
 #[test]
-fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
+fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
@@ -110,7 +110,7 @@ fn a_call_without_a_span_of_its_own_is_judged_where_it_was_written() {
 }
 
 #[test]
-fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
+fn error_shown_to_a_model_call_is_noted_and_passes() {
     let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
     let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
     let trace = script().raises(told).answers("836").build();
@@ -122,7 +122,7 @@ fn an_error_that_a_model_call_is_shown_is_on_record_there_and_fails_nothing() {
     let written = trace.tree.spans[trace.agents[0].llms[0]].id;
     let failed = trace.tree.spans[trace.calls[0].at].id;
     assert_eq!(finding(&out).cited, [written, failed]);
-    // An outage is nothing that the model wrote.
+    // An outage is not caused by the model.
     let trace = script().raises("HTTP 503 Service Unavailable").answers("836").build();
     assert!(
         run(&SpanRule(measure), &trace, trace.agents[0].llms[1])[0]

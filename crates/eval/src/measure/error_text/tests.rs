@@ -1,8 +1,9 @@
-//! Tests of `error_text`: what it must find, and what it must leave alone.
+//! Tests of `error_text`.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::measure::defects::QUOTE_BYTES;
 
 #[test]
 fn error_reports_are_recognised() {
@@ -41,7 +42,7 @@ fn error_reports_are_recognised() {
     ];
     for text in cases {
         assert!(reported(text).is_some(), "{text}");
-        // As what a framework wraps it in says it: no shape may be ruled out before JSON is read.
+        // The prefilter must accept the text within a wrapper as well.
         let wrapped = serde_json::json!({ "output": text }).to_string();
         assert!(might_be_error_json(&wrapped), "{wrapped}");
     }
@@ -83,7 +84,7 @@ fn error_reports_are_recognised() {
 }
 
 #[test]
-fn results_that_speak_of_errors_are_results() {
+fn results_that_mention_errors_are_not_error_reports() {
     let cases = [
         "",
         "836",
@@ -119,7 +120,7 @@ fn results_that_speak_of_errors_are_results() {
 }
 
 #[test]
-fn what_only_looks_like_an_object_may_end_in_a_traceback() {
+fn text_that_resembles_an_object_may_end_in_a_traceback() {
     for text in [
         "{\"query\": \"peaks\"}\nTraceback (most recent call last):\n  File \"a.py\", line 2, in <module>\n    ask()\n\
          openai.BadRequestError: Error code: 400 - {'error': {'param': None}}",
@@ -130,7 +131,7 @@ fn what_only_looks_like_an_object_may_end_in_a_traceback() {
 }
 
 #[test]
-fn a_long_report_is_quoted_in_part() {
+fn long_report_is_clipped() {
     let text = format!("Error: {}", "é".repeat(5000));
     let passage = reported(&text).unwrap();
     assert!(passage.len() <= QUOTE_BYTES && text.starts_with(&passage));
@@ -138,7 +139,7 @@ fn a_long_report_is_quoted_in_part() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(text in "\\PC{0,200}", json in "[\\[\\]{}\":,a-z 0-9]{0,80}") {
+    fn any_text_is_accepted(text in "\\PC{0,200}", json in "[\\[\\]{}\":,a-z 0-9]{0,80}") {
         let _ = reported(&text);
         let _ = reported(&json);
     }

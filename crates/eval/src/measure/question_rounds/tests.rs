@@ -1,4 +1,4 @@
-//! Questions driven by hand, with a metric that asks twice.
+//! Tests of the rounds, with a metric that asks twice.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::measure::sample::{Sample, llm};
 use crate::measure::{Measured, Metric, Usage, Value};
 use crate::recognise::AgentTrace;
 
-/// Asks two things, then a third, and passes when all are answered.
+/// Asks two questions, then a third, and passes when all are answered.
 struct Thrice;
 
 fn question(key: &str) -> Question {
@@ -35,7 +35,7 @@ impl Metric for Thrice {
     }
 }
 
-/// Never satisfied.
+/// Asks in every round.
 struct Endless;
 
 impl Metric for Endless {
@@ -65,43 +65,43 @@ fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
 }
 
 #[test]
-fn a_second_round_comes_when_the_first_is_whole_and_order_does_not_show() {
+fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
-    rounds.answer(first[0].ticket, answer(&first[0]));
+    rounds.answer(first[0].id, answer(&first[0]));
     assert!(rounds.next_question().is_none());
-    rounds.answer(first[1].ticket, answer(&first[1]));
+    rounds.answer(first[1].id, answer(&first[1]));
     let second = all_asked(&mut rounds);
     assert_eq!(second.len(), 1);
-    rounds.answer(second[0].ticket, answer(&second[0]));
+    rounds.answer(second[0].id, answer(&second[0]));
     let done = rounds.finish(Unmeasured::Timeout);
     assert!(matches!(&done[..], [m] if m.outcome.as_ref().is_ok_and(|m| m.passed)));
 }
 
 #[test]
-fn what_is_not_answered_in_time_is_unmeasured_and_says_why() {
+fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
-    rounds.answer(ask.ticket, answer(&ask));
+    rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
     let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
     assert_eq!(reasons, [(0, Err(Unmeasured::Timeout)), (1, Err(Unmeasured::Timeout))]);
 }
 
 #[test]
-fn a_metric_that_asks_without_end_is_stopped() {
+fn metric_is_stopped_after_the_maximum_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds = Questions::over(only("tokens", Endless), inputs, Doubt::of(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next_question() {
         asked += 1;
-        rounds.answer(ask.ticket, answer(&ask));
+        rounds.answer(ask.id, answer(&ask));
     }
     assert_eq!(asked, MAX_ROUNDS);
     let done = rounds.finish(Unmeasured::Timeout);

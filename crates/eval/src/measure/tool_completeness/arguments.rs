@@ -1,8 +1,8 @@
-//! What is wrong with a call before it is carried out: its JSON, its tool, its parameters.
+//! Defects of a call as requested: its JSON, its tool, its parameters.
 //!
-//! What a model wrote is only held against it where the trace shows the definition it was given.
-//! A call that was carried out with success had arguments that its tool could take, so doubts
-//! (a truncated attribute, a number written as a string) count only where it was not.
+//! Parameters are checked only if the trace contains the tool's definition. The arguments of a successful
+//! call were accepted by its tool, so that uncertain defects (a truncated attribute, a number written as a
+//! string) are reported only for failed calls.
 
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
@@ -11,7 +11,7 @@ use crate::measure::excerpt::around;
 use crate::measure::{Context, Finding, schema};
 use crate::recognise::{AgentTrace, Call, Role, Text, ToolDefinition};
 
-/// Defects of the call as the model wrote it; none where no model call is known to have.
+/// Defects of the call as the model wrote it; none if no model call requested it.
 pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     if call.llm.is_none() {
         return Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     findings
 }
 
-/// Arguments held against the schema that the model was shown.
+/// Violations of the schema that the model was shown.
 fn schema_findings(context: &Context<'_>, call: &Call, succeeded: bool) -> Vec<Finding> {
     let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
         return Vec::new();
@@ -51,7 +51,7 @@ fn schema_findings(context: &Context<'_>, call: &Call, succeeded: bool) -> Vec<F
             findings.push(problem.defect.finding(rationale, place_of(call, &problem.name)));
         }
     }
-    // A schema that is silent about further names does not forbid them: only a failure does.
+    // A schema may allow further names; they are reported only if the call failed.
     if !succeeded && call.failed && findings.is_empty() {
         for unlisted in schema::unlisted(schema, arguments).into_iter().take(4) {
             let rationale = format!(
@@ -63,7 +63,7 @@ fn schema_findings(context: &Context<'_>, call: &Call, succeeded: bool) -> Vec<F
     findings
 }
 
-/// The arguments as written; of long ones, the part where the parameter stands.
+/// The arguments as written; of long ones, the part around the parameter.
 fn place_of<'c>(call: &'c Call, parameter: &str) -> &'c str {
     let arguments = quoted(call);
     let place = Some(parameter).filter(|_| arguments.len() > QUOTE_BYTES).and_then(|p| arguments.find(p));
@@ -73,7 +73,7 @@ fn place_of<'c>(call: &'c Call, parameter: &str) -> &'c str {
     }
 }
 
-/// Which defect a tool's refusal speaks of.
+/// The defect for the text of a tool's refusal.
 fn refusal_defect(words: &str) -> Defect {
     let lower = words.to_ascii_lowercase();
     match () {
@@ -83,7 +83,7 @@ fn refusal_defect(words: &str) -> Defect {
     }
 }
 
-/// Arguments that open as JSON and are none.
+/// Arguments that begin like JSON and are not valid.
 fn malformed(call: &Call, succeeded: bool) -> Option<Finding> {
     let text = call.arguments.as_deref()?.trim();
     if succeeded || call.parsed.is_some() || !text.starts_with(['{', '[']) || is_python(text) {
@@ -97,13 +97,13 @@ fn malformed(call: &Call, succeeded: bool) -> Option<Finding> {
     ))
 }
 
-/// Some instrumentations print arguments as Python does: that is their shape, not the model's.
+/// Some instrumentations record arguments in Python's notation.
 fn is_python(text: &str) -> bool {
     let body = text.trim_start_matches(['{', '[', ' ']);
     body.starts_with('\'') || text.contains(": None") || text.contains(": True") || text.contains(": False")
 }
 
-/// A tool that was not offered, where the run shows that nothing could carry out the call.
+/// A call of a tool that was not offered, if it failed or was not answered.
 fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<Finding> {
     let llm = call.llm?;
     let offered = offered(context.trace, call, llm);
@@ -146,8 +146,8 @@ fn same_tool(offered: &Text, called: &str) -> bool {
     bare(offered) == bare(called)
 }
 
-/// The call never got an answer, and the run is over without one of its own: a call that was the
-/// run's way to give its answer (an output tool, a handoff) leaves an answer or a further step.
+/// Whether the call has no result and the run ended without an answer. A call that ends the run (an output
+/// tool, a handoff) has an answer or a further step.
 fn is_unanswered(trace: &AgentTrace, call: &Call, llm: usize) -> bool {
     let Some(agent) = call.agent.and_then(|agent| trace.agents.get(agent)) else { return false };
     let last = agent.llms.last() == Some(&llm);

@@ -1,9 +1,9 @@
-//! What came back, seen from where it is shown: a call repeated in vain, and code without a span.
+//! Results that show a defect: a repeated failing call, and a column of single characters.
 //!
-//! In: a tool span, or a prompt and the model call before it. Out: a finding on the last of a
-//! failing call's repetitions; and one where a column of single characters came back: the code
-//! walked over a string where its lines or items were meant. That stands where it is to be seen,
-//! and cites the call that wrote the code.
+//! In: a tool span, or a prompt and the model call before it. Out: a finding on the last repetition of a
+//! failing call; and one if code returned a column of single characters, as it iterated over a string
+//! instead of its lines or items. The latter is reported on the span that was shown the column, and cites
+//! the call that wrote the code.
 
 use crate::measure::agent::attempts::{Attempts, quoted};
 use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
@@ -12,12 +12,12 @@ use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
-/// So many lines of one character in a row are no coincidence.
+/// Consecutive lines of one character that are a column.
 const COLUMN: usize = 8;
-/// Of a long observation the beginning is read.
+/// Maximum lines of a text that are read.
 const MAX_LINES: usize = 400;
 
-/// The last of a call's vain repetitions, on the span that carried it out.
+/// The last repetition of a failing call, on its tool span.
 pub(super) fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let attempts = Attempts::get(context.trace, context.memo);
     let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
@@ -30,7 +30,7 @@ pub(super) fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Fin
     Some(Defect::RepeatedFailingCall.finding(rationale, quoted(call)))
 }
 
-/// A column of single characters in what was handed back.
+/// A column of single characters in the results for the model.
 pub(super) fn characters(context: &Context<'_>) -> Option<Finding> {
     let before = Turns::of(context.trace, context.memo).before(context.at)?;
     let view = context.trace.views.get(context.at)?;
@@ -43,7 +43,7 @@ pub(super) fn characters(context: &Context<'_>) -> Option<Finding> {
     Some(Defect::CharactersForItems.finding(rationale, column).citing_at(context.trace, before))
 }
 
-/// The first column of lines that hold one letter each.
+/// The first column of lines of one letter each.
 fn column(text: &str) -> Option<&str> {
     let mut start = 0;
     let mut run = 0;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_of_letters_is_found_and_a_list_is_not() {
+    fn column_of_letters_is_found_and_a_list_is_not() {
         assert!(column("Logs:\nD\ni\nr\ne\nc\nt\no\nr\ny\n").is_some());
         assert!(column("1\n2\n3\n4\n5\n6\n7\n8\n9\n").is_none());
         assert!(column("a.py\nb.py\nc\nd.py\ne\nf\ng\nh.py\n").is_none());

@@ -1,4 +1,4 @@
-//! What a tool brought back, where it is no error: nothing, a part, or something beside the point.
+//! Defects of a result that is not an error: empty, truncated or irrelevant.
 
 use aho_corasick::AhoCorasick;
 use serde_json::Value;
@@ -10,37 +10,37 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::{Context, Finding};
 use crate::recognise::{Call, Text};
 
-/// What a result amounts to.
+/// The assessment of a result.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ResultCheck {
-    /// Something came back, and nothing speaks against it.
+    /// Without a defect.
     Complete,
-    /// Nothing came back from a tool that may well return nothing.
+    /// Empty, of a tool that may return nothing.
     Unclear,
-    /// A defect, with its evidence.
     Defective(Box<Finding>),
 }
 
-/// A longer text holds more than the news that nothing was found.
+/// Maximum bytes of a message that nothing was found.
 const SHORT_BYTES: usize = 400;
-/// Markers of truncation stand within this of the end.
+/// Bytes at the end in which markers of truncation are searched.
 const TAIL_BYTES: usize = 160;
-/// A shorter result may be a bare number or name that repeats no word of the query.
+/// Minimum bytes of a result that is expected to contain a term of the query; a shorter one may be a number
+/// or name.
 const SUBSTANTIAL_BYTES: usize = 600;
-/// So many terms of a query must all be missing before a result counts as beside the point.
+/// Minimum terms of a query whose absence makes a result irrelevant.
 const MIN_TERMS: usize = 3;
-/// Terms are compared by this many letters, so that endings do not matter.
+/// Letters by which terms are compared, so that endings are ignored.
 const STEM_BYTES: usize = 5;
-/// A result longer than this is searched only so far.
+/// Maximum bytes of a result that are searched.
 const SEARCH_BYTES: usize = 64 * 1024;
 
-/// Judges a result that is no error.
+/// Checks a result that is not an error.
 pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
     let plain = text.trim();
-    // On the tool's own span its name is plain.
+    // On the tool's own span its name is not repeated.
     let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
     if is_void(plain) {
-        // Of nothing there is nothing to quote: what was asked stands for it.
+        // The request is quoted if the result is empty.
         let quote = if plain.is_empty() { quoted(call) } else { plain };
         let rationale = format!("a result{of} was expected; nothing came back");
         return match purpose(context, call) {
@@ -71,7 +71,7 @@ fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
 
 /// `""`, `[]`, `null` and the like, also inside the objects that frameworks wrap results in.
 fn is_void(text: &str) -> bool {
-    /// Larger JSON holds something.
+    /// Maximum bytes of JSON without content.
     const VOID_BYTES: usize = 120;
     match text {
         "" | "[]" | "{}" | "null" | "None" | "\"\"" | "()" | "undefined" | "[{}]" => true,
@@ -117,10 +117,10 @@ regex!(
     )
 );
 
-/// The text's whole message is that there was nothing.
+/// Whether the text only says that nothing was found.
 fn says_nothing_found(text: &str) -> bool {
     let body = text.trim_start_matches(['{', '[', '"', '\'']);
-    // A list of findings that opens with "No data ..." goes on; the news that there is none does not.
+    // A longer text that begins with "No data ..." contains results.
     text.lines().filter(|line| !line.trim().is_empty()).count() <= 3
         && (NOTHING.is_match(text) || NOTHING.is_match(after_key(body)))
 }
@@ -156,13 +156,13 @@ const MARKERS: [&str; 16] = [
 ];
 regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
 
-/// An explicit marker at the end that the tool (not the instrumentation) left something out.
+/// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
 fn cut_off(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
     MARKER.is_match(end).then_some(end)
 }
 
-/// The query's terms, where it has enough of them and a substantial result holds none.
+/// The query's terms, if it has enough of them and a long result contains none.
 fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
     if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
         return None;
@@ -171,7 +171,7 @@ fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
     let query = ["query", "q", "search_query", "question", "keywords", "search", "topic", "term"]
         .iter()
         .find_map(|key| arguments.get(*key)?.as_str())?;
-    // Another script or language than the result's would share no term and still be right.
+    // A relevant result in another script or language would share no term.
     if !query.is_ascii() {
         return None;
     }
@@ -187,7 +187,7 @@ fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&stems).ok()?;
     let body = clip(text, SEARCH_BYTES);
     let letters = body.bytes().filter(u8::is_ascii_alphabetic).count();
-    // Mostly digits, another script, or encoded data: no words to compare.
+    // Mostly digits, another script, or encoded data has no words to compare.
     if letters * 2 < body.len() || automaton.is_match(body) {
         return None;
     }
@@ -205,14 +205,13 @@ fn is_search(name: &str) -> bool {
         .any(|word| matches!(word.as_str(), "search" | "lookup" | "retrieve" | "query" | "find"))
 }
 
-/// What a tool is for, by the verbs in its name, else by the first word of its description.
+/// The purpose of a tool, by the verbs in its name, else by the first word of its description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// It brings something back; nothing is no answer.
+    /// To return information: an empty result is a defect.
     Query,
-    /// It does something; nothing may be all it has to say.
+    /// To change a state: the result may be empty.
     Action,
-    /// The name does not tell.
     Unknown,
 }
 

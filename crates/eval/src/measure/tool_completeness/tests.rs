@@ -1,4 +1,4 @@
-//! Tests of `tool_completeness`: what it must find, and what it must leave alone.
+//! Tests of `tool_completeness`.
 
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ fn of_result(name: &str, result: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_result_is_complete() {
+fn ordinary_result_scores_5() {
     assert_eq!(of_result("visit_page", "Mount Elbrus: 5642 m"), Some(5.0));
     assert_eq!(of_result("calculator", "0"), Some(5.0));
     assert_eq!(of_result("check", "false"), Some(5.0));
 }
 
 #[test]
-fn an_error_or_nothing_at_all_is_the_worst() {
+fn error_and_empty_result_score_1() {
     assert_eq!(of_result("visit_page", "Error: no such host"), Some(1.0));
     for nothing in ["", "[]", "null", "{\"results\": []}", "No results found for 'x'.", "{\"result\": null}"]
     {
@@ -64,14 +64,14 @@ fn an_error_or_nothing_at_all_is_the_worst() {
 }
 
 #[test]
-fn a_tool_that_acts_may_return_nothing() {
+fn empty_result_of_an_action_is_unmeasured() {
     assert_eq!(of_result("write_file", ""), None);
     assert_eq!(of_result("frobnicate", "null"), None);
     assert_eq!(of_result("send_mail", "ok"), Some(5.0));
 }
 
 #[test]
-fn news_of_nothing_inside_a_larger_result_is_no_empty_result() {
+fn result_that_mentions_nothing_found_is_not_empty() {
     for text in [
         "No data was lost. The transfer of 3 files took 2 s.\nfile a\nfile b\nfile c",
         "There are no direct flights, but these connect: LX 12, LX 14",
@@ -82,7 +82,7 @@ fn news_of_nothing_inside_a_larger_result_is_no_empty_result() {
 }
 
 #[test]
-fn a_result_that_says_it_is_cut_off_is_incomplete() {
+fn result_with_a_truncation_marker_scores_3() {
     assert_eq!(of_result("read_file", "line 1\nline 2\n... [truncated, 900 lines more]"), Some(3.0));
     assert_eq!(
         of_result("read_file", &format!("This log was truncated in May.{}", " All is well.".repeat(40))),
@@ -91,11 +91,11 @@ fn a_result_that_says_it_is_cut_off_is_incomplete() {
 }
 
 #[test]
-fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
+fn long_result_without_any_term_of_the_query_is_irrelevant() {
     let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
     let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
     let off = run(&SpanRule(measure), &ran("web_search", query, &recipes), 1);
-    // The call also lacks the url that this tool wants; both stand on the tool span.
+    // The call also lacks the required url; both findings are on the tool span.
     let measured = off[0].outcome.as_ref().unwrap();
     assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
     let on = recipes.replace("eggs", "eggs of elbrus");
@@ -109,7 +109,7 @@ fn a_substantial_result_without_one_term_of_the_query_is_beside_the_point() {
 }
 
 #[test]
-fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
+fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
     let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
     let wrote = run(&SpanRule(measure), &trace, 0);
     let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
@@ -122,7 +122,7 @@ fn wrong_arguments_stand_on_both_spans_and_count_where_they_were_written() {
 }
 
 #[test]
-fn a_number_written_as_a_string_passes_where_the_tool_took_it() {
+fn number_as_a_string_passes_if_the_call_succeeded() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
     assert!(run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty());
     assert_eq!(
@@ -144,7 +144,7 @@ fn truncated_arguments_are_malformed() {
 }
 
 #[test]
-fn arguments_that_the_tool_took_are_not_malformed_however_they_were_recorded() {
+fn arguments_of_a_successful_call_are_not_malformed() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
         assert!(
             run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty(),
@@ -154,7 +154,7 @@ fn arguments_that_the_tool_took_are_not_malformed_however_they_were_recorded() {
 }
 
 #[test]
-fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
+fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let mut sample = Sample::new();
     let mut view = asking(llm(vec![], ""), "teleport", "{}");
     view.tools = vec![definition("visit_page", "")];
@@ -169,7 +169,7 @@ fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
     let out = run(&SpanRule(measure), &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
-    // The same name under a prefix, or a call that was answered, is no unknown tool.
+    // A call that was answered is not an unknown tool.
     let mut sample = Sample::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
@@ -177,7 +177,7 @@ fn a_tool_that_was_not_offered_is_unknown_where_the_call_came_to_nothing() {
 }
 
 #[test]
-fn an_announced_retry_counts_less_than_a_failure() {
+fn announced_retry_scores_3() {
     let mut sample = Sample::new();
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
@@ -188,7 +188,7 @@ fn an_announced_retry_counts_less_than_a_failure() {
 }
 
 #[test]
-fn without_content_it_is_unmeasured() {
+fn missing_content_is_unmeasured() {
     let mut sample = Sample::new();
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
@@ -199,7 +199,7 @@ fn without_content_it_is_unmeasured() {
 }
 
 #[test]
-fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
+fn refused_arguments_are_reported_on_the_model_call() {
     let trace = ran(
         "page_down",
         "{\"url\":\"x\"}",
@@ -211,13 +211,13 @@ fn a_refusal_of_the_arguments_stands_on_the_model_call_too() {
 }
 
 #[test]
-fn a_run_that_ends_on_a_call_nobody_could_parse() {
+fn run_that_ends_with_an_unparsed_call_scores_2() {
     let script = || Script::new("How tall?").tools(&["visit_page"]);
     let mut trace = script().says("").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
     assert_eq!(score(&run(&SpanRule(measure), &trace, 1)), Some(2.0));
-    // An instrumentation that does not record calls shows the tool running next.
+    // An instrumentation that does not record requests still records the tool's span.
     let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
@@ -225,7 +225,7 @@ fn a_run_that_ends_on_a_call_nobody_could_parse() {
 }
 
 #[test]
-fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
+fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     let failed = |message: &str| {
         let mut sample = Sample::new();
         let step = sample.span(
@@ -244,13 +244,13 @@ fn code_that_does_not_run_counts_against_the_model_call_that_wrote_it() {
     let out = run(&SpanRule(measure), &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
-    // An outage in the same place is not the model's.
+    // An outage is not caused by the model.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
     assert!(run(&SpanRule(measure), &trace, wrote).is_empty());
 }
 
 #[test]
-fn a_column_of_characters_and_a_vain_query_are_on_record_and_fail_nothing() {
+fn column_of_characters_and_query_without_result_are_noted_and_pass() {
     let on = |trace: &crate::recognise::AgentTrace, at: Idx| {
         let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
         on_llm(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }).unwrap().outcome.unwrap()

@@ -1,5 +1,5 @@
-//! What a model wrote to be carried out, and nobody could: a call that does not even parse, or
-//! code that does not run. There is no call to look at then; the traces are in the step around it.
+//! Outputs that could not be carried out: a call that cannot be parsed, or code that fails. There is no
+//! recorded call then; the error is on the step around the model call.
 
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -10,7 +10,7 @@ use crate::measure::excerpt::head;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{Call, SpanView, ToolRequest};
 
-/// Defects of an output that is on its face an action, found without a call.
+/// The defect of an output without a recorded call.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if !view.errors.is_empty() || view.requests().next().is_some() {
         return None;
@@ -18,8 +18,7 @@ pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding>
     unparsed(context, view).or_else(|| broken_code(context, view))
 }
 
-/// The model stopped in order to call a tool, the framework found no call it could parse, and the
-/// run ended there.
+/// The model stopped to call a tool, the framework could not parse a call, and the run ended.
 fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     let is_tool_stop =
         |f: &str| ["tool_calls", "tool_call", "tool_use", "function_call", "tool-calls"].contains(&f);
@@ -31,13 +30,13 @@ fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     }
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
     let start = context.trace.tree.spans.get(context.at)?.start;
-    // An instrumentation that leaves calls out would show them carried out next.
+    // An instrumentation that does not record requests still records the calls.
     let continued =
         agent.calls.iter().filter_map(|&i| context.trace.calls.get(i)).any(|call| call.start > start);
     if agent.llms.last() != Some(&context.at) || continued {
         return None;
     }
-    // The agent's own record of the conversation may still hold what was written.
+    // The agent's own span may contain the request.
     let seen = context.trace.views.get(agent.at).and_then(|r| r.requests().filter(|r| !is_json(r)).last());
     let rationale = "a call was expected, since the model stopped to call a tool; it wrote none that could be \
                      parsed, and the run ended there";
@@ -71,14 +70,13 @@ pub(crate) fn step_of_code(context: &Context<'_>, at: Idx) -> Option<Idx> {
     writes_code(&text).then_some(step)
 }
 
-/// The model call whose code the step `view.at` failed on.
+/// The model call whose code made the step of the context fail.
 pub(crate) fn author_of_step(context: &Context<'_>) -> Option<Idx> {
     last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
 
-/// What it is when code that a model wrote fails for this cause: code that does not fit the world
-/// it runs in (a type, a name, a path that is not there) is malformed like code that does not
-/// parse; only what the environment did is distinguished.
+/// The category of code that fails for this cause: that of malformed output (also for a missing name, type
+/// or path), except for causes in the environment.
 pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     match cause.category() {
         Some(category) if category.is_environment() => Some(category),
@@ -86,7 +84,7 @@ pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     }
 }
 
-/// A query that the model wrote and that found nothing: the words of the query are the model's.
+/// A query without a result, on the model call that wrote it.
 pub(crate) fn query_without_result(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let error = of_call(context.trace, context.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
     let query = call.arguments.as_deref()?;

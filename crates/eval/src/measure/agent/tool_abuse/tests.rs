@@ -1,4 +1,4 @@
-//! Scenarios of `tool_abuse`, and what looks like it and is none.
+//! Tests of `tool_abuse`.
 
 use super::*;
 use crate::measure::testing::Script;
@@ -25,7 +25,7 @@ fn rationales(trace: &AgentTrace) -> Vec<String> {
 }
 
 #[test]
-fn the_same_failing_call_four_times_fails_and_cites_all_four() {
+fn four_equal_failing_calls_fail_and_are_cited() {
     let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 4]);
     let measured = on(&trace).unwrap();
     assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
@@ -35,13 +35,13 @@ fn the_same_failing_call_four_times_fails_and_cites_all_four() {
 }
 
 #[test]
-fn once_again_is_a_lesser_fault() {
+fn two_equal_failing_calls_score_3() {
     let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 2]);
     assert_eq!(on(&trace).unwrap().value, Value::Score(3.0));
 }
 
 #[test]
-fn an_adapted_query_is_no_abuse() {
+fn adapted_query_passes() {
     // Paper 001, B.3: a narrower, then a broader query.
     let trace = script(&[
         (
@@ -56,7 +56,7 @@ fn an_adapted_query_is_no_abuse() {
 }
 
 #[test]
-fn the_same_result_a_third_time_is_waste_a_second_is_not() {
+fn third_equal_result_is_found_and_a_second_is_not() {
     let twice = script(&[("read_file", r#"{"path":"a"}"#, "text"); 2]);
     assert!(rationales(&twice).is_empty());
     let thrice = script(&[("read_file", r#"{"path":"a"}"#, "text"); 3]);
@@ -64,7 +64,7 @@ fn the_same_result_a_third_time_is_waste_a_second_is_not() {
 }
 
 #[test]
-fn progress_paging_polling_and_reading_after_a_write_are_no_abuse() {
+fn paging_polling_and_reading_after_a_write_pass() {
     let paging = script(&[("page_down", "{}", "p1"), ("page_down", "{}", "p2"), ("page_down", "{}", "p3")]);
     assert!(rationales(&paging).is_empty());
     let polling = script(&[("get_status", r#"{"id":1}"#, "running"); 6]);
@@ -82,7 +82,7 @@ fn progress_paging_polling_and_reading_after_a_write_are_no_abuse() {
 }
 
 #[test]
-fn arguments_that_hardly_differ_and_fail_alike_are_found() {
+fn nearly_equal_arguments_with_equal_errors_are_found() {
     let trace = script(&[
         ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=1"}"#, BAD),
         ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=2"}"#, BAD),
@@ -92,7 +92,7 @@ fn arguments_that_hardly_differ_and_fail_alike_are_found() {
 }
 
 #[test]
-fn a_loop_of_two_calls_is_found_and_two_rounds_are_not_yet_one() {
+fn three_rounds_of_two_calls_are_a_loop_and_two_are_not() {
     let round = [("open", r#"{"p":1}"#, "x"), ("find_text", r#"{"q":2}"#, "nothing here")];
     let thrice = script(&[round, round, round].concat());
     assert!(rationales(&thrice).iter().any(|r| r.contains("loop")), "{:?}", rationales(&thrice));
@@ -101,7 +101,7 @@ fn a_loop_of_two_calls_is_found_and_two_rounds_are_not_yet_one() {
 }
 
 #[test]
-fn never_learning_from_what_the_error_says_is_found() {
+fn repeated_error_about_the_call_is_found() {
     let error = "TypeError: page_down() got an unexpected keyword argument ''";
     let trace = script(&[
         ("page_down", r#"{"":""}"#, error),
@@ -113,14 +113,14 @@ fn never_learning_from_what_the_error_says_is_found() {
 }
 
 #[test]
-fn no_calls_and_no_content_are_unmeasured() {
+fn missing_calls_and_missing_content_are_unmeasured() {
     assert_eq!(on(&Script::new("task").answers("done").build()), Err(Unmeasured::NotApplicable));
     let hidden = Script::new("task").calls("", &[("visit", "{}")]).returns(BAD).build_without_content();
     assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
 }
 
 #[test]
-fn words_in_names_are_whole_words() {
+fn words_of_tool_names_match_whole_words() {
     assert!(has_word("get_status", &MOVING));
     assert!(has_word("page_down", &MOVING));
     assert!(!has_word("knowledge_search", &MOVING));

@@ -1,4 +1,4 @@
-//! Prompts as they are sent, for runs of real frameworks; and the longest runs, judged whole.
+//! Golden prompts for runs of real frameworks, and prompts of the longest runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::measure::testing::{captured, golden, traces_of};
 
-/// The first question, without what the rules found: their words change without ours.
+/// The first question, without findings of the rules, so that their wording does not change it.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
     let inputs = Inputs { trace, settings, rules: &[] };
     Questions::new(inputs, &[]).next_question()
 }
 
-/// The metrics whose prompts are written down: one of each kind.
+/// The metrics with golden prompts: one of each kind.
 const SHOWN: [&str; 5] = [
     "reasoning_integrity",
     "tool_completeness",
@@ -22,12 +22,12 @@ const SHOWN: [&str; 5] = [
 ];
 
 #[test]
-fn prompts_for_real_runs_read_as_they_should() {
+fn prompts_of_recorded_runs_match_golden_files() {
     for name in ["strands-c", "langgraph-openllmetry-x", "openaiagents-openinference-responses-b"] {
         let mut out = String::new();
         for trace in captured(name) {
             for metric in SHOWN {
-                // The first of each metric shows what there is to see.
+                // The questions of one metric are similar.
                 if let Some(ask) = first(&trace, &settings(&[metric])) {
                     out.push_str(&format!(
                         "==== {metric}, {}\n{}\n",
@@ -41,7 +41,7 @@ fn prompts_for_real_runs_read_as_they_should() {
 }
 
 #[test]
-fn what_the_judge_is_told_about_itself_reads_as_it_should() {
+fn system_prompts_match_golden_files() {
     let mut out = String::new();
     for metric in ["error_detection", "gpa.plan_quality"] {
         let topic = crate::measure::table::spec(metric).unwrap();
@@ -53,7 +53,7 @@ fn what_the_judge_is_told_about_itself_reads_as_it_should() {
     golden("ask-system", &out);
 }
 
-/// Traces in OTLP/JSON of the benchmark, where they are unpacked.
+/// Traces of the benchmark in OTLP/JSON, if they are unpacked.
 fn benchmark() -> Vec<(u64, PathBuf)> {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
@@ -75,7 +75,7 @@ fn benchmark() -> Vec<(u64, PathBuf)> {
     out
 }
 
-fn scenes_in(path: &Path) -> Vec<AgentTrace> {
+fn traces_in(path: &Path) -> Vec<AgentTrace> {
     let json = fs::read(path).unwrap();
     match verdict_otlp::json::decode(verdict_otlp::Signal::Traces, &json) {
         Ok(body) => traces_of(&body),
@@ -83,8 +83,8 @@ fn scenes_in(path: &Path) -> Vec<AgentTrace> {
     }
 }
 
-/// Every text of every span, told by whichever part: nothing of a long run goes unjudged.
-fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
+/// Asserts that the questions together contain every text of every span.
+fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
     let asked = questions(trace, settings);
     let shown = quote::QuotableText::of(asked.iter().map(|ask| &*ask.question.prompt.user));
     for ask in &asked {
@@ -94,7 +94,7 @@ fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
     for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
         for piece in content::input_pieces(view).into_iter().chain(content::output_pieces(view)) {
             let cleaned = settings.asker.clean(&piece.text);
-            // A text that is longer than a part stands in pieces, which overlap.
+            // A text that is longer than a part is split into overlapping pieces.
             let letters: Vec<char> = cleaned.chars().filter(|c| !c.is_whitespace()).collect();
             for window in letters.chunks(200) {
                 let window: String = window.iter().collect();
@@ -107,11 +107,11 @@ fn everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
 }
 
 #[test]
-fn the_longest_runs_of_the_benchmark_are_judged_whole() {
+fn questions_contain_every_text_of_the_longest_benchmark_runs() {
     let all = benchmark();
     for (size, path) in all.iter().rev().take(3) {
-        for trace in scenes_in(path) {
-            let parts = everything_is_shown(&trace, &settings(&["gpa.logical_consistency"]));
+        for trace in traces_in(path) {
+            let parts = assert_everything_is_shown(&trace, &settings(&["gpa.logical_consistency"]));
             println!("{}: {size} bytes, {} spans, {parts} questions", path.display(), trace.tree.len());
             assert!(parts > 1);
         }

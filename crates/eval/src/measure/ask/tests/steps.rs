@@ -1,4 +1,4 @@
-//! Questions about single steps, and what their answers come to.
+//! Questions about single steps, and measurements from their answers.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn one(measurements: Vec<Measurement>) -> Measurement {
     measurements.into_iter().next().unwrap()
 }
 
-/// What comes of these opinions on the bridge's answer, span 3.
+/// The measurement from these opinions on span 3, the answer of [`bridge`].
 fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
     let trace = bridge();
     let (all, _) = judged(&trace, &settings(&[metric]), |ask| match ask.at {
@@ -20,7 +20,7 @@ fn about_the_answer(metric: &'static str, opinions: Vec<Json>) -> Measurement {
 }
 
 #[test]
-fn each_metric_asks_about_the_spans_that_it_is_about() {
+fn metrics_ask_about_spans_of_their_kind() {
     let trace = bridge();
     let asked = |metric| questions(&trace, &settings(&[metric])).iter().map(|a| a.at).collect::<Vec<_>>();
     assert_eq!(asked(FOLLOWING), [1, 3]);
@@ -31,7 +31,7 @@ fn each_metric_asks_about_the_spans_that_it_is_about() {
 }
 
 #[test]
-fn a_failing_score_with_a_quotation_that_is_there_fails() {
+fn failing_score_with_a_verified_quotation_fails() {
     let trace = bridge();
     let m = about_the_answer(FOLLOWING, vec![said(2, &[finding(&trace, 3, "in  1884,\nI think", "medium")])]);
     let measured = m.outcome.as_ref().unwrap();
@@ -44,7 +44,7 @@ fn a_failing_score_with_a_quotation_that_is_there_fails() {
 }
 
 #[test]
-fn a_finding_whose_quotation_is_not_there_is_dropped_and_said() {
+fn finding_with_an_unverified_quotation_is_dropped_and_noted() {
     let trace = bridge();
     let findings = [finding(&trace, 3, "in 1884", "low"), finding(&trace, 3, "in 1885", "high")];
     let m = about_the_answer(FOLLOWING, vec![said(3, &findings)]);
@@ -53,7 +53,7 @@ fn a_finding_whose_quotation_is_not_there_is_dropped_and_said() {
 }
 
 #[test]
-fn an_omission_may_quote_the_instruction() {
+fn finding_may_quote_the_instruction() {
     let trace = bridge();
     let m = about_the_answer(
         FOLLOWING,
@@ -63,7 +63,7 @@ fn an_omission_may_quote_the_instruction() {
 }
 
 #[test]
-fn a_failing_score_without_evidence_is_neither_a_fail_nor_a_pass() {
+fn failing_score_without_evidence_is_unmeasured() {
     let trace = bridge();
     for findings in [vec![], vec![finding(&trace, 3, "made up", "high")]] {
         let m = about_the_answer(FOLLOWING, vec![said(1, &findings)]);
@@ -73,7 +73,7 @@ fn a_failing_score_without_evidence_is_neither_a_fail_nor_a_pass() {
 }
 
 #[test]
-fn several_opinions_give_the_median_and_their_difference_is_told() {
+fn several_scores_give_the_median_and_a_note() {
     let trace = bridge();
     let bad = |score| said(score, &[finding(&trace, 3, "in 1884", "medium")]);
     let m = about_the_answer(FOLLOWING, vec![bad(2), said(5, &[]), bad(3)]);
@@ -81,16 +81,16 @@ fn several_opinions_give_the_median_and_their_difference_is_told() {
     assert!(m.rationale.unwrap().contains("opinions differ: 2, 5, 3; median 3"));
     let m = about_the_answer(FOLLOWING, vec![bad(3), said(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(3.5), false));
-    // One of three is set aside: two stand.
+    // One of three opinions is set aside.
     let m = about_the_answer(FOLLOWING, vec![said(1, &[]), said(5, &[]), said(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(4.5), true));
-    // Half of them is not more than half.
+    // The valid opinions are not more than half.
     let m = about_the_answer(FOLLOWING, vec![said(1, &[]), said(5, &[])]);
     assert_eq!(m.outcome, Err(Unmeasured::JudgeError));
 }
 
 #[test]
-fn labels_go_by_majority_and_ties_to_the_worse() {
+fn several_labels_give_the_majority_and_ties_the_worse() {
     let trace = bridge();
     let label = |label: &str| {
         let findings = if label == "valid" { vec![] } else { vec![finding(&trace, 3, "I think", "low")] };
@@ -110,7 +110,7 @@ fn labels_go_by_majority_and_ties_to_the_worse() {
 }
 
 #[test]
-fn a_weighted_score_counts_where_it_is_on_the_scale() {
+fn weighted_score_is_used_if_it_is_on_the_scale() {
     let trace = bridge();
     let settings = settings(&[FOLLOWING]);
     for (weighted, expected) in [(4.6, 4.6), (9.0, 5.0), (f64::NAN, 5.0)] {
@@ -120,7 +120,7 @@ fn a_weighted_score_counts_where_it_is_on_the_scale() {
             let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
             let answer =
                 Answer { key: ask.question.key, opinions: Ok(vec![opinion]), usage: Usage::default() };
-            rounds.answer(ask.ticket, answer);
+            rounds.answer(ask.id, answer);
         }
         let all = rounds.finish(Unmeasured::Timeout);
         assert_eq!(score(&all[0]), Some(expected));
@@ -128,7 +128,7 @@ fn a_weighted_score_counts_where_it_is_on_the_scale() {
 }
 
 #[test]
-fn what_does_not_fit_the_form_counts_for_nothing() {
+fn answer_that_violates_the_form_is_unmeasured() {
     for value in [
         json!(null),
         json!("5"),
@@ -147,7 +147,7 @@ fn what_does_not_fit_the_form_counts_for_nothing() {
 }
 
 #[test]
-fn spans_that_were_not_shown_cannot_be_blamed() {
+fn finding_on_a_span_that_was_not_shown_is_dropped() {
     let trace = bridge();
     let mut foreign = finding(&trace, 3, "in 1884", "high");
     foreign["span_id"] = json!("ffffffffffffffff");
@@ -156,7 +156,7 @@ fn spans_that_were_not_shown_cannot_be_blamed() {
 }
 
 #[test]
-fn without_content_nothing_is_asked() {
+fn spans_without_content_are_not_asked_about() {
     let trace = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
     for metric in [FOLLOWING, "reasoning_integrity", "avoidance", "tool_completeness", "error_detection"] {
         let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
@@ -166,7 +166,7 @@ fn without_content_nothing_is_asked() {
 }
 
 #[test]
-fn the_form_names_only_spans_that_were_shown() {
+fn form_lists_only_shown_spans() {
     let trace = bridge();
     for ask in questions(&trace, &settings(&["tool_completeness", "reasoning_integrity"])) {
         let ids =
@@ -178,7 +178,7 @@ fn the_form_names_only_spans_that_were_shown() {
 }
 
 #[test]
-fn only_siblings_that_had_ended_are_shown() {
+fn only_ended_siblings_are_shown() {
     // The second search starts while the first is still running.
     let mut trace = Script::new("Compare A and B.")
         .calls("", &[("search", r#"{"q":"first"}"#), ("search", r#"{"q":"second"}"#)])
@@ -195,7 +195,7 @@ fn only_siblings_that_had_ended_are_shown() {
 }
 
 #[test]
-fn evidence_of_the_rules_is_shown_and_settles_nothing() {
+fn findings_of_rules_are_shown_and_the_judge_decides() {
     let trace = Script::new("Find it.")
         .system("End your answer with the tag <done>.")
         .answers("Here it is, all of it, in full.")
@@ -208,7 +208,7 @@ fn evidence_of_the_rules_is_shown_and_settles_nothing() {
 }
 
 #[test]
-fn a_long_conversation_is_shown_by_its_ends_and_within_its_budget() {
+fn long_conversation_is_shortened_to_the_limit_of_tokens() {
     let mut script = Script::new("The task stands first.").system("Keep the system prompt.");
     for i in 0..60 {
         script = script
@@ -227,7 +227,7 @@ fn a_long_conversation_is_shown_by_its_ends_and_within_its_budget() {
 }
 
 #[test]
-fn the_operators_rubric_and_instructions_are_told() {
+fn configured_rubric_and_instructions_are_in_the_system_prompt() {
     let trace = bridge();
     let rubrics = BTreeMap::from([(FOLLOWING.to_owned(), "# Ours\nBe kind.".to_owned())]);
     let instruction = |agent: &str, text: &str| Instruction {

@@ -6,7 +6,7 @@ use crate::measure::ask::config::When;
 const GOAL: &str = "gpa.goal_fulfillment";
 
 #[test]
-fn a_run_is_asked_about_once_and_its_score_held_against_its_threshold() {
+fn run_is_asked_about_once_and_its_score_compared_with_the_threshold() {
     let trace = bridge();
     for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
         let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| {
@@ -47,14 +47,14 @@ fn of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
 }
 
 #[test]
-fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
+fn agents_are_judged_separately_and_the_trace_on_its_root() {
     let trace = team();
     let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![said(3, &[])]));
     let at: Vec<usize> = of(&all, GOAL).iter().map(|m| m.at).collect();
     assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
     assert!(asked[1].question.prompt.user.contains("the agent helper by itself"));
-    // Under a root that is no agent, three: the manager by itself as well.
+    // Without the trace, the manager is judged by itself as well.
     let mut settings = settings(&[GOAL]);
     settings.gpa.per = vec![crate::measure::settings::gpa::Per::Agents];
     let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
@@ -64,7 +64,7 @@ fn agents_are_judged_one_by_one_and_the_trace_on_its_root() {
 }
 
 #[test]
-fn findings_name_the_agent_that_they_are_about() {
+fn finding_about_another_agent_names_it() {
     let trace = team();
     let wrong = finding(&trace, 5, "search", "low");
     let (all, _) = judged(&trace, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
@@ -76,7 +76,7 @@ fn findings_name_the_agent_that_they_are_about() {
 }
 
 #[test]
-fn a_story_tells_every_text_once() {
+fn transcript_contains_every_text_once() {
     let trace = bridge();
     let story = transcript::transcribe(&Asker::default(), &trace, transcript::RunScope::Trace, 60_000);
     let all: Vec<&str> = story.iter().map(|b| b.text.as_str()).collect();
@@ -86,7 +86,7 @@ fn a_story_tells_every_text_once() {
 }
 
 #[test]
-fn plans_are_judged_without_what_came_of_them_and_replans_by_their_trigger() {
+fn plan_quality_shows_triggers_and_no_execution() {
     let trace = team();
     let asked = questions(&trace, &settings(&["gpa.plan_quality"]));
     assert_eq!(asked.len(), 1, "the helper has no plan");
@@ -99,7 +99,7 @@ fn plans_are_judged_without_what_came_of_them_and_replans_by_their_trigger() {
 }
 
 #[test]
-fn without_a_plan_there_is_none_to_judge() {
+fn metrics_of_plans_are_not_applicable_without_a_plan() {
     let trace = bridge();
     for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
         let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
@@ -108,7 +108,7 @@ fn without_a_plan_there_is_none_to_judge() {
 }
 
 #[test]
-fn adherence_is_asked_segment_by_segment_where_it_does_not_fit_at_once() {
+fn plan_adherence_of_a_long_run_is_asked_by_segment() {
     let long = "words ".repeat(3_000);
     let trace = Script::new("Do it.")
         .says("1. read")
@@ -148,7 +148,7 @@ fn long(n: usize) -> AgentTrace {
 }
 
 #[test]
-fn a_long_run_is_judged_in_parts_and_scored_once() {
+fn long_run_is_judged_in_parts_and_scored_once() {
     let trace = long(40);
     let settings = settings(&["gpa.execution_efficiency"]);
     let (all, asked) = judged(&trace, &settings, |ask| {
@@ -172,7 +172,7 @@ fn a_long_run_is_judged_in_parts_and_scored_once() {
 }
 
 #[test]
-fn a_long_run_without_findings_is_as_good_as_its_worst_part_and_asks_no_more() {
+fn long_run_without_findings_gets_the_score_of_its_worst_part() {
     let trace = long(40);
     let settings = settings(&["gpa.execution_efficiency"]);
     let (all, asked) = judged(&trace, &settings, |ask| {
@@ -183,7 +183,7 @@ fn a_long_run_without_findings_is_as_good_as_its_worst_part_and_asks_no_more() {
 }
 
 #[test]
-fn a_part_without_an_answer_leaves_the_whole_unmeasured() {
+fn run_is_unmeasured_if_one_part_has_no_answer() {
     let trace = long(40);
     let (all, _) = judged(&trace, &settings(&[GOAL]), |ask| match ask.question.key.as_str() {
         "part-0003" => Err(Unmeasured::Budget),
@@ -193,7 +193,7 @@ fn a_part_without_an_answer_leaves_the_whole_unmeasured() {
 }
 
 #[test]
-fn an_incomplete_record_says_so_and_a_missing_answer_is_not_asked_about_without_content() {
+fn incomplete_record_is_noted_and_metrics_of_the_answer_need_its_content() {
     let trace = Script::new("x").calls("", &[("t", "{}")]).returns("r").incomplete().build();
     let asked = questions(&trace, &settings(&["completeness"]));
     assert!(asked[0].question.prompt.user.contains("The record is incomplete"));
@@ -206,7 +206,7 @@ fn an_incomplete_record_says_so_and_a_missing_answer_is_not_asked_about_without_
 }
 
 #[test]
-fn samples_are_the_same_for_a_trace_and_differ_between_traces() {
+fn sampling_is_stable_by_trace_id() {
     let asked = |id: u8, rate: f64| {
         let mut trace = bridge();
         trace.tree.id = verdict_otlp::trace::TraceId([id; 16]);
@@ -223,7 +223,7 @@ fn samples_are_the_same_for_a_trace_and_differ_between_traces() {
 }
 
 #[test]
-fn only_doubts_and_only_failing_traces() {
+fn conditions_restrict_questions_to_unsure_metrics_and_failing_traces() {
     let good = Script::new("When was the bridge opened?")
         .tools(&["search"])
         .calls("", &[("search", r#"{"q":"bridge opened"}"#)])
@@ -246,7 +246,7 @@ fn only_doubts_and_only_failing_traces() {
 }
 
 #[test]
-fn a_fact_of_the_rules_is_not_asked_about() {
+fn facts_of_rules_are_not_asked_about() {
     let trace = team();
     let asked = questions(&trace, &settings(&["error_detection"]));
     let failed = trace.calls.iter().find(|c| c.failed).unwrap().at;
@@ -254,7 +254,7 @@ fn a_fact_of_the_rules_is_not_asked_about() {
 }
 
 #[test]
-fn spans_and_services_are_chosen_and_withheld() {
+fn spans_are_selected_and_services_withheld() {
     let mut trace = bridge();
     trace.views[2].service = Some("vault".into());
     trace.views[2].name = Some("search".into());
@@ -273,7 +273,7 @@ fn spans_and_services_are_chosen_and_withheld() {
 }
 
 #[test]
-fn early_questions_are_those_of_the_closed_trace() {
+fn early_questions_equal_those_of_the_closed_trace() {
     let trace = bridge();
     let metrics =
         ["instruction_following", "reasoning_integrity", "tool_completeness", "error_detection", GOAL];
