@@ -1,4 +1,4 @@
-//! The conversation of a span: from one attribute, a flattened list, span events or log records
+//! Reads the conversation of a span from one attribute, a flattened list, span events or log records
 //! (conventions, sections 2 and 5.4).
 
 use std::borrow::Cow;
@@ -17,57 +17,53 @@ use super::table::Order;
 use super::{event, message_cache};
 
 impl Interpreter<'_> {
-    /// The conversation of an LLM, AGENT or other span.
+    /// Fills in the messages of a span and whether they were recorded.
     pub(super) fn messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         self.withheld = false;
-        let (mut input, mut seen_in) = self.field_messages(scan, Field::Input, Role::User, view);
-        let (mut output, mut seen_out) = self.field_messages(scan, Field::Output, Role::Assistant, view);
-        self.separate_output_parts(scan, view, &mut output, &mut seen_out);
-        self.packed_conversation(scan, view, &mut input, &mut output);
-        self.event_messages(scan, view, &mut input, &mut output);
-        if let Lookup::Found((_, value)) = self.value(scan, Field::System) {
-            let parts = self.instructions(value);
-            let already = input.iter().any(|m| m.role == Role::System && m.parts == parts);
-            if !parts.is_empty() && !already {
-                input.insert(0, Message { role: Role::System, parts });
-            }
+        (view.input, view.input_content) = self.field_messages(scan, Field::Input, Role::User, view);
+        (view.output, view.output_content) = self.field_messages(scan, Field::Output, Role::Assistant, view);
+        self.separate_output_parts(scan, view);
+        self.packed_conversation(scan, view);
+        self.event_messages(scan, view);
+        self.separate_instructions(scan, view);
+        // A failed call often records an empty message. It is no output.
+        if scan.status == Status::Error && view.output.iter().all(|m| m.parts.is_empty()) {
+            view.output.clear();
+            view.output_content = Content::Absent;
         }
-        let has_content =
-            if self.withheld { has_content_beyond_instructions } else { |m: &[Message]| !m.is_empty() };
-        if has_content(&input) {
-            seen_in = Content::Present;
-        } else if !input.is_empty() {
-            seen_in = Content::Redacted;
-        }
-        // A failed call often leaves an empty message behind: that is nothing said.
-        let said_nothing = output.iter().all(|m| m.parts.is_empty());
-        if said_nothing && scan.status == Status::Error {
-            output.clear();
-            seen_out = Content::Absent;
-        } else if has_content(&output) {
-            seen_out = Content::Present;
-        } else if !output.is_empty() {
-            seen_out = Content::Redacted;
-        }
-        (view.input, view.output) = (input, output);
-        (view.input_content, view.output_content) = (seen_in, seen_out);
+        view.input_content = self.content_of(&view.input).unwrap_or(view.input_content);
+        view.output_content = self.content_of(&view.output).unwrap_or(view.output_content);
     }
 
-    /// Instructions beside the conversation: the same in every call of a run.
+    /// Whether messages have content; `None` without messages.
+    fn content_of(&self, messages: &[Message]) -> Option<Content> {
+        let present = !self.withheld || has_content_beyond_instructions(messages);
+        (!messages.is_empty()).then_some(if present { Content::Present } else { Content::Redacted })
+    }
+
+    /// Adds instructions that were recorded outside the conversation, unless it repeats them.
+    fn separate_instructions(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let Lookup::Found((_, value)) = self.value(scan, Field::System) else { return };
+        let parts = self.instructions(value);
+        let repeated = view.input.iter().any(|m| m.role == Role::System && m.parts == parts);
+        if !parts.is_empty() && !repeated {
+            view.input.insert(0, Message { role: Role::System, parts });
+        }
+    }
+
+    /// The parts of an instructions attribute. Every call of a run repeats it.
     fn instructions(&mut self, value: Value<'_>) -> Vec<Part> {
-        if let Some(known) = value.as_str().and_then(|text| self.system_parts.get(text)) {
-            return known.clone();
+        let mut read = || MessageReader::new(&mut self.texts).parts(&Node::decoded(value));
+        match value.as_str() {
+            Some(text) => match self.system_parts.get(text) {
+                Some(known) => known.clone(),
+                None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
+            },
+            None => read(),
         }
-        let mut reader = MessageReader::new(&mut self.texts);
-        let mut parts = Vec::new();
-        reader.parts(&Node::decoded(value), &mut parts);
-        if let Some(text) = value.as_str() {
-            self.system_parts.insert(text.into(), parts.clone());
-        }
-        parts
     }
 
-    /// Messages from the candidates of `field`, flattened lists among them, most telling first.
+    /// Messages from the candidate of `field`, whole or flattened, with the highest precedence.
     fn field_messages(
         &mut self,
         scan: &SpanScan<'_>,
@@ -100,7 +96,7 @@ impl Interpreter<'_> {
 
     fn read_messages(&mut self, value: Value<'_>, role: Role, view: &mut SpanView) -> Vec<Message> {
         let mut reader = MessageReader::new(&mut self.texts);
-        // An output is new, and its finish reasons count; a prompt is mostly what was there before.
+        // A prompt mostly repeats earlier ones. An output is new, and its finish reasons are needed.
         let known = match value {
             Value::Str(list) if role == Role::User => {
                 message_cache::messages(list, &mut self.message_cache, &mut reader)
@@ -115,7 +111,7 @@ impl Interpreter<'_> {
         messages
     }
 
-    /// Messages of one flattened list; and whether all of it is redacted.
+    /// The messages of one flattened list, and whether all of it is redacted.
     fn flattened_messages(
         &mut self,
         list: &[FlatAttribute<'_>],
@@ -129,16 +125,16 @@ impl Interpreter<'_> {
             let word = of(LeafKind::Role).and_then(|v| v.as_str());
             let role = word.map_or(role, |w| role_word(w).unwrap_or(Role::User));
             let mut parts = Vec::new();
-            let texts = || leaves.iter().filter(|f| matches!(f.leaf.kind, LeafKind::PartText));
             let mut content = String::new();
             if let Some(whole) = of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
                 match Node::of(whole) {
                     Node::Str(s) if self.table.is_redacted(&s) => hidden = true,
                     Node::Str(s) if role == Role::Tool => content = s.into_owned(),
-                    node => MessageReader::new(&mut self.texts).parts(&node, &mut parts),
+                    node => parts = MessageReader::new(&mut self.texts).parts(&node),
                 }
             } else {
-                for text in texts().filter_map(|f| f.value.as_str()) {
+                let texts = leaves.iter().filter(|f| f.leaf.kind == LeafKind::PartText);
+                for text in texts.filter_map(|f| f.value.as_str()) {
                     if self.table.is_redacted(text) {
                         hidden = true;
                     } else if role == Role::Tool {
@@ -151,10 +147,10 @@ impl Interpreter<'_> {
             for leaf in leaves {
                 match (leaf.leaf.kind, leaf.value) {
                     (LeafKind::PartReasoning, Value::Str(s)) => {
-                        parts.extend(self.texts.some(s).map(Part::Reasoning))
+                        parts.extend(self.texts.some(s).map(Part::Reasoning));
                     }
                     (LeafKind::PartMedia, _) => parts.push(Part::Media),
-                    (LeafKind::Finish, Value::Str(s)) if role == Role::Assistant && !s.is_empty() => {
+                    (LeafKind::Finish, Value::Str(s)) if role == Role::Assistant => {
                         view.finish.extend(self.texts.some(s));
                     }
                     _ => {}
@@ -162,8 +158,8 @@ impl Interpreter<'_> {
             }
             if role == Role::Tool {
                 parts.push(Part::Result {
-                    id: of(LeafKind::CallId).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
-                    name: of(LeafKind::Name).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
+                    id: self.texts.option(of(LeafKind::CallId).and_then(|v| v.as_str())),
+                    name: self.texts.option(of(LeafKind::Name).and_then(|v| v.as_str())),
                     content: self.texts.intern(&content),
                     failed: false,
                 });
@@ -184,95 +180,70 @@ impl Interpreter<'_> {
             let of = |kind: LeafKind| request.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             let Some(name) = of(LeafKind::RequestName).and_then(|v| v.as_str()) else { continue };
             parts.push(Part::Call(ToolRequest {
-                id: of(LeafKind::RequestId).and_then(|v| v.as_str()).and_then(|s| self.texts.some(s)),
+                id: self.texts.option(of(LeafKind::RequestId).and_then(|v| v.as_str())),
                 name: self.texts.intern(name),
                 arguments: of(LeafKind::RequestArguments).and_then(|v| self.texts.some(&Node::of(v).text())),
             }));
         }
     }
 
-    /// Tool calls and thinking that stand apart from the output's text.
-    fn separate_output_parts(
-        &mut self,
-        scan: &SpanScan<'_>,
-        view: &mut SpanView,
-        output: &mut Vec<Message>,
-        seen: &mut Content,
-    ) {
+    /// Adds tool calls and reasoning that were recorded apart from the output's text.
+    fn separate_output_parts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut parts = Vec::new();
         if let Lookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
             parts.extend(self.texts.some(&Node::of(value).text()).map(Part::Reasoning));
         }
         if let Lookup::Found((_, value)) = self.value(scan, Field::OutputCalls) {
-            *seen = Content::Present;
-            for message in self.read_messages(value, Role::Assistant, view) {
-                parts.extend(message.parts);
-            }
+            view.output_content = Content::Present;
+            let messages = self.read_messages(value, Role::Assistant, view);
+            parts.extend(messages.into_iter().flat_map(|m| m.parts));
         }
-        if parts.is_empty() {
-            return;
-        }
-        match output.last_mut() {
+        match view.output.last_mut() {
             Some(message) => message.parts.extend(parts),
-            None => output.push(Message { role: Role::Assistant, parts }),
+            None if parts.is_empty() => {}
+            None => view.output.push(Message { role: Role::Assistant, parts }),
         }
     }
 
-    /// A whole conversation in one attribute: what precedes the model's first word is input.
-    fn packed_conversation(
-        &mut self,
-        scan: &SpanScan<'_>,
-        view: &mut SpanView,
-        input: &mut Vec<Message>,
-        output: &mut Vec<Message>,
-    ) {
+    /// A whole conversation in one attribute. In an agent's, the messages before the first one of the
+    /// model are the input.
+    fn packed_conversation(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut messages = Vec::new();
         if let Lookup::Found((_, value)) = self.value(scan, Field::Conversation) {
             messages = self.read_messages(value, Role::User, view);
         } else if let Lookup::Found((_, value)) = self.value(scan, Field::PackedEvents) {
             let Node::List(events) = Node::decoded(value) else { return };
             for event in &events {
-                let named = event.str_at("event.name").and_then(|n| self.table.events.get(n));
+                let rule = event.str_at("event.name").and_then(|name| self.table.events.get(name));
                 let mut reader = MessageReader::new(&mut self.texts);
-                match named {
-                    Some(EventRule::Choice) => output.extend(reader.messages(event, Role::Assistant)),
+                match rule {
+                    Some(EventRule::Choice) => view.output.extend(reader.messages(event, Role::Assistant)),
                     Some(EventRule::System) => messages.extend(reader.messages(event, Role::System)),
                     _ => messages.extend(reader.messages(event, Role::User)),
                 }
             }
         }
-        if messages.is_empty() {
-            return;
+        let start = self.count(scan, Field::ConversationStart).and_then(|n| usize::try_from(n).ok());
+        let is_turn = |(i, m): (usize, &Message)| i >= start.unwrap_or(0) && m.role == Role::Assistant;
+        let turn = messages.iter().enumerate().position(is_turn).filter(|_| view.kind != Kind::Llm);
+        let output = messages.split_off(turn.unwrap_or(messages.len()));
+        if view.input.is_empty() {
+            view.input = messages;
         }
-        let from =
-            self.count(scan, Field::ConversationStart).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        let is_agent = view.kind != Kind::Llm;
-        let turn = messages.iter().enumerate().position(|(i, m)| i >= from && m.role == Role::Assistant);
-        let split = if is_agent { turn.unwrap_or(messages.len()) } else { messages.len() };
-        let rest = messages.split_off(split);
-        if input.is_empty() {
-            *input = messages;
-        }
-        if output.is_empty() {
-            *output = rest;
+        if view.output.is_empty() {
+            view.output = output;
         }
     }
 
-    /// Messages in span events and log records.
-    fn event_messages(
-        &mut self,
-        scan: &SpanScan<'_>,
-        view: &mut SpanView,
-        input: &mut Vec<Message>,
-        output: &mut Vec<Message>,
-    ) {
-        let (no_input, no_output) = (input.is_empty(), output.is_empty());
+    /// Messages in span events and log records, if no attribute had any.
+    fn event_messages(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
+        let (no_input, no_output) = (view.input.is_empty(), view.output.is_empty());
         for event in &scan.events {
             let role = match event.rule {
-                EventRule::System => Role::System,
-                EventRule::User => Role::User,
-                EventRule::Tool => Role::Tool,
-                EventRule::Assistant | EventRule::Choice => Role::Assistant,
+                EventRule::System => "system",
+                EventRule::User => "user",
+                EventRule::Tool => "tool",
+                EventRule::Assistant | EventRule::Choice => "assistant",
                 _ => continue,
             };
             let choice = event.rule == EventRule::Choice;
@@ -280,26 +251,21 @@ impl Interpreter<'_> {
                 continue;
             }
             let node = event::node(event);
-            let mut reader = MessageReader::new(&mut self.texts);
-            let messages = match node.get("message").filter(|_| choice) {
-                Some(message) => {
-                    let message = message.clone().unfold();
-                    reader.messages(&with_role(message, role), role)
-                }
-                None => reader.messages(&with_role(node.clone(), role), role),
-            };
-            let target = if choice { &mut *output } else { &mut *input };
-            for message in messages {
-                target.push(Message { role: event_role(role, &message), ..message });
-            }
             if choice && view.finish.is_empty() {
-                view.finish.extend(node.str_at("finish_reason").and_then(|r| self.texts.some(r)));
+                view.finish.extend(self.texts.option(node.str_at("finish_reason")));
             }
+            let message = match node.get("message").filter(|_| choice) {
+                Some(message) => message.clone().unfold(),
+                None => node,
+            };
+            let target = if choice { &mut view.output } else { &mut view.input };
+            target.extend(MessageReader::new(&mut self.texts).single(&with_role(message, role)));
         }
     }
 }
 
-/// Whether messages that may have been stripped still say something beside their instructions.
+/// Whether messages of which some were recorded without content still have any, other than
+/// instructions.
 fn has_content_beyond_instructions(messages: &[Message]) -> bool {
     let parts = messages.iter().filter(|m| m.role != Role::System).flat_map(|m| &m.parts);
     parts.into_iter().any(|part| match part {
@@ -309,28 +275,13 @@ fn has_content_beyond_instructions(messages: &[Message]) -> bool {
     })
 }
 
-/// An event's map as a message: the event's name gives the role where the map does not.
-fn with_role(node: Node<'_>, role: Role) -> Node<'_> {
-    let word = match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+/// An event's map as a message. The event's name determines the role.
+fn with_role<'a>(node: Node<'a>, role: &'static str) -> Node<'a> {
+    let mut entries = match node {
+        Node::Map(entries) => entries,
+        other => vec![(Cow::Borrowed("content"), other)],
     };
-    match node {
-        Node::Map(mut entries) => {
-            entries.retain(|(k, _)| k != "role");
-            entries.push((Cow::Borrowed("role"), Node::Str(Cow::Borrowed(word))));
-            Node::Map(entries)
-        }
-        other => Node::Map(vec![
-            (Cow::Borrowed("role"), Node::Str(Cow::Borrowed(word))),
-            (Cow::Borrowed("content"), other),
-        ]),
-    }
-}
-
-/// Blocks of tool results make a user's message a tool's.
-fn event_role(role: Role, message: &Message) -> Role {
-    if message.role == Role::Tool { Role::Tool } else { role }
+    entries.retain(|(key, _)| key != "role");
+    entries.push((Cow::Borrowed("role"), Node::Str(Cow::Borrowed(role))));
+    Node::Map(entries)
 }

@@ -1,5 +1,5 @@
-//! From what one pass has found to a [`SpanView`]. Each field is chosen on its own, from the first
-//! candidate that says anything (conventions, section 5.7).
+//! Builds a [`SpanView`] from the result of a scan. Each field is read from its first candidate that has
+//! a value, independently of other fields (conventions, section 5.7).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,21 +17,21 @@ use super::table::{Order, Table};
 use super::texts::Texts;
 use super::{errors, plans, tool};
 
-/// Reads spans into one trace.
+/// Interprets the spans of one trace.
 pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
-    /// Messages of the prompts so far.
     pub(crate) message_cache: MessageCache,
-    /// Instructions that stood in an attribute of their own, by its text.
+    /// Instructions that were recorded in an attribute of their own, by its text.
     pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
-    /// In the span that is being read, a block of a message came without its content.
+    /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
 }
 
-/// The result of a lookup of a field: a value, nothing, or a marker of redaction.
+/// The result of looking up a field.
 pub(super) enum Lookup<T> {
     Found(T),
+    /// A marker replaces the value.
     Redacted,
     Absent,
 }
@@ -47,7 +47,6 @@ impl<T> Lookup<T> {
 }
 
 impl<'t> Interpreter<'t> {
-    /// For one trace.
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
         let (message_cache, system_parts) = (MessageCache::default(), HashMap::default());
         Interpreter { table, texts: Texts::new(), message_cache, system_parts, withheld: false }
@@ -55,7 +54,7 @@ impl<'t> Interpreter<'t> {
 }
 
 impl Interpreter<'_> {
-    /// The view of one span. `content` is false for spans whose messages no metric reads.
+    /// The view of one span. `content` is false if no metric reads the span's messages.
     pub(crate) fn view(
         &mut self,
         scan: &mut SpanScan<'_>,
@@ -82,7 +81,7 @@ impl Interpreter<'_> {
         view
     }
 
-    /// The first candidate of `field` that says anything.
+    /// The first candidate of `field` that has a value.
     pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
         let mut redacted = false;
         for (_, order, value) in scan.candidates(field) {
@@ -98,7 +97,7 @@ impl Interpreter<'_> {
 
     pub(super) fn text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
         match self.value(scan, field) {
-            // MLflow writes a string as a JSON string.
+            // MLflow records a string as a JSON string.
             Lookup::Found((_, Value::Str(s))) if s.starts_with('"') => {
                 let inner = Node::Str(Cow::Borrowed(s)).unfold();
                 self.texts.some(&inner.text())
@@ -116,42 +115,15 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Everything that is not content.
+    /// Fills in the fields that are not content.
     fn facts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         view.agent = self.text(scan, Field::AgentName);
         view.model = self.text(scan, Field::Model);
         view.provider = self.text(scan, Field::Provider);
         view.response_id = self.text(scan, Field::ResponseId);
         view.session = self.text(scan, Field::Session);
-        let mut tokens = Tokens {
-            input: self.count(scan, Field::TokensInput),
-            output: self.count(scan, Field::TokensOutput),
-            total: self.count(scan, Field::TokensTotal),
-            cached: self.count(scan, Field::TokensCached),
-            reasoning: self.count(scan, Field::TokensReasoning),
-        };
-        if let Lookup::Found((_, value)) = self.value(scan, Field::Usage) {
-            let usage = Node::decoded(value);
-            let of = |keys: &[&str]| usage.any(keys).and_then(Node::count);
-            tokens.input = tokens.input.or(of(&["input_tokens", "input", "prompt_tokens", "inputTokens"]));
-            tokens.output =
-                tokens.output.or(of(&["output_tokens", "output", "completion_tokens", "outputTokens"]));
-            tokens.total = tokens.total.or(of(&["total_tokens", "total", "totalTokens"]));
-            tokens.cached =
-                tokens.cached.or(of(&["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"]));
-            tokens.reasoning = tokens.reasoning.or(of(&["reasoning_tokens", "output_reasoning_tokens"]));
-        }
-        if tokens.total.is_none()
-            && let (Some(i), Some(o)) = (tokens.input, tokens.output)
-        {
-            tokens.total = i.checked_add(o);
-        }
-        view.tokens = tokens;
-        if let Lookup::Found((_, value)) = self.value(scan, Field::Cost) {
-            view.cost = Node::of(value).number();
-        } else if let Lookup::Found((_, value)) = self.value(scan, Field::CostMap) {
-            view.cost = Node::decoded(value).any(&["total", "total_cost"]).and_then(Node::number);
-        }
+        view.tokens = self.tokens(scan);
+        view.cost = self.cost(scan);
         if let Lookup::Found((_, value)) = self.value(scan, Field::Finish) {
             match Node::decoded(value) {
                 Node::List(reasons) => {
@@ -165,6 +137,40 @@ impl Interpreter<'_> {
         }
     }
 
+    /// Token counts, of attributes of their own or of a map.
+    fn tokens(&self, scan: &SpanScan<'_>) -> Tokens {
+        let usage = match self.value(scan, Field::Usage) {
+            Lookup::Found((_, value)) => Node::decoded(value),
+            _ => Node::Null,
+        };
+        let count = |field, keys: &[&str]| {
+            self.count(scan, field).or_else(|| usage.any(keys).and_then(Node::count))
+        };
+        let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
+        let output =
+            count(Field::TokensOutput, &["output_tokens", "output", "completion_tokens", "outputTokens"]);
+        let total = count(Field::TokensTotal, &["total_tokens", "total", "totalTokens"]);
+        Tokens {
+            input,
+            output,
+            total: total.or_else(|| input?.checked_add(output?)),
+            cached: count(
+                Field::TokensCached,
+                &["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"],
+            ),
+            reasoning: count(Field::TokensReasoning, &["reasoning_tokens", "output_reasoning_tokens"]),
+        }
+    }
+
+    fn cost(&self, scan: &SpanScan<'_>) -> Option<f64> {
+        match (self.value(scan, Field::Cost), self.value(scan, Field::CostMap)) {
+            (Lookup::Found((_, value)), _) => Node::of(value).number(),
+            (_, Lookup::Found((_, map))) => Node::decoded(map).any(&["total", "total_cost"])?.number(),
+            _ => None,
+        }
+    }
+
+    /// Tool definitions of the first candidate that has schemas, else of the first one.
     fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
         let mut best: Vec<ToolDefinition> = Vec::new();
         for (_, _, value) in scan.candidates(Field::ToolDefinitions) {
@@ -172,15 +178,11 @@ impl Interpreter<'_> {
                 Value::Str(s) => self.table.definitions.read(s).to_vec(),
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
             };
-            // Names alone are the poorest form: a later candidate may have the schemas.
-            if best.is_empty()
-                || (best.iter().all(|d| d.parameters.is_none())
-                    && read.iter().any(|d| d.parameters.is_some()))
-            {
+            if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
                 best = read;
             }
         }
-        if best.iter().any(|d| d.parameters.is_some()) {
+        if has_schema(&best) {
             return best;
         }
         let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
@@ -196,9 +198,7 @@ impl Interpreter<'_> {
             } else if let Some(name) = of(LeafKind::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),
-                    description: of(LeafKind::Description)
-                        .and_then(|v| v.as_str())
-                        .and_then(|d| self.texts.some(d)),
+                    description: self.texts.option(of(LeafKind::Description).and_then(|v| v.as_str())),
                     parameters: of(LeafKind::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
                 });
             }
@@ -206,7 +206,7 @@ impl Interpreter<'_> {
         out
     }
 
-    /// Whether there is content, for spans whose messages are not read.
+    /// Sets whether content was recorded, for spans whose messages are not read.
     fn content_only(&self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let seen = |field| match self.value(scan, field) {
             Lookup::Absent if !scan.leaves(field).is_empty() => Content::Present,
@@ -215,4 +215,8 @@ impl Interpreter<'_> {
         view.input_content = seen(Field::Input);
         view.output_content = seen(Field::Output);
     }
+}
+
+fn has_schema(definitions: &[ToolDefinition]) -> bool {
+    definitions.iter().any(|definition| definition.parameters.is_some())
 }

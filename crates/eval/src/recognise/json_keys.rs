@@ -1,19 +1,15 @@
-//! The keys of JSON text, found without parsing it.
+//! Scans JSON text for keys without parsing it.
 
-/// Whether JSON in `text` has, at any depth, a key that is `wanted`, or may have one: of keys with
-/// escapes in them nothing is known. Costs a fraction of parsing it. Anything may come of what is no
-/// JSON.
+/// Whether the JSON `text` may have a key that is `wanted`, at any depth. A key with escapes counts
+/// as wanted. A fraction of the cost of parsing. The result for invalid JSON is unspecified.
 pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(begin) = bytes.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
         let begin = at + begin + 1;
-        let Some((end, plain)) = bytes.get(begin..).and_then(|rest| string_end(rest, |_| true)) else {
-            return false;
-        };
-        let Some((string, rest)) = bytes.get(begin..).and_then(|rest| rest.split_at_checked(end)) else {
-            return false;
-        };
+        let body = bytes.get(begin..).unwrap_or_default();
+        let Some((end, plain)) = string_end(body, |_| true) else { return false };
+        let (string, rest) = body.split_at(end);
         let is_key = rest.iter().skip(1).find(|b| !b.is_ascii_whitespace()) == Some(&b':');
         if is_key && (!plain || wanted(string)) {
             return true;
@@ -23,8 +19,8 @@ pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Where the string ends that `rest` goes on with, and whether it has no escapes; nothing where it does
-/// not end, or an escape (what follows its backslash) is not `allowed`.
+/// The length of the string at the beginning of `rest` (the text after an opening quote), and whether
+/// it has no escapes. `None` if it is not closed, or if the byte after a backslash is not `allowed`.
 #[inline]
 pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
     let (mut at, mut plain) = (0, true);
@@ -48,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_from_values_and_from_what_stands_in_strings() {
+    fn only_keys_match_not_values_or_string_contents() {
         let has = |json| may_have(json, |key| key == b"a");
         assert!(has(r#"{"a":1}"#) && has(r#"[{"b": {"x":"", "a" : null}}]"#));
-        assert!(has(r#"{"\u0061":1}"#), "an escaped key may be any");
+        assert!(has(r#"{"\u0061":1}"#), "an escaped key counts as wanted");
         for json in [r#"{"b":"a"}"#, r#"{"b":"\"a\":1"}"#, r#"["a"]"#, "{}", "", r#"{"b":"#, r#""\"#] {
             assert!(!has(json), "{json}");
         }
@@ -67,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_key_is_passed_over(
+        fn every_key_of_valid_json_is_found(
             pieces in prop::collection::vec(
                 prop::sample::select(vec![
                     "{", "}", "[", "]", ",", ":", " ", "\n", "\"a\"", "\"b\"", "\"\\\"a\"", "\"\\u0061\"", "\"\\\\\"", "1",

@@ -1,28 +1,30 @@
-//! Messages of a JSON list that stood in an earlier prompt: every model call repeats its history,
-//! so an element is parsed once a trace and known by its text from then on.
+//! Messages of earlier prompts, by their JSON text. Every model call repeats its history, so each
+//! element of a message list is parsed once per trace.
 //!
-//! In: a list as JSON. Out: its messages, exactly as [`MessageReader`] would read them one by one, or
-//! nothing where the list is anything but maps that each name a role.
+//! In: a message list as JSON. Out: its messages, exactly as [`MessageReader`] would read them one by
+//! one; `None` if an element is not a map that names its role.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::json_keys;
 use super::message::Message;
 use super::message_reader::{MAX_MESSAGES, MessageReader};
 use super::node::{MAX_NODES, Node};
 
-/// How deep an element may nest: safely less than what the JSON parser takes of a whole list.
+/// Maximum depth of an element: less than the JSON parser accepts for a whole list, so that both
+/// ways of reading agree.
 const MAX_DEPTH: usize = 100;
-/// No shorter list has more nodes than are accepted: each has at least a byte, and a comma or its
-/// second bracket beside it.
+/// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
+/// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
 
-/// What the prompts of a trace were made of so far.
+/// The elements of the prompts of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct MessageCache {
     elements: Vec<Element>,
     by_text: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
-    /// Those of the list before, in order: mostly the next one begins with them.
+    /// The elements of the previous list, in order. The next list usually begins with them.
     last: Vec<usize>,
 }
 
@@ -30,20 +32,21 @@ pub(crate) struct MessageCache {
 struct Element {
     text: Arc<str>,
     message: Message,
-    /// A block of it was withheld.
+    /// A block of the message was recorded without its content.
     withheld: bool,
 }
 
 impl MessageCache {
-    /// The element that `text` begins with, its message read by `read` where it is new; and the
-    /// rest of `text`.
+    /// The element at the beginning of `text` and the rest of `text`. `read` reads the message of a
+    /// new element.
     fn element<'t>(
         &mut self,
         nth: usize,
         text: &'t str,
         read: impl FnOnce(&str) -> Option<(Message, bool)>,
     ) -> Option<(&Element, &'t str)> {
-        // A map ends where its brackets do, so that what stood here before is what stands here now.
+        // A map ends at its closing bracket, so a text that begins with a known element contains
+        // exactly this element first.
         let before = self.last.get(nth).and_then(|&at| Some((at, self.elements.get(at)?)));
         if let Some((at, rest)) = before.and_then(|(at, e)| Some((at, text.strip_prefix(&*e.text)?))) {
             return Some((self.elements.get(at)?, rest));
@@ -67,36 +70,36 @@ impl MessageCache {
     }
 }
 
-/// The messages of `list`; nothing where it has to be read as a whole.
+/// The messages of `list`; `None` if it must be read as a whole.
 pub(crate) fn messages(
     list: &str,
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
     let mut out = Vec::new();
-    let mut rest = list.trim_start_matches(BLANK).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
+    let mut rest = list.trim_start_matches(WHITESPACE).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
-        rest = rest.trim_start_matches(BLANK);
+        rest = rest.trim_start_matches(WHITESPACE);
         let (element, after) = cache.element(out.len(), rest, |element| {
             let mut alone = MessageReader::new(reader.texts);
             Some((alone.single(&Node::json(element)?)?, alone.withheld))
         })?;
         reader.withheld |= element.withheld;
         out.push(element.message.clone());
-        let after = after.trim_start_matches(BLANK);
+        let after = after.trim_start_matches(WHITESPACE);
         match after.strip_prefix(',') {
             Some(more) if out.len() < MAX_MESSAGES => rest = more,
             Some(_) => return None,
-            None => return after.strip_prefix(']')?.trim_start_matches(BLANK).is_empty().then_some(out),
+            None => return after.strip_prefix(']')?.trim_start_matches(WHITESPACE).is_empty().then_some(out),
         }
     }
 }
 
-/// What JSON calls blank.
-const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
+/// JSON's whitespace.
+const WHITESPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Where the map ends that `text` begins with, if its brackets and strings are sound. Whether it
-/// is JSON in between is for the parser to say.
+/// The end of the map at the beginning of `text`, if its brackets are balanced and its strings
+/// closed. The text between them need not be valid JSON; the parser checks it.
 fn object_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0usize);
@@ -113,21 +116,10 @@ fn object_end(text: &str) -> Option<usize> {
                     return Some(at + 1);
                 }
             }
-            b'"' => at = string_end(bytes, at + 1)?,
+            b'"' => at += 1 + json_keys::string_end(bytes.get(at + 1..)?, |_| true)?.0,
             _ => {}
         }
         at += 1;
-    }
-}
-
-/// Where the quote stands that closes the string whose text begins at `at`.
-fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        match bytes.get(at) {
-            Some(b'"') => return Some(at),
-            _ => at += 2,
-        }
     }
 }
 
@@ -139,7 +131,7 @@ mod tests {
     use crate::recognise::message::Role;
     use crate::recognise::texts::Texts;
 
-    /// By way of what was seen, and as a whole.
+    /// Reads `list` through the cache and as a whole.
     fn both(list: &str, cache: &mut MessageCache, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
         let mut reader = MessageReader::new(texts);
         let fast = messages(list, cache, &mut reader);
@@ -165,7 +157,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_history_that_grows_is_read_as_it_is_alone() {
+    fn growing_history_reads_the_same_with_and_without_cache() {
         let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
         for n in 1..=6 {
             let list = format!(" [{}] ", ELEMENTS[..n].join(" ,\n"));
@@ -176,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_anything_else_are_left_to_the_whole_reading() {
+    fn list_with_an_element_without_role_is_not_read_by_the_cache() {
         let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
         for element in &ELEMENTS[6..] {
             let list = format!("[{},{element}]", ELEMENTS[0]);
@@ -188,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_agree_on_any_list(
+        fn cache_and_reader_agree_on_any_list(
             picks in prop::collection::vec((0usize..12, 0usize..6), 0..8),
             cut in 0usize..400,
             end in "[\\]}, \"]{0,3}",

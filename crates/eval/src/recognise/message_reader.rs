@@ -1,20 +1,20 @@
-//! From a [`Node`] in any message shape to [`Message`]s: the parts form, OpenAI chat and Responses,
-//! Anthropic and Bedrock blocks, Gemini contents, LangChain's serialised classes, pairs, and the
-//! wrappers around them (conventions, section 5.3).
+//! Converts a [`Node`] in any message format to [`Message`]s: OpenTelemetry's parts, OpenAI chat and
+//! Responses, Anthropic and Bedrock blocks, Gemini contents, LangChain's serialised classes, pairs,
+//! and the wrappers around them (conventions, section 5.3).
 
 use std::borrow::Cow;
 
-use super::message::{Message, Part, Role, Text};
+use super::message::{Message, Part, Role, Text, ToolRequest};
 use super::node::Node;
 use super::part;
 use super::texts::Texts;
 
-/// Messages kept of one field: more is a runaway, not a conversation.
+/// Maximum number of messages in one field. No conversation is longer.
 pub(crate) const MAX_MESSAGES: usize = 5_000;
-/// How far wrappers are unwrapped.
+/// Maximum number of nested wrappers.
 const MAX_DEPTH: usize = 12;
 
-/// Keys that hold the instructions beside a conversation.
+/// Keys of instructions that are recorded next to a conversation.
 const SYSTEM_KEYS: [&str; 6] = [
     "system",
     "system_instruction",
@@ -23,7 +23,7 @@ const SYSTEM_KEYS: [&str; 6] = [
     "instructions",
     "system_instructions",
 ];
-/// Keys that hold a conversation, most telling first.
+/// Keys of a conversation, in order of precedence.
 const MESSAGE_KEYS: [&str; 22] = [
     "messages",
     "all_messages",
@@ -48,7 +48,7 @@ const MESSAGE_KEYS: [&str; 22] = [
     "return_values",
     "raw_output",
 ];
-/// Keys that hold what was asked or answered, in calls of plain functions.
+/// Keys of a question or an answer in calls of plain functions, in order of precedence.
 const TEXT_KEYS: [&str; 22] = [
     "question",
     "query",
@@ -74,12 +74,12 @@ const TEXT_KEYS: [&str; 22] = [
     "objective",
 ];
 
-/// Reads messages into one trace's texts.
+/// Reads messages and interns their texts.
 pub(crate) struct MessageReader<'t> {
     pub(crate) texts: &'t mut Texts,
-    /// Finish reasons met on the way.
+    /// The finish reasons of the messages read so far.
     pub(crate) finish: Vec<Text>,
-    /// A block was met that names its type, but whose content was left out.
+    /// A block was read that names its type but was recorded without its content.
     pub(crate) withheld: bool,
 }
 
@@ -90,14 +90,14 @@ impl<'t> MessageReader<'t> {
 }
 
 impl MessageReader<'_> {
-    /// The messages in `node`; what names no role is said by `role`.
+    /// The messages in `node`. `role` applies to content that names no role.
     pub(crate) fn messages(&mut self, node: &Node<'_>, role: Role) -> Vec<Message> {
         let mut out = Vec::new();
         self.read(node, role, &mut out, MAX_DEPTH);
         out
     }
 
-    /// The one message in `node`, if it is a map that names its role.
+    /// The message that `node` is, if it is a map that names its role.
     pub(crate) fn single(&mut self, node: &Node<'_>) -> Option<Message> {
         role_of(node).map(|(role, body)| self.message(role, node, body))
     }
@@ -109,36 +109,29 @@ impl MessageReader<'_> {
         }
         match node {
             Node::Null => {}
-            Node::Str(s) => {
-                let inner = Node::Str(Cow::Borrowed(s.as_ref())).unfold();
-                match &inner {
-                    Node::Str(s) if s.is_empty() => {}
-                    Node::Str(s) => {
-                        let text = Part::Text(self.texts.intern(s));
-                        out.push(Message { role, parts: vec![text] });
-                    }
-                    inner => self.read(inner, role, out, depth),
-                }
-            }
+            Node::Str(s) => match Node::Str(Cow::Borrowed(s.as_ref())).unfold() {
+                Node::Str(s) if s.is_empty() => {}
+                Node::Str(s) => self.push_text(&s, role, out),
+                inner => self.read(&inner, role, out, depth),
+            },
             Node::List(items) => self.list(items, role, out, depth),
             Node::Map(_) => self.map(node, role, out, depth),
-            scalar => {
-                let text = Part::Text(self.texts.intern(&scalar.text()));
-                out.push(Message { role, parts: vec![text] });
-            }
+            scalar => self.push_text(&scalar.text(), role, out),
         }
     }
 
+    fn push_text(&mut self, text: &str, role: Role, out: &mut Vec<Message>) {
+        out.push(Message { role, parts: vec![Part::Text(self.texts.intern(text))] });
+    }
+
     fn list(&mut self, items: &[Node<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
-        if let [Node::Str(who), said] = items
-            && let Some(who) = role_word(who)
+        if let [Node::Str(role), content] = items
+            && let Some(role) = role_word(role)
         {
-            let mut parts = Vec::new();
-            self.parts(said, &mut parts);
-            out.push(Message { role: who, parts });
-            return;
+            let parts = self.parts(content);
+            return out.push(Message { role, parts });
         }
-        // Parts without a role, one after the other, make one message.
+        // Consecutive parts without a role are one message.
         let mut open: Option<Role> = None;
         for item in items {
             if let Node::Map(_) = item
@@ -163,58 +156,53 @@ impl MessageReader<'_> {
     }
 
     fn map(&mut self, node: &Node<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
-        if let Some((role, body)) = role_of(node) {
-            let message = self.message(role, node, body);
-            out.push(message);
-            return;
+        if let Some(message) = self.single(node) {
+            return out.push(message);
         }
         self.finish_of(node);
         if let Some(part) = part::read(node, self.texts) {
-            out.push(Message { role, parts: vec![part] });
+            return out.push(Message { role, parts: vec![part] });
+        }
+        let system = system_of(node);
+        if self.nested_messages(node, system, role, out, depth) {
             return;
         }
-        let config = node.get("config").or_else(|| node.get("generationConfig"));
-        let system = node.any(&SYSTEM_KEYS).or_else(|| config.and_then(|c| c.any(&SYSTEM_KEYS)));
         let before = out.len();
-        for key in MESSAGE_KEYS {
-            if let Some(inner) = node.get(key)
-                && (matches!(inner, Node::List(_) | Node::Map(_)) || inner.as_str().is_some_and(looks_nested))
-                && !inner.is_empty()
-            {
-                let system = system.filter(|s| !std::ptr::eq(*s, inner));
-                if let Some(system) = system {
-                    self.system(system, out);
-                }
-                let start = out.len();
-                self.read(inner, role, out, depth);
-                if out.len() > start {
-                    // A chat completion's choice, a Bedrock `output`, say more beside it.
-                    return;
-                }
-                out.truncate(before);
-            }
-        }
-        if let Some(system) = system {
-            self.system(system, out);
-        }
-        let said = node.any(&TEXT_KEYS).or(match node.entries() {
-            [(_, only)] => Some(only),
-            _ => None,
-        });
-        match said {
-            Some(said) if !said.is_empty() => self.read(said, role, out, depth),
-            _ if node.is_empty() => {}
-            _ if out.len() > before => {}
-            _ => {
-                let text = Part::Text(self.texts.intern(&node.to_json()));
-                out.push(Message { role, parts: vec![text] });
-            }
+        self.system(system, out);
+        match text_of(node) {
+            Some(text) => self.read(text, role, out, depth),
+            // The instructions alone are the content of such a map.
+            None if node.is_empty() || out.len() > before => {}
+            None => self.push_text(&node.to_json(), role, out),
         }
     }
 
-    fn system(&mut self, node: &Node<'_>, out: &mut Vec<Message>) {
-        let mut parts = Vec::new();
-        self.parts(node, &mut parts);
+    /// Reads the first conversation among the members of `node`, after the instructions. False if
+    /// there is none. Members of lower precedence repeat or describe the conversation.
+    fn nested_messages(
+        &mut self,
+        node: &Node<'_>,
+        system: Option<&Node<'_>>,
+        role: Role,
+        out: &mut Vec<Message>,
+        depth: usize,
+    ) -> bool {
+        let before = out.len();
+        let members = MESSAGE_KEYS.iter().filter_map(|key| node.get(key));
+        for member in members.filter(|member| is_nested(member)) {
+            self.system(system.filter(|system| !std::ptr::eq(*system, member)), out);
+            let start = out.len();
+            self.read(member, role, out, depth);
+            if out.len() > start {
+                return true;
+            }
+            out.truncate(before);
+        }
+        false
+    }
+
+    fn system(&mut self, node: Option<&Node<'_>>, out: &mut Vec<Message>) {
+        let parts = node.map(|node| self.parts(node)).unwrap_or_default();
         if !parts.is_empty() {
             out.push(Message { role: Role::System, parts });
         }
@@ -222,44 +210,33 @@ impl MessageReader<'_> {
 
     fn finish_of(&mut self, node: &Node<'_>) {
         let reason = node.str_at("finish_reason").or_else(|| node.str_at("finishReason"));
-        if let Some(reason) = reason.or_else(|| node.str_at("stop_reason")).filter(|r| !r.is_empty()) {
-            let reason = self.texts.intern(reason);
-            self.finish.push(reason);
-        }
+        self.finish.extend(self.texts.option(reason.or_else(|| node.str_at("stop_reason"))));
     }
 
-    /// One message: `outer` is the map as found, `body` the one that holds its content.
+    /// One message. `body` is the map with its content: `outer` itself or a member of it.
     fn message(&mut self, role: Role, outer: &Node<'_>, body: &Node<'_>) -> Message {
         self.finish_of(outer);
         let mut parts = Vec::new();
         for key in ["reasoning_content", "reasoning", "thinking"] {
-            if let Some(said) = body.str_at(key).filter(|s| !s.is_empty()) {
-                parts.push(Part::Reasoning(self.texts.intern(said)));
-            }
+            parts.extend(self.texts.option(body.str_at(key)).map(Part::Reasoning));
         }
         let content = body.any(&["parts", "content", "contents", "text"]);
-        if role == Role::Tool && !content.is_some_and(holds_results) {
-            let id =
-                body.str_at("tool_call_id").or_else(|| body.str_at("call_id")).or_else(|| body.str_at("id"));
+        if role == Role::Tool && !content.is_some_and(|c| c.items().iter().any(part::is_result)) {
+            let id = ["tool_call_id", "call_id", "id"].iter().find_map(|key| body.str_at(key));
             parts.push(Part::Result {
-                id: id.and_then(|s| self.texts.some(s)),
-                name: body.str_at("name").and_then(|s| self.texts.some(s)),
-                content: {
-                    let said = content.map(part::plain).unwrap_or_default();
-                    self.texts.intern(&said)
-                },
+                id: self.texts.option(id),
+                name: self.texts.option(body.str_at("name")),
+                content: self.texts.intern(&content.map(part::plain).unwrap_or_default()),
                 failed: part::failed(body),
             });
             return Message { role, parts };
         }
         if let Some(content) = content {
-            self.parts(content, &mut parts);
+            self.add_parts(content, &mut parts);
         }
-        if let Some(refusal) = body.str_at("refusal").filter(|s| !s.is_empty()) {
-            parts.push(Part::Text(self.texts.intern(refusal)));
-        }
+        parts.extend(self.texts.option(body.str_at("refusal")).map(Part::Text));
         self.calls(body, &mut parts);
-        // Providers that have no tool role send results as the user's.
+        // Providers without a tool role record results in user messages.
         let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
         Message { role: if results { Role::Tool } else { role }, parts }
     }
@@ -273,67 +250,89 @@ impl MessageReader<'_> {
         let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
         for call in calls.into_iter().flatten().flat_map(Node::items).chain(single) {
             let Some(new) = part::call(call, self.texts) else { continue };
-            let known = parts.iter().any(|p| match p {
-                Part::Call(c) => {
-                    c.name == new.name
-                        && (c.id.is_some() && c.id == new.id
-                            || c.arguments == new.arguments && new.id.is_none())
-                }
-                _ => false,
-            });
+            let repeats = |call: &ToolRequest| {
+                call.name == new.name
+                    && (call.id.is_some() && call.id == new.id
+                        || call.arguments == new.arguments && new.id.is_none())
+            };
+            let known = parts.iter().any(|part| matches!(part, Part::Call(call) if repeats(call)));
             if !known {
                 parts.push(Part::Call(new));
             }
         }
     }
 
-    /// Content in any form, as parts.
-    pub(crate) fn parts(&mut self, content: &Node<'_>, out: &mut Vec<Part>) {
+    /// The parts of content in any format.
+    pub(crate) fn parts(&mut self, content: &Node<'_>) -> Vec<Part> {
+        let mut parts = Vec::new();
+        self.add_parts(content, &mut parts);
+        parts
+    }
+
+    fn add_parts(&mut self, content: &Node<'_>, out: &mut Vec<Part>) {
         match content {
             Node::Null => {}
-            Node::Str(s) if s.is_empty() => {}
-            Node::Str(s) => {
-                // A block list may come as JSON; a text that merely is JSON stays the text it is.
-                let inner = Node::Str(Cow::Borrowed(s.as_ref())).unfold();
-                match &inner {
-                    Node::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
-                        self.parts(&inner, out);
-                    }
-                    _ => out.push(Part::Text(self.texts.intern(s))),
-                }
-            }
-            Node::List(items) => {
-                for item in items {
-                    let withheld = part::withheld(item);
-                    self.withheld |= withheld;
-                    match part::read(item, self.texts) {
-                        Some(part) => out.push(part),
-                        None if withheld || item.is_empty() => {}
-                        None => out.push(Part::Text(self.texts.intern(&item.text()))),
-                    }
-                }
-            }
-            Node::Map(_) => match part::read(content, self.texts) {
-                Some(part) => out.push(part),
-                None => match content.any(&["parts", "content", "text"]) {
-                    Some(inner @ (Node::List(_) | Node::Str(_))) => self.parts(inner, out),
-                    _ => out.push(Part::Text(self.texts.intern(&content.to_json()))),
-                },
-            },
+            Node::Str(text) => self.text_parts(text, out),
+            Node::List(items) => items.iter().for_each(|item| self.block_parts(item, out)),
+            Node::Map(_) => self.map_parts(content, out),
             scalar => out.push(Part::Text(self.texts.intern(&scalar.text()))),
+        }
+    }
+
+    /// A list of blocks may be recorded as JSON. Any other text is kept, even if it is JSON.
+    fn text_parts(&mut self, text: &str, out: &mut Vec<Part>) {
+        match Node::Str(Cow::Borrowed(text)).unfold() {
+            Node::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
+                items.iter().for_each(|item| self.block_parts(item, out));
+            }
+            _ => out.extend(self.texts.some(text).map(Part::Text)),
+        }
+    }
+
+    fn block_parts(&mut self, block: &Node<'_>, out: &mut Vec<Part>) {
+        let withheld = part::withheld(block);
+        self.withheld |= withheld;
+        match part::read(block, self.texts) {
+            Some(part) => out.push(part),
+            None if withheld || block.is_empty() => {}
+            None => out.push(Part::Text(self.texts.intern(&block.text()))),
+        }
+    }
+
+    fn map_parts(&mut self, map: &Node<'_>, out: &mut Vec<Part>) {
+        match (part::read(map, self.texts), map.any(&["parts", "content", "text"])) {
+            (Some(part), _) => out.push(part),
+            (None, Some(inner @ (Node::List(_) | Node::Str(_)))) => self.add_parts(inner, out),
+            (None, _) => out.push(Part::Text(self.texts.intern(&map.to_json()))),
         }
     }
 }
 
-fn looks_nested(s: &str) -> bool {
-    matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'['))
+/// The instructions in a map, or in its configuration (Gemini).
+fn system_of<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    let config = || node.any(&["config", "generationConfig"])?.any(&SYSTEM_KEYS);
+    node.any(&SYSTEM_KEYS).or_else(config)
 }
 
-fn holds_results(content: &Node<'_>) -> bool {
-    content.items().iter().any(part::is_result)
+/// The question or answer in a map, or its only member.
+fn text_of<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    let only = match node.entries() {
+        [(_, only)] => Some(only),
+        _ => None,
+    };
+    node.any(&TEXT_KEYS).or(only).filter(|text| !text.is_empty())
 }
 
-/// The role a word names, in any of the words in use.
+/// Whether a member may contain messages: a list or map, or a text that begins like one.
+fn is_nested(member: &Node<'_>) -> bool {
+    match member {
+        Node::List(_) | Node::Map(_) => !member.is_empty(),
+        Node::Str(s) => matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[')),
+        _ => false,
+    }
+}
+
+/// The role that a word or class name denotes in any convention.
 pub(crate) fn role_word(word: &str) -> Option<Role> {
     Some(match word {
         "system" | "developer" | "SystemMessage" => Role::System,
@@ -346,14 +345,14 @@ pub(crate) fn role_word(word: &str) -> Option<Role> {
     })
 }
 
-/// Whether a map is a message: its role, and the map that holds its content.
+/// The role of a map that is a message, and the map with its content.
 fn role_of<'n, 'a>(node: &'n Node<'a>) -> Option<(Role, &'n Node<'a>)> {
     if let Some(role) = node.str_at("role") {
         let words = role.rsplit('.').next().unwrap_or(role);
-        // A role of the framework's own is somebody who speaks to the model.
+        // A role that is specific to a framework addresses the model, as a user does.
         return Some((role_word(role).or_else(|| role_word(words)).unwrap_or(Role::User), node));
     }
-    // LangChain's constructor form: the class says who speaks.
+    // LangChain's constructor form: the class is the role.
     if let (Some(kwargs), Some(id)) = (node.get("kwargs"), node.get("id")) {
         let class = id.items().last().and_then(Node::as_str)?;
         return role_word(class).map(|role| (role, kwargs));

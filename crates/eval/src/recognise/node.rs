@@ -1,23 +1,23 @@
-//! [`Node`]: content as a tree, whether it came as an `AnyValue`, as JSON in a string, as JSON in
-//! JSON, or as a Python repr in JSON (conventions, section 5.1). Strings are borrowed where the
-//! wire allows. Every parse is bounded: depth and number of nodes are hostile.
+//! [`Node`]: content as a tree, whether it was recorded as an `AnyValue`, as JSON in a string, as
+//! JSON in JSON, or as a Python `repr` in JSON (conventions, section 5.1). Strings are borrowed
+//! where they have no escapes. Content is untrusted: every parse bounds depth and number of nodes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use verdict_otlp::Value;
 
-/// Nodes accepted in one value: a 16 KB prompt has a few hundred.
+/// Maximum number of nodes in one value. A 16 KB prompt has a few hundred.
 pub(crate) const MAX_NODES: usize = 200_000;
-/// Depth accepted of an `AnyValue`; `serde_json` has its own bound of 128.
+/// Maximum depth of an `AnyValue`. `serde_json` has its own limit of 128.
 const MAX_DEPTH: usize = 64;
 
 /// One value of content.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize)]
+#[serde(untagged)]
 pub(crate) enum Node<'a> {
     #[default]
     Null,
@@ -27,11 +27,12 @@ pub(crate) enum Node<'a> {
     Float(f64),
     Str(Cow<'a, str>),
     List(Vec<Node<'a>>),
+    #[serde(serialize_with = "serialize_map")]
     Map(Vec<(Cow<'a, str>, Node<'a>)>),
 }
 
 impl<'a> Node<'a> {
-    /// Parses JSON; `None` when it is not JSON, or too large.
+    /// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] nodes.
     pub(crate) fn json(text: &'a str) -> Option<Node<'a>> {
         let budget = Cell::new(MAX_NODES);
         let mut de = serde_json::Deserializer::from_str(text);
@@ -40,23 +41,24 @@ impl<'a> Node<'a> {
         Some(node)
     }
 
-    /// Reads an `AnyValue` as it is.
+    /// Converts an `AnyValue`; strings are not parsed.
     pub(crate) fn of(value: Value<'a>) -> Node<'a> {
         from_value(value, MAX_DEPTH, &Cell::new(MAX_NODES))
     }
 
-    /// Reads an `AnyValue`, and a string that holds a JSON object, array or string as what it holds.
+    /// Converts an `AnyValue`; a string that contains a JSON object, array or string is parsed.
     pub(crate) fn decoded(value: Value<'a>) -> Node<'a> {
         Node::of(value).unfold()
     }
 
-    /// A string that holds JSON becomes what it holds, twice if need be; anything else stays.
+    /// Parses a string that contains JSON, and once more if the result is such a string. Any other
+    /// node is returned unchanged.
     pub(crate) fn unfold(self) -> Node<'a> {
         let mut node = self;
         for _ in 0..2 {
             let inner = match &node {
-                Node::Str(Cow::Borrowed(s)) if holds_json(s) => Node::json(s),
-                Node::Str(Cow::Owned(s)) if holds_json(s) => Node::json(s).map(Node::into_owned),
+                Node::Str(Cow::Borrowed(s)) if contains_json(s) => Node::json(s),
+                Node::Str(Cow::Owned(s)) if contains_json(s) => Node::json(s).map(Node::into_owned),
                 _ => None,
             };
             match inner {
@@ -82,7 +84,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The member `key` of a map, where it says anything.
+    /// The member `key` of a map, unless it is null.
     pub(crate) fn get(&self, key: &str) -> Option<&Node<'a>> {
         match self {
             Node::Map(m) => {
@@ -92,7 +94,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first of `keys` that says anything.
+    /// The first member among `keys` that is not null.
     pub(crate) fn any(&self, keys: &[&str]) -> Option<&Node<'a>> {
         keys.iter().find_map(|k| self.get(k))
     }
@@ -137,7 +139,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number, also when written as a string.
+    /// A finite number, or a string that contains one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Node::Int(n) => Some(*n as f64),
@@ -149,12 +151,12 @@ impl<'a> Node<'a> {
         .filter(|n: &f64| n.is_finite())
     }
 
-    /// A count, also when written as a string.
+    /// A number that is not negative, without its fraction.
     pub(crate) fn count(&self) -> Option<u64> {
         self.number().filter(|n| *n >= 0.0).map(|n| n as u64)
     }
 
-    /// As text: strings as they are, anything else as compact JSON.
+    /// The text of a string; compact JSON of any other node.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Node::Str(s) => Cow::Borrowed(s),
@@ -167,7 +169,7 @@ impl<'a> Node<'a> {
     }
 }
 
-fn holds_json(s: &str) -> bool {
+fn contains_json(s: &str) -> bool {
     matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[' | b'"'))
 }
 
@@ -189,29 +191,14 @@ fn from_value<'a>(value: Value<'a>, depth: usize, budget: &Cell<usize>) -> Node<
     }
 }
 
-impl Serialize for Node<'_> {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Node::Null => s.serialize_unit(),
-            Node::Bool(b) => s.serialize_bool(*b),
-            Node::Int(n) => s.serialize_i64(*n),
-            Node::Uint(n) => s.serialize_u64(*n),
-            Node::Float(n) => s.serialize_f64(*n),
-            Node::Str(t) => s.serialize_str(t),
-            Node::List(l) => {
-                let mut seq = s.serialize_seq(Some(l.len()))?;
-                l.iter().try_for_each(|v| seq.serialize_element(v))?;
-                seq.end()
-            }
-            Node::Map(m) => {
-                let mut map = s.serialize_map(Some(m.len()))?;
-                m.iter().try_for_each(|(k, v)| map.serialize_entry(k, v))?;
-                map.end()
-            }
-        }
-    }
+fn serialize_map<S: Serializer>(
+    entries: &[(Cow<'_, str>, Node<'_>)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
 }
 
+/// Deserializes one value within a budget of nodes.
 #[derive(Clone, Copy)]
 struct Seed<'b>(&'b Cell<usize>);
 
@@ -261,34 +248,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
         let mut entries = Vec::new();
-        while let Some(k) = map.next_key_seed(KeySeed)? {
-            entries.push((k, map.next_value_seed(self)?));
+        while let Some(Key(key)) = map.next_key()? {
+            entries.push((key, map.next_value_seed(self)?));
         }
         Ok(Node::Map(entries))
     }
 }
 
-struct KeySeed;
-
-impl<'de> DeserializeSeed<'de> for KeySeed {
-    type Value = Cow<'de, str>;
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Cow<'de, str>, D::Error> {
-        d.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for KeySeed {
-    type Value = Cow<'de, str>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(v))
-    }
-    fn visit_str<E>(self, v: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(v.to_owned()))
-    }
-}
+/// The key of a member, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! One content block of any provider as a [`Part`]; tool calls and results among them.
+//! Reads one content block of any provider as a [`Part`], including tool calls and results.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use super::node::Node;
 use super::texts::Texts;
 
 const CALL_IDS: [&str; 6] = ["id", "call_id", "tool_call_id", "toolCallId", "toolUseId", "tool_use_id"];
-// A result's own `id` may be the item's, not the call's: the explicit names come first.
+// `id` comes last: it may be the id of the result and not of the call.
 const RESULT_IDS: [&str; 6] = ["tool_call_id", "call_id", "tool_use_id", "toolCallId", "toolUseId", "id"];
 const NAMES: [&str; 4] = ["name", "toolName", "tool_name", "recipient_name"];
 const ARGUMENTS: [&str; 5] = ["arguments", "args", "input", "parameters", "action"];
 const RESULTS: [&str; 6] = ["response", "result", "content", "output", "results", "outputs"];
 
-/// The block, when it is one. A map that is none of the known blocks is `None`.
+/// The part that `node` is; `None` for a map that is no known block.
 pub(crate) fn read(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     if let Node::Str(s) = node {
         return texts.some(s).map(Part::Text);
@@ -27,32 +27,23 @@ pub(crate) fn read(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
 fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     match kind {
         "text" | "input_text" | "output_text" | "summary_text" | "refusal" => {
-            let said = node.any(&["content", "text", "refusal", "value"])?;
-            Some(Part::Text(texts.intern(&plain(said))))
+            let text = node.any(&["content", "text", "refusal", "value"])?;
+            Some(Part::Text(texts.intern(&plain(text))))
         }
         "reasoning" | "thinking" | "redacted_thinking" | "thought" => {
-            let said = node.any(&["content", "text", "thinking", "summary", "reasoning", "data"])?;
-            Some(Part::Reasoning(texts.intern(&plain(said))))
+            let text = node.any(&["content", "text", "thinking", "summary", "reasoning", "data"])?;
+            Some(Part::Reasoning(texts.intern(&plain(text))))
         }
         "tool_call_response" | "server_tool_call_response" => Some(result(node, texts)),
-        _ if kind.ends_with("_output")
-            || kind.ends_with("tool_result")
-            || kind == "tool-result"
-            || kind == "tool-return" =>
-        {
-            Some(result(node, texts))
-        }
+        "tool-result" | "tool-return" => Some(result(node, texts)),
+        _ if kind.ends_with("_output") || kind.ends_with("tool_result") => Some(result(node, texts)),
         "function" if node.has("parameters") && !node.has("arguments") => None,
         "tool_call" | "tool-call" | "tool_use" | "function" | "function_call" | "server_tool_call"
         | "server_tool_use" | "mcp_call" | "mcp_tool_use" | "toolCall" => call(node, texts).map(Part::Call),
         // Server-side tools of the Responses API: `web_search_call`, `code_interpreter_call`, ...
         _ if kind.ends_with("_call") => {
             let name = node.any(&NAMES).and_then(Node::as_str).unwrap_or(kind.trim_end_matches("_call"));
-            Some(Part::Call(ToolRequest {
-                id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
-                name: texts.intern(name),
-                arguments: node.any(&ARGUMENTS).and_then(|a| texts.some(&a.text())),
-            }))
+            Some(Part::Call(request(node, name, node.any(&ARGUMENTS), texts)))
         }
         "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file"
         | "audio" | "input_audio" | "video" | "media" | "document" | "file-data" => Some(Part::Media),
@@ -62,51 +53,41 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
 
 fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     let Node::Map(entries) = node else { return None };
-    if let Some(call_) = node.any(&["toolUse", "functionCall", "function_call"]) {
-        return call(call_, texts).map(Part::Call);
+    if let Some(tool_use) = node.any(&["toolUse", "functionCall", "function_call"]) {
+        return call(tool_use, texts).map(Part::Call);
     }
-    if let Some(answer) = node.any(&["toolResult", "functionResponse", "function_response"]) {
-        return Some(result(answer, texts));
+    if let Some(response) = node.any(&["toolResult", "functionResponse", "function_response"]) {
+        return Some(result(response, texts));
     }
     if node.has("toolCallId") && node.has("toolName") {
-        let answered = node.has("result") || node.has("output");
-        return if answered { Some(result(node, texts)) } else { call(node, texts).map(Part::Call) };
+        let has_result = node.has("result") || node.has("output");
+        return if has_result { Some(result(node, texts)) } else { call(node, texts).map(Part::Call) };
     }
-    if let Some(thought) = node.get("reasoningContent") {
-        let said = thought.get("reasoningText").and_then(|t| t.get("text")).unwrap_or(thought);
-        return Some(Part::Reasoning(texts.intern(&plain(said))));
+    if let Some(reasoning) = node.get("reasoningContent") {
+        let text = reasoning.get("reasoningText").and_then(|t| t.get("text")).unwrap_or(reasoning);
+        return Some(Part::Reasoning(texts.intern(&plain(text))));
     }
     if let Some(text) = node.str_at("text")
         && entries.len() <= 3
     {
         let text = texts.intern(text);
-        return Some(if node.get("thought") == Some(&Node::Bool(true)) {
-            Part::Reasoning(text)
-        } else {
-            Part::Text(text)
-        });
+        let is_thought = node.get("thought") == Some(&Node::Bool(true));
+        return Some(if is_thought { Part::Reasoning(text) } else { Part::Text(text) });
     }
     let media = ["image", "inlineData", "inline_data", "fileData", "file_data", "document", "video"];
     (entries.len() <= 2 && media.iter().any(|k| node.has(k))).then_some(Part::Media)
 }
 
-/// A block of a content list, as against any other map.
+/// Whether a map is a block of a content list.
 pub(crate) fn is_block(node: &Node<'_>) -> bool {
-    let typed = node.str_at("type").is_some_and(|t| {
-        t.contains("text")
-            || t.contains("tool")
-            || t.contains("function_call")
-            || t.contains("thinking")
-            || t == "reasoning"
-            || t.contains("image")
-    });
-    typed
+    const TYPES: [&str; 5] = ["text", "tool", "function_call", "thinking", "image"];
+    node.str_at("type").is_some_and(|t| t == "reasoning" || TYPES.iter().any(|word| t.contains(word)))
         || ["toolUse", "toolResult", "functionCall", "reasoningContent"].iter().any(|k| node.has(k))
         || matches!(node.entries(), [(k, Node::Str(_))] if k == "text")
 }
 
-/// A block of which only the frame was recorded: a type and perhaps a call's id and name, but no
-/// content (`include_content=False` of Pydantic AI, and like settings).
+/// Whether a block was recorded without its content: with a type and perhaps a call's id and name
+/// only (`include_content=False` of Pydantic AI and similar settings).
 pub(crate) fn withheld(node: &Node<'_>) -> bool {
     let Some(kind) = node.str_at("type") else { return false };
     let frame = |key: &str| {
@@ -114,51 +95,48 @@ pub(crate) fn withheld(node: &Node<'_>) -> bool {
             || RESULT_IDS.contains(&key)
             || NAMES.contains(&key)
     };
-    let may_hold = ["text", "input_text", "output_text", "reasoning", "thinking"].contains(&kind)
+    let has_content_when_recorded = ["text", "input_text", "output_text", "reasoning", "thinking"].contains(&kind)
         || kind.starts_with("tool_call")
         || kind.starts_with("tool-");
-    may_hold && node.entries().iter().all(|(key, _)| frame(key))
+    has_content_when_recorded && node.entries().iter().all(|(key, _)| frame(key))
 }
 
-/// A block that carries a tool's answer.
+/// Whether a block is a tool result.
 pub(crate) fn is_result(node: &Node<'_>) -> bool {
     node.has("toolResult")
         || node.has("functionResponse")
         || node.has("function_response")
         || node.str_at("type").is_some_and(|t| {
-            t.ends_with("response")
-                || t.ends_with("tool_result")
-                || t.ends_with("_output")
-                || t == "tool-result"
+            t == "tool-result" || ["response", "tool_result", "_output"].iter().any(|end| t.ends_with(end))
         })
 }
 
-/// A tool call, in any provider's form.
+/// A tool call in any provider's format.
 pub(crate) fn call(node: &Node<'_>, texts: &mut Texts) -> Option<ToolRequest> {
     let function = node.get("function").filter(|f| matches!(f, Node::Map(_))).unwrap_or(node);
     let name = function.any(&NAMES).or_else(|| node.any(&NAMES)).and_then(Node::as_str)?;
-    let arguments = function.any(&ARGUMENTS).or_else(|| node.any(&ARGUMENTS));
-    Some(ToolRequest {
-        id: node.any(&CALL_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
-        name: texts.intern(name),
-        arguments: arguments.and_then(|a| texts.some(&a.text())),
-    })
+    Some(request(node, name, function.any(&ARGUMENTS).or_else(|| node.any(&ARGUMENTS)), texts))
 }
 
-fn result(node: &Node<'_>, texts: &mut Texts) -> Part {
-    let said = node.any(&RESULTS);
-    Part::Result {
-        id: node.any(&RESULT_IDS).and_then(Node::as_str).and_then(|s| texts.some(s)),
-        name: node.any(&NAMES).and_then(Node::as_str).and_then(|s| texts.some(s)),
-        content: {
-            let said = said.or(node.get("error")).map(plain).unwrap_or_default();
-            texts.intern(&said)
-        },
-        failed: failed(node) || said.is_some_and(failed) || (said.is_none() && node.has("error")),
+fn request(node: &Node<'_>, name: &str, arguments: Option<&Node<'_>>, texts: &mut Texts) -> ToolRequest {
+    ToolRequest {
+        id: texts.option(node.any(&CALL_IDS).and_then(Node::as_str)),
+        name: texts.intern(name),
+        arguments: arguments.and_then(|a| texts.some(&a.text())),
     }
 }
 
-/// The convention's own mark of a failed tool.
+fn result(node: &Node<'_>, texts: &mut Texts) -> Part {
+    let value = node.any(&RESULTS);
+    Part::Result {
+        id: texts.option(node.any(&RESULT_IDS).and_then(Node::as_str)),
+        name: texts.option(node.any(&NAMES).and_then(Node::as_str)),
+        content: texts.intern(&value.or(node.get("error")).map(plain).unwrap_or_default()),
+        failed: failed(node) || value.map_or(node.has("error"), failed),
+    }
+}
+
+/// Whether a result carries its convention's flag for a failed tool.
 pub(crate) fn failed(node: &Node<'_>) -> bool {
     node.any(&["is_error", "isError", "failed"]) == Some(&Node::Bool(true))
         || node.str_at("status").is_some_and(|s| matches!(s, "error" | "failed" | "failure"))
@@ -167,8 +145,8 @@ pub(crate) fn failed(node: &Node<'_>) -> bool {
         })
 }
 
-/// What a result or a content list says, as one text: blocks joined, wrappers off, anything else
-/// as JSON.
+/// The text of a result or a content list: blocks joined by newlines, wrappers removed, anything
+/// else as JSON.
 pub(crate) fn plain<'n>(node: &'n Node<'_>) -> Cow<'n, str> {
     plain_within(node, 8)
 }
@@ -181,13 +159,8 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
         Node::List(items)
             if !items.is_empty() && items.iter().all(|i| is_block(i) || matches!(i, Node::Str(_))) =>
         {
-            match items.as_slice() {
-                [only] => plain_within(only, depth),
-                many => {
-                    let texts: Vec<_> = many.iter().map(|n| plain_within(n, depth)).collect();
-                    Cow::Owned(texts.join("\n"))
-                }
-            }
+            let mut texts: Vec<_> = items.iter().map(|item| plain_within(item, depth)).collect();
+            if texts.len() == 1 { texts.remove(0) } else { Cow::Owned(texts.join("\n")) }
         }
         Node::Map(_) => match wrapped(node) {
             Some(inner) => plain_within(inner, depth),
@@ -197,7 +170,7 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
     }
 }
 
-/// What the map `node` wraps; nothing where it speaks for itself.
+/// The value that the map `node` wraps; `None` if it is no wrapper.
 pub(crate) fn wrapped<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
     match node.entries() {
         [(k, v)]

@@ -1,4 +1,4 @@
-//! Plans: where they stand and what their steps are (conventions, section 4).
+//! Finds plans and splits them into steps (conventions, section 4).
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use super::span_view::{Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 
-/// Steps kept of one plan.
+/// Maximum number of steps of one plan.
 const MAX_STEPS: usize = 200;
-/// A line this long is prose, not a heading that happens to begin with "plan".
+/// Maximum length of a heading. A longer line that begins with "plan" is prose.
 const MAX_HEADING: usize = 80;
-/// A plan has at least so many steps.
+/// Minimum number of steps of a plan that is not recorded as one.
 const MIN_STEPS: usize = 2;
 
-/// Keys under which a JSON plan keeps its steps.
+/// Keys of the list of steps in a JSON plan.
 const STEP_LIST_KEYS: [&str; 9] = [
     "steps",
     "plan",
@@ -31,7 +31,7 @@ const STEP_LIST_KEYS: [&str; 9] = [
     "items",
     "subtasks",
 ];
-/// Keys under which a JSON step says what it is.
+/// Keys of the text of a JSON step.
 const STEP_TEXT_KEYS: [&str; 13] = [
     "step",
     "content",
@@ -47,10 +47,10 @@ const STEP_TEXT_KEYS: [&str; 13] = [
     "plan",
     "activeForm",
 ];
-/// Keys in which an agent's input, output or state carries its plan.
+/// Keys of a plan in an agent's input, output or state.
 const PLAN_KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
 
-/// A plan of `text`, with its steps. `None` for an empty text.
+/// The plan that `text` is. `None` for an empty text.
 pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> {
     let text = text.trim();
     if text.is_empty() {
@@ -60,13 +60,13 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> 
     Some(Plan { text: texts.intern(text), replan, steps })
 }
 
-/// Plans in attributes of their own; declared graphs apart.
+/// Reads plans and declared graphs in attributes.
 pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut SpanView) {
     let value = |field| scan.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
     if let Some(node) = value(Field::Plan) {
         view.plans.extend(plan(&node.text(), false, texts));
     } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
-        // The plan may be a member of the agent's JSON output or state.
+        // The plan may be a member of the agent's output or state.
         for field in [Field::Output, Field::Input] {
             let Some((_, _, value)) = scan.candidates(field).first() else { continue };
             if value.as_str().is_some_and(|s| !s.contains("plan")) {
@@ -74,9 +74,8 @@ pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut S
             }
             let node = Node::decoded(*value);
             let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
-            if let Some(value) =
-                node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS)).filter(|p| !p.is_empty())
-            {
+            let member = node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS));
+            if let Some(value) = member.filter(|member| !member.is_empty()) {
                 view.plans.extend(plan(&value.text(), false, texts).filter(|p| p.steps.len() >= MIN_STEPS));
                 break;
             }
@@ -87,7 +86,7 @@ pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut S
     }
 }
 
-/// Plans that an LLM span wrote: by a planning tool, else marked in its text.
+/// Reads the plans in a model's output: arguments of planning tools, and plans in its text.
 pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
     let mut found = Vec::new();
     let prompted = plan_prompt(table, view);
@@ -108,9 +107,9 @@ pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
     view.plans.extend(found);
 }
 
-/// Whether a text is, as a whole, a plan of steps that say what they depend on: an object of numbered
-/// steps, or a list. Named members ("db": {"depends_on": ...}) are some other file. One that is
-/// broken is a plan too: that it is broken is for `measure` to say.
+/// Whether a whole text is a plan whose steps name their dependencies: a list, or an object with
+/// numbers as keys. An object with other keys (`"db": {"depends_on": ...}`) is another kind of file.
+/// A plan that is invalid JSON counts as well, so that `measure` can report it.
 fn is_structured(text: &str) -> bool {
     if !text.contains(DEPENDS_ON) {
         return false;
@@ -121,7 +120,7 @@ fn is_structured(text: &str) -> bool {
         return false;
     }
     let node = Node::Str(Cow::Borrowed(text)).unfold();
-    if matches!(node, Node::Str(_)) {
+    if let Node::Str(_) = node {
         let digits = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
         return digits.starts_with('1');
     }
@@ -133,34 +132,34 @@ fn is_structured(text: &str) -> bool {
 
 const DEPENDS_ON: &str = "depends_on";
 
-/// The text inside the code fence that is all of it, or the text itself.
+/// The text inside a code fence that encloses all of `text`, or `text` itself.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     fenced.and_then(|t| t.split_once('\n')).map_or(text, |(_, inner)| inner.trim())
 }
 
-/// An object whose keys are the numbers of steps.
+/// Whether all keys of an object are step numbers.
 fn is_numbered(node: &Node<'_>) -> bool {
     let number = |key: &str| !key.is_empty() && key.len() < 4 && key.bytes().all(|b| b.is_ascii_digit());
     let entries = node.entries();
     !entries.is_empty() && entries.iter().all(|(key, _)| number(key))
 }
 
-/// The word by which the last message of the prompt asks for a plan.
+/// The phrase in the last message of the prompt that asks for a plan.
 fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
     let last = view.input.last()?;
     let asks =
-        |word: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(word.as_str())));
+        |phrase: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(&***phrase)));
     table.plan_prompts.iter().find(asks).map(String::as_str)
 }
 
-/// The plan behind the first marker in `text` that has steps behind it.
+/// The plan after the first marker in `text` that steps follow.
 fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
-    if !table.may_hold_plan(text) {
+    if !table.may_contain_plan(text) {
         return None;
     }
-    // Case folding keeps byte positions for ASCII only, so that is all that is folded.
+    // Only ASCII is folded: other characters may change their length in bytes.
     let lower = text.to_ascii_lowercase();
     for marker in &table.plan_markers {
         let after = if marker.line {
@@ -180,17 +179,17 @@ fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
     None
 }
 
-/// Where the text goes on after a line that is the heading `word`, perhaps with marks around it.
+/// The position after the first line that is the heading `word`, with or without markup.
 fn after_heading(lower: &str, word: &str) -> Option<usize> {
     let mut at = 0;
     for line in lower.split_inclusive('\n') {
         let bare = line.trim().trim_start_matches(['#', '*', ' ', '_']);
         let alone = bare.trim_end_matches(['*', ':', ' ', '_', '`']) == word;
-        let goes_on = bare.len() <= MAX_HEADING
+        let has_inline_text = bare.len() <= MAX_HEADING
             && bare
                 .strip_prefix(word)
                 .is_some_and(|rest| rest.trim_start().starts_with([':', '*', '.', '-']));
-        if alone || goes_on {
+        if alone || has_inline_text {
             return Some(at + line.len());
         }
         at += line.len();
@@ -198,59 +197,34 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
     None
 }
 
-/// The heuristic of section 4.6: a numbered list in a model's first output.
+/// The plan that a list of steps is, without a marker (the heuristic of section 4.6).
 pub(crate) fn unmarked_plan(text: &str, texts: &mut Texts) -> Option<Plan> {
     let read = plan(text, false, texts)?;
     (read.steps.len() >= MIN_STEPS).then_some(read)
 }
 
-/// The steps of a plan, numbering and bullets stripped: of JSON, else of the text's list.
+/// The steps of a plan in JSON, else of the list in a text.
 fn steps(text: &str) -> Vec<String> {
     let node = Node::Str(Cow::Borrowed(text)).unfold();
-    if !matches!(node, Node::Str(_)) {
-        let of_json = json_steps(&node, 4);
-        if !of_json.is_empty() {
-            return of_json;
-        }
-        // A planning tool's only argument may be the plan as text.
-        return node
-            .any(&PLAN_KEYS)
-            .or_else(|| node.any(&STEP_TEXT_KEYS))
-            .and_then(Node::as_str)
-            .map(lines)
-            .unwrap_or_default();
+    if let Node::Str(_) = node {
+        return lines(text);
     }
-    lines(text)
+    let steps = json_steps(&node, 4);
+    if !steps.is_empty() {
+        return steps;
+    }
+    // The only argument of a planning tool may be the plan as text.
+    let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(Node::as_str);
+    text.map(lines).unwrap_or_default()
 }
 
 fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     match node {
-        Node::List(items) => items
-            .iter()
-            .take(MAX_STEPS)
-            .filter_map(|item| match item {
-                Node::Str(s) => Some(s.trim().to_owned()),
-                Node::Map(_) => item.any(&STEP_TEXT_KEYS).map(|s| s.text().trim().to_owned()),
-                _ => None,
-            })
-            .filter(|s| !s.is_empty())
-            .collect(),
-        Node::Map(_) if is_numbered(node) => {
-            // In such a plan the instruction may be called a query.
-            let value = |step: &Node<'_>| match step {
-                Node::Map(_) => step
-                    .any(&STEP_TEXT_KEYS)
-                    .or_else(|| step.get("query"))
-                    .map(|s| s.text().trim().to_owned()),
-                step => step.as_str().map(|s| s.trim().to_owned()),
-            };
-            node.entries()
-                .iter()
-                .take(MAX_STEPS)
-                .filter_map(|(_, step)| value(step))
-                .filter(|s| !s.is_empty())
-                .collect()
+        Node::List(items) => step_texts(items.iter(), None),
+        // In plans of this form the instruction may be called a query.
+        Node::Map(steps) if is_numbered(node) => {
+            step_texts(steps.iter().map(|(_, step)| step), Some("query"))
         }
         Node::Map(_) => STEP_LIST_KEYS
             .iter()
@@ -265,8 +239,21 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
     }
 }
 
-/// The items of the text's list: numbered ones where there are any, else bulleted ones; numbering
-/// and bullets stripped.
+/// The texts of the steps that have one. `other_key` may contain it too.
+fn step_texts<'n, 'a: 'n>(
+    steps: impl Iterator<Item = &'n Node<'a>>,
+    other_key: Option<&str>,
+) -> Vec<String> {
+    let text = |step: &'n Node<'a>| match step {
+        Node::Map(_) => step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(Node::text),
+        _ => step.as_str().map(Cow::Borrowed),
+    };
+    let texts = steps.take(MAX_STEPS).filter_map(text).map(|text| text.trim().to_owned());
+    texts.filter(|text| !text.is_empty()).collect()
+}
+
+/// The items of a list in a text without numbers and bullets: the numbered items if there are any,
+/// else the bulleted ones.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let mut numbered = Vec::new();
     let mut bulleted = Vec::new();
@@ -276,7 +263,7 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
         let whole = line.trim();
         let line = whole.trim_start_matches(['#', '*', ' ']);
         if let Some(step) = after_number(line) {
-            // What is indented deeper belongs to the step above.
+            // Items with deeper indentation belong to the step above.
             least = least.min(indent);
             if indent <= least {
                 numbered.push(bare(step));
@@ -318,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_lists_in_many_forms() {
+    fn steps_are_read_from_lists_of_every_form() {
         for text in [
             "1. Search\n2. Open the page\n   2.1. scroll\n10. Compute",
             "Step 1: Search\nsome words\nStep 2: Open the page\nStep 3: Compute",
@@ -335,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_a_structured_plan_is_one_even_if_broken() {
+    fn structured_plan_is_recognised_even_if_it_is_invalid_json() {
         for text in [
             r#"{"1": {"step": "T2S([], 'ids')", "depends_on": []}}"#,
             "```json\n{\"plan\": [{\"tool\": \"s\", \"prompt\": \"x\", \"depends_on\": []}]}\n```",
@@ -357,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_opens_a_plan_and_prose_about_plans_does_not() {
+    fn plan_follows_a_heading_but_not_prose_about_plans() {
         let table = Table::new(&Default::default()).unwrap();
         let mut texts = Texts::new();
         let with = Text::from("I will help.\n## Plan:\n1. Search\n2. Read\n");

@@ -1,136 +1,93 @@
-//! A bounded, tolerant reader of Python's `repr` of plain values: what `str(dict)` leaves behind
-//! where JSON was meant (conventions, section 2: OpenLLMetry's `input_str`).
+//! A bounded reader of Python's `repr` of plain values: the output of `str(dict)` where JSON was
+//! meant (conventions, section 2: OpenLLMetry's `input_str`).
 
-use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::Chars;
 
 use super::node::Node;
 
-/// Longer texts are left as they are: tool arguments are short.
+/// Longer texts are not read: tool arguments are short.
 const MAX_LEN: usize = 256 * 1024;
-/// Deeper values are left as they are.
+/// Deeper values are not read.
 const MAX_DEPTH: usize = 32;
 
-/// Reads dicts, lists, tuples, strings, numbers, `True`, `False`, `None`. `None` when the text is
-/// anything else; nothing is guessed.
+/// Reads dicts, lists, tuples, strings, numbers, `True`, `False` and `None`. `None` if the text
+/// contains anything else; nothing is repaired.
 pub(crate) fn parse(text: &str) -> Option<Node<'static>> {
     if text.len() > MAX_LEN {
         return None;
     }
-    let mut reader = Reader { rest: text.trim() };
-    let node = reader.value(MAX_DEPTH)?;
-    reader.rest.trim_start().is_empty().then_some(node)
+    Node::json(&to_json(text)?).map(Node::into_owned)
 }
 
-struct Reader<'a> {
-    rest: &'a str,
-}
-
-impl Reader<'_> {
-    fn eat(&mut self, token: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest;
-                true
+/// Translates token by token. The JSON parser checks the rest of the grammar.
+fn to_json(text: &str) -> Option<String> {
+    let mut json = String::with_capacity(text.len());
+    let mut closing = Vec::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '{' | '[' | '(' if closing.len() < MAX_DEPTH => {
+                closing.push(match c {
+                    '{' => '}',
+                    '[' => ']',
+                    _ => ')',
+                });
+                json.push(if c == '(' { '[' } else { c });
             }
-            None => false,
-        }
-    }
-
-    fn value(&mut self, depth: usize) -> Option<Node<'static>> {
-        let depth = depth.checked_sub(1)?;
-        self.rest = self.rest.trim_start();
-        match self.rest.chars().next()? {
-            '{' => self.dict(depth),
-            '[' => self.list("[", "]", depth),
-            '(' => self.list("(", ")", depth),
-            '\'' | '"' => self.string().map(|s| Node::Str(Cow::Owned(s))),
-            _ => self.atom(),
-        }
-    }
-
-    fn dict(&mut self, depth: usize) -> Option<Node<'static>> {
-        self.eat("{");
-        let mut entries = Vec::new();
-        while !self.eat("}") {
-            self.rest = self.rest.trim_start();
-            let key = self.string()?;
-            if !self.eat(":") {
-                return None;
-            }
-            entries.push((Cow::Owned(key), self.value(depth)?));
-            if !self.eat(",") && !self.rest.trim_start().starts_with('}') {
-                return None;
-            }
-        }
-        Some(Node::Map(entries))
-    }
-
-    fn list(&mut self, open: &str, close: &str, depth: usize) -> Option<Node<'static>> {
-        self.eat(open);
-        let mut items = Vec::new();
-        while !self.eat(close) {
-            items.push(self.value(depth)?);
-            if !self.eat(",") && !self.rest.trim_start().starts_with(close) {
-                return None;
-            }
-        }
-        Some(Node::List(items))
-    }
-
-    fn string(&mut self) -> Option<String> {
-        let mut chars = self.rest.char_indices();
-        let (_, quote) = chars.next().filter(|(_, c)| matches!(c, '\'' | '"'))?;
-        let mut out = String::new();
-        while let Some((at, c)) = chars.next() {
-            if c == quote {
-                self.rest = self.rest.get(at + 1..)?;
-                return Some(out);
-            }
-            if c != '\\' {
-                out.push(c);
-                continue;
-            }
-            let (_, escape) = chars.next()?;
-            let digits = match escape {
-                'n' => Err('\n'),
-                't' => Err('\t'),
-                'r' => Err('\r'),
-                'x' => Ok(2),
-                'u' => Ok(4),
-                'U' => Ok(8),
-                other => Err(other),
-            };
-            match digits {
-                Err(c) => out.push(c),
-                Ok(n) => {
-                    let mut code = 0u32;
-                    for _ in 0..n {
-                        code = code.checked_mul(16)?.checked_add(chars.next()?.1.to_digit(16)?)?;
-                    }
-                    out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            '}' | ']' | ')' if closing.pop() == Some(c) => {
+                // Python accepts a comma after the last item and writes one in `('a',)`.
+                if json.strip_suffix(',').is_some_and(|items| !items.ends_with(['{', '['])) {
+                    json.pop();
                 }
+                json.push(if c == ')' { ']' } else { c });
             }
+            ',' | ':' => json.push(c),
+            '\'' | '"' => json += &serde_json::to_string(&string(&mut chars, c)?).ok()?,
+            _ if c.is_whitespace() => {}
+            _ => json += atom(c, &mut chars)?.as_str(),
         }
-        None
     }
+    Some(json)
+}
 
-    fn atom(&mut self) -> Option<Node<'static>> {
-        let end = self.rest.find([',', '}', ']', ')', ':']).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at_checked(end)?;
-        let word = word.trim();
-        let node = match word {
-            "None" => Node::Null,
-            "True" => Node::Bool(true),
-            "False" => Node::Bool(false),
-            _ => match word.parse::<i64>() {
-                Ok(n) => Node::Int(n),
-                Err(_) => Node::Float(word.parse::<f64>().ok().filter(|n| n.is_finite())?),
-            },
-        };
-        self.rest = rest;
-        Some(node)
+/// A number or constant that begins with `first`.
+fn atom(first: char, chars: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let mut word = String::from(first);
+    while let Some(c) = chars.next_if(|c| !matches!(c, ',' | '}' | ']' | ')' | ':')) {
+        word.push(c);
     }
+    match word.trim_end() {
+        "None" => Some("null".to_owned()),
+        "True" => Some("true".to_owned()),
+        "False" => Some("false".to_owned()),
+        number => number.starts_with(|c: char| c == '-' || c.is_ascii_digit()).then(|| number.to_owned()),
+    }
+}
+
+/// A string literal after its opening `quote`.
+fn string(chars: &mut Peekable<Chars<'_>>, quote: char) -> Option<String> {
+    let mut out = String::new();
+    loop {
+        out.push(match chars.next()? {
+            c if c == quote => return Some(out),
+            '\\' => match chars.next()? {
+                'n' => '\n',
+                't' => '\t',
+                'r' => '\r',
+                'x' => code_point(chars, 2)?,
+                'u' => code_point(chars, 4)?,
+                'U' => code_point(chars, 8)?,
+                other => other,
+            },
+            c => c,
+        });
+    }
+}
+
+fn code_point(chars: &mut Peekable<Chars<'_>>, digits: usize) -> Option<char> {
+    let code = (0..digits).try_fold(0, |code, _| Some(code << 4 | chars.next()?.to_digit(16)?))?;
+    Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 #[cfg(test)]
@@ -139,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_dict_reads_as_the_json_that_was_meant() {
+    fn python_dict_reads_as_the_equivalent_json() {
         let node = parse(r#"{'q': "it's", 'n': [1, -2.5, True, None], 't': ('a',), 'é': '\n\x41'}"#);
         assert_eq!(
             node.map(|n| n.to_json()).as_deref(),
@@ -148,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_plain_value_is_left_alone() {
+    fn text_that_is_no_plain_value_is_rejected() {
         for text in [
             "ActionStep(step_number=1)",
             "{'a': <object>}",
@@ -157,6 +114,9 @@ mod tests {
             "plain words",
             "",
             "{'a': 1} x",
+            "[,]",
+            "('a']",
+            "{'a': true}",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
@@ -165,12 +125,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in ".{0,200}") {
+        fn parsing_any_text_does_not_panic(text in ".{0,200}") {
             let _ = parse(&text);
         }
 
         #[test]
-        fn any_bracketed_text_is_survived(text in "[\\[\\]{}(),:'\"\\\\a-zé0-9 ]{0,60}") {
+        fn parsing_any_bracketed_text_does_not_panic(text in "[\\[\\]{}(),:'\"\\\\a-zé0-9 ]{0,60}") {
             let _ = parse(&text);
         }
     }

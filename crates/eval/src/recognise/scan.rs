@@ -1,5 +1,5 @@
-//! One pass over an encoded span (or log record): every attribute is dispatched once to what its
-//! key means. Nothing is interpreted yet.
+//! One pass over an encoded span or log record: looks up the key of every attribute once and collects
+//! the values by meaning. Nothing is interpreted yet.
 
 use verdict_otlp::trace::{Kind, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
@@ -8,10 +8,10 @@ use verdict_otlp::{Attributes, Fields, Payload, Value};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
 use super::table::{EVENT_ORDER, KeyMeaning, KindStatement, Leaf, Order, Table};
 
-/// Attributes kept of one span: more is an attack, not an agent. A conversation of a thousand
-/// flattened messages has some five thousand.
+/// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
+/// some five thousand.
 const MAX_FOUND: usize = 50_000;
-/// Events kept of one span.
+/// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
 
 /// A leaf of a flattened list.
@@ -34,17 +34,17 @@ pub(crate) struct EventMessage<'a> {
     pub(crate) body: Value<'a>,
 }
 
-/// What a span is said to be.
+/// The kind of a span, as its attributes and name determine it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KindDecision {
     pub(crate) kind: Kind,
-    /// It only makes an agent.
+    /// The span only creates an agent.
     pub(crate) lifecycle: bool,
-    /// Nothing but a model's name on the span says so.
+    /// Only the name of a model on the span determines the kind.
     pub(crate) model_only: bool,
 }
 
-/// What one pass has found.
+/// The result of one pass.
 #[derive(Debug, Default)]
 pub(crate) struct SpanScan<'a> {
     pub(crate) name: &'a str,
@@ -58,8 +58,8 @@ pub(crate) struct SpanScan<'a> {
     kind: Option<KindStatement>,
     model_key: Option<KindStatement>,
     used_tokens: bool,
-    /// Which fields have candidates, and which have leaves: of some forty that are asked for, a
-    /// span has ten. See [`bit`].
+    /// Bit sets of the fields that have candidates and leaves. Some forty fields are looked up, of
+    /// which a span has about ten. See [`bit`].
     has_field: u64,
     has_flat: u64,
 }
@@ -143,11 +143,11 @@ impl<'a> SpanScan<'a> {
                 self.fields.push((*field, order + later, value));
                 self.has_field |= bit(*field);
             }
-        } else if let Some((group, tail)) = table.group(key) {
+        } else if let Some((list, tail)) = table.list(key) {
             let value = value();
-            self.entry(&group.entry, key, value);
-            if let Some(leaf) = group.leaf(tail) {
-                for (field, order) in &group.entry.fields {
+            self.entry(&list.entry, key, value);
+            if let Some(leaf) = list.leaf(tail) {
+                for (field, order) in &list.entry.fields {
                     self.flat.push(FlatAttribute { field: *field, order: order + later, leaf, value });
                     self.has_flat |= bit(*field);
                 }
@@ -158,23 +158,18 @@ impl<'a> SpanScan<'a> {
     }
 
     fn entry(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
-        if entry.has_kind_rules() {
-            for statement in entry.kinds(keyword(value)) {
-                match statement.rank {
-                    Rank::ModelKey => keep_stronger(&mut self.model_key, statement),
-                    _ => keep_stronger(&mut self.kind, statement),
-                }
+        for statement in entry.kinds(keyword(value)) {
+            let strongest = match statement.rank {
+                Rank::ModelKey => &mut self.model_key,
+                _ => &mut self.kind,
+            };
+            if statement.outranks(*strongest) {
+                *strongest = Some(statement);
             }
         }
-        if entry.has_flags() {
-            let key = text(key);
-            self.flags.extend(entry.flags(keyword(value)).map(|means| (means, key, value)));
-        }
-        if entry
-            .fields
-            .iter()
-            .any(|(f, _)| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage))
-        {
+        self.flags.extend(entry.flags(keyword(value)).map(|meaning| (meaning, text(key), value)));
+        let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
+        if entry.fields.iter().any(|(field, _)| is_usage(*field)) {
             self.used_tokens |= match value {
                 Value::Int(n) => n > 0,
                 Value::Double(n) => n > 0.0,
@@ -184,39 +179,35 @@ impl<'a> SpanScan<'a> {
         }
     }
 
-    /// What the span is (conventions, section 5.7).
+    /// The kind of the span (conventions, section 5.7).
     pub(crate) fn kind(&self, table: &Table, scope: &str) -> KindDecision {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();
         }
-        let Some(statement) = table.by_name(scope, self.name, self.kind).filter(|s| s.rank < Rank::ModelKey)
-        else {
-            let model_only = self.model_key.is_some();
-            // A model's name makes a span a model's call, unless it is named on an agent's span
-            // that used no tokens.
-            let model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
-            let statement = model.or_else(|| table.by_name(scope, self.name, self.kind));
-            return statement.map_or(KindDecision::default(), |s| KindDecision {
-                kind: s.kind,
-                lifecycle: s.lifecycle,
-                model_only,
-            });
+        let statement = table.by_name(scope, self.name, self.kind);
+        let explicit = statement.filter(|s| s.rank < Rank::ModelKey);
+        // An agent's span may name a model. It is a model call only if it used tokens.
+        let by_model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
+        let model_only = explicit.is_none() && self.model_key.is_some();
+        let KindStatement { kind, lifecycle, .. } = match explicit.or(by_model).or(statement) {
+            Some(statement) => statement,
+            None => return KindDecision::default(),
         };
-        KindDecision { kind: statement.kind, lifecycle: statement.lifecycle, model_only: false }
+        KindDecision { kind, lifecycle, model_only }
     }
 
     pub(crate) fn has(&self, meaning: Meaning) -> bool {
         self.flags.iter().any(|(m, _, _)| *m == meaning)
     }
 
-    /// Brings candidates into the order in which they are asked.
+    /// Sorts candidates by field and precedence.
     pub(crate) fn sort(&mut self) {
         self.fields.sort_by_key(|(field, order, _)| (*field, *order));
         self.flat
             .sort_by_key(|f| (f.field, f.order, f.leaf.index, nested_rank(f.leaf.kind), f.leaf.inner_index));
     }
 
-    /// The candidates of a field, most telling first.
+    /// The candidates of a field in order of precedence.
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
         if self.has_field & bit(field) == 0 {
             return &[];
@@ -226,7 +217,7 @@ impl<'a> SpanScan<'a> {
         self.fields.get(from..to).unwrap_or(&[])
     }
 
-    /// The flattened leaves of a field, by order, then index.
+    /// The flattened leaves of a field, by precedence, then index.
     pub(crate) fn leaves(&self, field: Field) -> &[FlatAttribute<'a>] {
         if self.has_flat & bit(field) == 0 {
             return &[];
@@ -237,7 +228,7 @@ impl<'a> SpanScan<'a> {
     }
 }
 
-/// Leaves of one nested list stand together: text before parts before calls.
+/// Groups the leaves of one nested list: message, then parts, then calls.
 fn nested_rank(kind: LeafKind) -> u8 {
     match kind {
         LeafKind::PartText | LeafKind::PartMedia | LeafKind::PartReasoning => 1,
@@ -246,18 +237,12 @@ fn nested_rank(kind: LeafKind) -> u8 {
     }
 }
 
-fn keep_stronger(best: &mut Option<KindStatement>, statement: KindStatement) {
-    if statement.outranks(*best) {
-        *best = Some(statement);
-    }
-}
-
-/// The field's bit in a set of fields. Beyond 64 fields two would share one, which costs a search.
+/// The field's bit in a set of fields. Above 64 fields two share a bit, which costs a needless search.
 fn bit(field: Field) -> u64 {
     1 << (field as u32 % u64::BITS)
 }
 
-/// A value as the short words that kinds and flags are.
+/// A value as text, to compare with the values of kinds and flags.
 fn keyword(value: Value<'_>) -> &str {
     match value {
         Value::Str(s) => s,

@@ -1,74 +1,69 @@
-//! The conventions compiled for one pass: each key leads to what it says in one hash lookup.
+//! The conventions, compiled so that one hash lookup of a key yields all of its meanings.
 //!
 //! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`Table`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::iter::repeat;
 use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
-use super::overrides::{EventRule, Field, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
+use super::overrides::{
+    EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank,
+};
 use super::tool;
 
+macro_rules! built_in {
+    ($($name:literal),+ $(,)?) => {
+        [$(($name, include_str!(concat!("convention/", $name, ".yaml")))),+]
+    };
+}
+
 /// The built-in conventions in their order of precedence for fields (conventions, sections 1-5).
-const BUILT_IN: [(&str, &str); 13] = [
-    ("otel_genai", include_str!("convention/otel_genai.yaml")),
-    ("openinference", include_str!("convention/openinference.yaml")),
-    ("vercel_ai", include_str!("convention/vercel_ai.yaml")),
-    ("openllmetry", include_str!("convention/openllmetry.yaml")),
-    ("google_adk", include_str!("convention/google_adk.yaml")),
-    ("langfuse", include_str!("convention/langfuse.yaml")),
-    ("mlflow", include_str!("convention/mlflow.yaml")),
-    ("pydantic_ai", include_str!("convention/pydantic_ai.yaml")),
-    ("trulens", include_str!("convention/trulens.yaml")),
-    ("langsmith", include_str!("convention/langsmith.yaml")),
-    ("traceai", include_str!("convention/traceai.yaml")),
-    ("others", include_str!("convention/others.yaml")),
-    ("generic", include_str!("convention/generic.yaml")),
+const BUILT_IN: [(&str, &str); 13] = built_in![
+    "otel_genai",
+    "openinference",
+    "vercel_ai",
+    "openllmetry",
+    "google_adk",
+    "langfuse",
+    "mlflow",
+    "pydantic_ai",
+    "trulens",
+    "langsmith",
+    "traceai",
+    "others",
+    "generic",
 ];
 
-/// Why the tables could not be compiled. Built-in tables are tested, so it is the user's.
+/// Why the conventions could not be compiled. The built-in ones are tested, so the cause is in the
+/// configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
-    /// A name in `precedence` is no built-in convention.
-    #[error("no convention is called '{name}'; there are: {known}")]
-    UnknownConvention {
-        name: String,
-        /// The built-in names.
-        known: String,
-    },
-    /// A flattened list without its leaves.
-    #[error("field {field:?} reads '{key}', but 'flattened' does not say what its leaves hold")]
+    #[error("there is no built-in convention '{name}' for 'precedence'; the names are: {known}")]
+    UnknownConvention { name: String, known: String },
+    #[error("field {field:?} reads the list '{key}', but 'flattened' does not define its leaves")]
     UnknownList { field: Field, key: String },
-    /// A built-in table does not parse.
-    #[error("built-in convention '{name}': {why}")]
-    BuiltIn {
-        name: &'static str,
-        /// The parser's message.
-        why: String,
-    },
+    #[error("the built-in convention '{name}' cannot be parsed: {error}")]
+    BuiltIn { name: &'static str, error: String },
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ConventionFile {
-    convention: String,
-    #[serde(rename = "version")]
-    _version: String,
     table: Overrides,
 }
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// By a key, or a part of one, as its bytes.
+/// Values by the bytes of a key or of a part of it.
 type ByKey<V> = Map<Box<[u8]>, V>;
 
-/// How a candidate for a field ranks: lower is asked first.
+/// The precedence of a candidate for a field: lower comes first.
 pub(crate) type Order = u16;
 
-/// A statement about a kind.
+/// What one attribute or name says about a span's kind.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct KindStatement {
     pub(crate) rank: Rank,
@@ -78,18 +73,18 @@ pub(crate) struct KindStatement {
 }
 
 impl KindStatement {
-    /// Counts more than `other`.
+    /// Whether this statement takes precedence over `other`.
     pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
         other.is_none_or(|other| (self.rank, self.order) < (other.rank, other.order))
     }
 }
 
-/// A statement about span names.
+/// What span names of one form say about the kind.
 #[derive(Debug)]
 struct SpanNameRule {
     scope: Box<str>,
     begins: Box<str>,
-    /// `None` where the name has to be `begins` exactly.
+    /// `None` if the name must equal `begins`.
     ends: Option<Box<str>>,
     statement: KindStatement,
 }
@@ -117,16 +112,53 @@ impl SpanNameRule {
     }
 }
 
+/// What the values of one attribute say about the kind.
 #[derive(Debug)]
 struct KindRule {
     rank: Rank,
     order: Order,
+    /// Kinds by value in lower case, and whether the value marks a lifecycle span.
     values: Map<Box<str>, (Kind, bool)>,
-    beginnings: Vec<(Box<str>, Kind)>,
+    /// Kinds by the beginning of a value.
+    prefixes: Vec<(Box<str>, Kind)>,
     otherwise: Option<Kind>,
 }
 
-/// All that one key can say.
+impl KindRule {
+    fn new(key: &KindKey, order: Order) -> KindRule {
+        let KindKey { rank, otherwise, .. } = *key;
+        let mut rule = KindRule { rank, order, values: Map::default(), prefixes: Vec::new(), otherwise };
+        for (value, &kind) in &key.values {
+            let value = value.to_ascii_lowercase();
+            let lifecycle = key.lifecycle.iter().any(|l| l.eq_ignore_ascii_case(&value));
+            match value.strip_suffix('*') {
+                Some(prefix) => rule.prefixes.push((prefix.into(), kind)),
+                None => {
+                    rule.values.insert(value.into(), (kind, lifecycle));
+                }
+            }
+        }
+        rule
+    }
+
+    /// The statement about spans with this value.
+    fn statement(&self, value: &str) -> Option<KindStatement> {
+        let mut lower = [0u8; 64];
+        let value = value.trim_matches('"').trim();
+        let found = lower.get_mut(..value.len()).and_then(|buffer| {
+            buffer.copy_from_slice(value.as_bytes());
+            buffer.make_ascii_lowercase();
+            let value = std::str::from_utf8(buffer).ok()?;
+            let prefixed = || self.prefixes.iter().find(|(prefix, _)| value.starts_with(prefix.as_ref()));
+            self.values.get(value).copied().or_else(|| prefixed().map(|(_, kind)| (*kind, false)))
+        });
+        let otherwise = || self.otherwise.filter(|_| !value.is_empty()).map(|kind| (kind, false));
+        let (kind, lifecycle) = found.or_else(otherwise)?;
+        Some(KindStatement { rank: self.rank, order: self.order, kind, lifecycle })
+    }
+}
+
+/// Every meaning of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMeaning {
     pub(crate) fields: Vec<(Field, Order)>,
@@ -134,7 +166,7 @@ pub(crate) struct KeyMeaning {
     flags: Vec<(Meaning, Vec<String>)>,
 }
 
-/// All that the keys of one flattened list can say.
+/// Every meaning of the keys of one flattened list.
 #[derive(Debug, Default)]
 pub(crate) struct FlattenedList {
     pub(crate) entry: KeyMeaning,
@@ -142,7 +174,7 @@ pub(crate) struct FlattenedList {
     nested: ByKey<ByKey<LeafKind>>,
 }
 
-/// One leaf of a flattened key: indexes and what it holds.
+/// One leaf of a flattened list: its indexes and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
     pub(crate) index: u32,
@@ -150,112 +182,74 @@ pub(crate) struct Leaf {
     pub(crate) kind: LeafKind,
 }
 
-/// The compiled tables. Keys are looked up as the bytes that they came as.
+/// The compiled conventions. Keys are looked up as bytes, without UTF-8 validation.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     exact: ByKey<KeyMeaning>,
-    groups: ByKey<FlattenedList>,
+    lists: ByKey<FlattenedList>,
     open: Vec<(Box<str>, Field, Order)>,
     names: Vec<SpanNameRule>,
     pub(crate) events: Map<Box<str>, EventRule>,
-    /// By convention, since `{}` is a value in one and nothing in another.
+    /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
-    /// Finds any marker at all: most texts hold none.
+    /// Finds any plan marker; most texts contain none.
     plan_finder: Option<AhoCorasick>,
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
-    /// Not of the tables, but known as long as they are.
+    /// Lives as long as the conventions, so that it is shared by all traces.
     pub(crate) definitions: tool::DefinitionCache,
 }
 
-/// Candidates that one convention can have for one field.
+/// Number of candidates that one convention may have for one field.
 const PER_CONVENTION: Order = 64;
 
 impl Table {
     pub(crate) fn new(user: &Overrides) -> Result<Table, TableError> {
-        let mut built_in = Vec::new();
+        let mut built_in = Vec::with_capacity(BUILT_IN.len());
         for (name, text) in BUILT_IN {
-            let file: ConventionFile =
-                serde_saphyr::from_str(text).map_err(|e| TableError::BuiltIn { name, why: e.to_string() })?;
-            built_in.push((file.convention, file.table));
+            let file: ConventionFile = serde_saphyr::from_str(text)
+                .map_err(|error| TableError::BuiltIn { name, error: error.to_string() })?;
+            built_in.push((name, file.table));
         }
-        for name in &user.precedence {
-            if !built_in.iter().any(|(n, _)| n == name) {
-                let known: Vec<_> = BUILT_IN.iter().map(|(n, _)| *n).collect();
-                return Err(TableError::UnknownConvention { name: name.clone(), known: known.join(", ") });
-            }
+        if let Some(name) = user.precedence.iter().find(|name| BUILT_IN.iter().all(|(n, _)| n != name)) {
+            let known = BUILT_IN.map(|(name, _)| name).join(", ");
+            return Err(TableError::UnknownConvention { name: name.clone(), known });
         }
-        let place = |name: &String| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
+        let place = |name: &str| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
         built_in.sort_by_key(|(name, _)| place(name));
         let mut table = Table { plan_heuristic: user.plan_heuristic, ..Table::default() };
-        table.add(0, user);
-        for (i, (_, built_in)) in built_in.iter().enumerate() {
-            table.add(i as Order + 1, built_in);
+        for (i, convention) in std::iter::once(user).chain(built_in.iter().map(|(_, c)| c)).enumerate() {
+            table.add(convention, i as Order * PER_CONVENTION);
         }
         table.check()?;
-        let markers = table.plan_markers.iter().map(|m| m.begins.as_str());
-        // Every output is searched: a full automaton takes more memory and half the time.
+        // Every output is searched. A DFA takes more memory than an NFA and half the time.
         let finder = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::DFA))
             .ascii_case_insensitive(true)
-            .build(markers);
+            .build(table.plan_markers.iter().map(|marker| &marker.begins));
         table.plan_finder = finder.ok();
         Ok(table)
     }
 
-    /// False where no plan marker stands in `text`; true where one may.
-    pub(crate) fn may_hold_plan(&self, text: &str) -> bool {
+    /// False if `text` contains no plan marker.
+    pub(crate) fn may_contain_plan(&self, text: &str) -> bool {
         self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
-    fn add(&mut self, convention: Order, from: &Overrides) {
-        let base = convention * PER_CONVENTION;
+    /// Adds a convention whose candidates rank from `base`.
+    fn add(&mut self, from: &Overrides, base: Order) {
         for (list, leaves) in &from.flattened {
-            let group = self.groups.entry(prefix(list)).or_default();
-            for (tail, piece) in leaves {
-                match tail.split_once("#.") {
-                    Some((head, rest)) => {
-                        let nested = group.nested.entry(head.as_bytes().into()).or_default();
-                        nested.insert(rest.as_bytes().into(), *piece);
-                    }
-                    None => {
-                        group.leaves.insert(tail.as_bytes().into(), *piece);
-                    }
-                }
-            }
+            self.add_list(list, leaves);
         }
         for (field, keys) in &from.fields {
-            for (i, key) in keys.iter().enumerate() {
-                let order = base + (i as Order).min(PER_CONVENTION - 1);
-                match key.strip_suffix('*') {
-                    Some(open) => self.open.push((open.into(), *field, order)),
-                    None => self.entry(key).fields.push((*field, order)),
-                }
-            }
+            self.add_field(*field, keys, base);
         }
         for kind in &from.kinds {
-            let mut rule = KindRule {
-                rank: kind.rank,
-                order: base,
-                values: Map::default(),
-                beginnings: Vec::new(),
-                otherwise: kind.otherwise,
-            };
-            for (value, says) in &kind.values {
-                let value = value.to_ascii_lowercase();
-                let lifecycle = kind.lifecycle.iter().any(|l| l.eq_ignore_ascii_case(&value));
-                match value.strip_suffix('*') {
-                    Some(begin) => rule.beginnings.push((begin.into(), *says)),
-                    None => {
-                        rule.values.insert(value.into(), (*says, lifecycle));
-                    }
-                }
-            }
-            self.entry(&kind.key).kinds.push(rule);
+            self.entry(&kind.key).kinds.push(KindRule::new(kind, base));
         }
         for flag in &from.flags {
             self.entry(&flag.key).flags.push((flag.means, flag.values.clone()));
@@ -265,31 +259,50 @@ impl Table {
             self.events.entry(name.as_str().into()).or_insert(*rule);
         }
         self.absent.push(from.absent.clone());
-        self.redacted.extend(from.redacted.iter().cloned());
+        self.redacted.extend_from_slice(&from.redacted);
         let tools = Arc::make_mut(&mut self.control_tools);
-        tools.final_answer.extend(from.final_answer_tools.iter().cloned());
-        tools.planning.extend(from.planning_tools.iter().cloned());
-        tools.thinking.extend(from.thinking_tools.iter().cloned());
+        tools.final_answer.extend_from_slice(&from.final_answer_tools);
+        tools.planning.extend_from_slice(&from.planning_tools);
+        tools.thinking.extend_from_slice(&from.thinking_tools);
         self.plan_markers.extend(
             from.plan_markers.iter().map(|m| PlanMarker { begins: m.begins.to_lowercase(), ..m.clone() }),
         );
-        self.plan_prompts.extend(from.plan_prompts.iter().cloned());
-        self.not_failures.extend(from.not_failures.iter().cloned());
+        self.plan_prompts.extend_from_slice(&from.plan_prompts);
+        self.not_failures.extend_from_slice(&from.not_failures);
+    }
+
+    /// Adds the leaves of a flattened list. A second `#` in a leaf's key is the index of a nested list.
+    fn add_list(&mut self, list: &str, leaves: &BTreeMap<String, LeafKind>) {
+        let list = self.lists.entry(list_prefix(list)).or_default();
+        for (key, kind) in leaves {
+            let (leaves, key) = match key.split_once("#.") {
+                Some((head, rest)) => (list.nested.entry(head.as_bytes().into()).or_default(), rest),
+                None => (&mut list.leaves, key.as_str()),
+            };
+            leaves.insert(key.as_bytes().into(), *kind);
+        }
+    }
+
+    /// Adds the keys of a field in order of precedence.
+    fn add_field(&mut self, field: Field, keys: &[String], base: Order) {
+        for (key, order) in keys.iter().zip((0..PER_CONVENTION).chain(repeat(PER_CONVENTION - 1))) {
+            match key.strip_suffix('*') {
+                Some(prefix) => self.open.push((prefix.into(), field, base + order)),
+                None => self.entry(key).fields.push((field, base + order)),
+            }
+        }
     }
 
     fn entry(&mut self, key: &str) -> &mut KeyMeaning {
         match key.ends_with(".#") {
-            true => &mut self.groups.entry(prefix(key)).or_default().entry,
+            true => &mut self.lists.entry(list_prefix(key)).or_default().entry,
             false => self.exact.entry(key.as_bytes().into()).or_default(),
         }
     }
 
     fn check(&self) -> Result<(), TableError> {
-        for (key, group) in &self.groups {
-            if let Some((field, _)) = group.entry.fields.first()
-                && group.leaves.is_empty()
-                && group.nested.is_empty()
-            {
+        for (key, list) in self.lists.iter().filter(|(_, l)| l.leaves.is_empty() && l.nested.is_empty()) {
+            if let Some((field, _)) = list.entry.fields.first() {
                 let key = format!("{}#", String::from_utf8_lossy(key));
                 return Err(TableError::UnknownList { field: *field, key });
             }
@@ -297,54 +310,48 @@ impl Table {
         Ok(())
     }
 
-    /// What `key` says as a whole.
+    /// The meanings of `key`, unless it belongs to a flattened list or map.
     pub(crate) fn exact(&self, key: &[u8]) -> Option<&KeyMeaning> {
         self.exact.get(key)
     }
 
-    /// The flattened list that `key` belongs to, and what remains of the key after the prefix.
-    pub(crate) fn group<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t FlattenedList, &'k [u8])> {
+    /// The flattened list that `key` belongs to, and the rest of the key from the index on.
+    pub(crate) fn list<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t FlattenedList, &'k [u8])> {
         let at = first_index(key)?;
         let (head, tail) = key.split_at_checked(at)?;
-        self.groups.get(head).map(|g| (g, tail))
+        self.lists.get(head).map(|list| (list, tail))
     }
 
-    /// The flattened map that `key` belongs to: field, order, and the entry's own key.
+    /// The flattened map that `key` belongs to: field, order, and the key of the entry.
     pub(crate) fn open<'k>(&self, key: &'k [u8]) -> Option<(Field, Order, &'k [u8])> {
-        self.open
-            .iter()
-            .find_map(|(begin, field, order)| Some((*field, *order, key.strip_prefix(begin.as_bytes())?)))
+        let mut maps = self.open.iter();
+        maps.find_map(|(prefix, field, order)| Some((*field, *order, key.strip_prefix(prefix.as_bytes())?)))
     }
 
-    /// What the span's name says of its kind, where that counts more than `known`.
+    /// The statement of the span's name about its kind, or `known` if that takes precedence.
     pub(crate) fn by_name(
         &self,
         scope: &str,
         name: &str,
         known: Option<KindStatement>,
     ) -> Option<KindStatement> {
-        let mut best = known;
-        for rule in &self.names {
-            if rule.statement.outranks(best) && rule.matches(scope, name) {
-                best = Some(rule.statement);
-            }
-        }
-        best
+        self.names.iter().fold(known, |best, rule| {
+            let better = rule.statement.outranks(best) && rule.matches(scope, name);
+            if better { Some(rule.statement) } else { best }
+        })
     }
 
-    /// The value is one that its convention writes for "not recorded".
+    /// Whether the value is empty or means "not recorded" in its convention.
     pub(crate) fn is_absent(&self, order: Order, value: &str) -> bool {
-        value.is_empty()
-            || self
-                .absent
-                .get(usize::from(order % EVENT_ORDER / PER_CONVENTION))
-                .is_some_and(|words| words.iter().any(|w| w == value))
-            || self.absent.first().is_some_and(|words| words.iter().any(|w| w == value))
+        let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
+        // Those of the configuration come first and apply to every convention.
+        let words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
+        value.is_empty() || words.into_iter().any(|word| word == value)
     }
 
-    /// The value stands in place of content that was taken out.
+    /// Whether the value replaces content that was removed.
     pub(crate) fn is_redacted(&self, value: &str) -> bool {
-        // Asked of every text, of which hardly any begins like one of the words.
+        // Called for every text. Few begin with the first byte of a marker.
         let quoted = value.starts_with('"') || value.ends_with('"');
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
@@ -357,37 +364,16 @@ impl Table {
     }
 }
 
-/// Attributes of events rank after those of the span: this is added to their order.
+/// Added to the order of an event's attributes, so that they rank after those of the span.
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
 impl KeyMeaning {
-    /// What `value` says of the kind.
+    /// What `value` says about the kind.
     pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
-        self.kinds.iter().filter_map(move |rule| {
-            let mut lower = [0u8; 64];
-            let value = value.trim_matches('"').trim();
-            let found = lower.get_mut(..value.len()).and_then(|buffer| {
-                buffer.copy_from_slice(value.as_bytes());
-                buffer.make_ascii_lowercase();
-                let value = std::str::from_utf8(buffer).ok()?;
-                rule.values.get(value).copied().or_else(|| {
-                    rule.beginnings
-                        .iter()
-                        .find(|(b, _)| value.starts_with(b.as_ref()))
-                        .map(|(_, k)| (*k, false))
-                })
-            });
-            let (kind, lifecycle) =
-                found.or(rule.otherwise.filter(|_| !value.is_empty()).map(|k| (k, false)))?;
-            Some(KindStatement { rank: rule.rank, order: rule.order, kind, lifecycle })
-        })
+        self.kinds.iter().filter_map(move |rule| rule.statement(value))
     }
 
-    pub(crate) fn has_kind_rules(&self) -> bool {
-        !self.kinds.is_empty()
-    }
-
-    /// What `value` flags.
+    /// The meanings of `value` as a flag.
     pub(crate) fn flags<'e>(&'e self, value: &'e str) -> impl Iterator<Item = Meaning> + 'e {
         self.flags
             .iter()
@@ -397,14 +383,10 @@ impl KeyMeaning {
             })
             .map(|(means, _)| *means)
     }
-
-    pub(crate) fn has_flags(&self) -> bool {
-        !self.flags.is_empty()
-    }
 }
 
 impl FlattenedList {
-    /// The indexes in `tail` (what follows the prefix) and what the leaf holds.
+    /// The leaf whose key is `tail` after the list's prefix.
     pub(crate) fn leaf(&self, tail: &[u8]) -> Option<Leaf> {
         let (index, tail) = parse_index(tail)?;
         let tail = tail.strip_prefix(b".").unwrap_or(tail);
@@ -419,11 +401,11 @@ impl FlattenedList {
     }
 }
 
-fn prefix(list: &str) -> Box<[u8]> {
+fn list_prefix(list: &str) -> Box<[u8]> {
     list.strip_suffix('#').unwrap_or(list).as_bytes().into()
 }
 
-/// Where the first index stands: after a dot, before digits.
+/// The position of the first index: the digit after a dot.
 fn first_index(key: &[u8]) -> Option<usize> {
     key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
 }

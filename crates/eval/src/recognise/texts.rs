@@ -9,24 +9,24 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::message::Text;
 
-/// Distinct texts for which there is room from the start: a short run has as many.
-const USUAL: usize = 64;
+/// Initial capacity: the number of distinct texts in a short run.
+const CAPACITY: usize = 64;
 
 /// The texts of a trace under construction.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// By their hash, so that a text is hashed once. Of two that had the same, which the seed
-    /// leaves to chance, the second would be an allocation of its own.
+    /// By hash, so that each text is hashed once. If two texts have the same hash, the second one is
+    /// not interned.
     by_hash: HashMap<u64, Arc<str>>,
     hasher: RandomState,
 }
 
 impl Texts {
     pub(crate) fn new() -> Texts {
-        Texts { by_hash: HashMap::with_capacity(USUAL), hasher: RandomState::default() }
+        Texts { by_hash: HashMap::with_capacity(CAPACITY), hasher: RandomState::default() }
     }
 
-    /// The one allocation of `text`.
+    /// The trace's only allocation of `text`.
     pub(crate) fn intern(&mut self, text: &str) -> Text {
         Text(match self.by_hash.entry(self.hasher.hash_one(text)) {
             Entry::Occupied(known) if **known.get() == *text => known.get().clone(),
@@ -35,8 +35,13 @@ impl Texts {
         })
     }
 
-    /// As [`Texts::intern`]; nothing for an empty text, which says nothing.
+    /// As [`Texts::intern`]; `None` for an empty text.
     pub(crate) fn some(&mut self, text: &str) -> Option<Text> {
-        if text.is_empty() { None } else { Some(self.intern(text)) }
+        (!text.is_empty()).then(|| self.intern(text))
+    }
+
+    /// As [`Texts::some`], of a text that may be missing.
+    pub(crate) fn option(&mut self, text: Option<&str>) -> Option<Text> {
+        self.some(text?)
     }
 }
