@@ -1,4 +1,4 @@
-//! [`AgentTrace`]: a whole trace in the one vocabulary, with its agents and their calls.
+//! [`AgentTrace`]: a recognised trace with its agents and their calls.
 
 use std::sync::Arc;
 
@@ -8,81 +8,81 @@ use super::control_tools::ControlTools;
 use super::message::{Text, ToolDefinition};
 use super::span_view::{Content, Plan, SpanView};
 
-/// A tool call of the run: the request, its span, or both.
+/// A tool call: the request, the tool span, or both.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The LLM span that wrote it, where known.
+    /// The LLM span that requested it, if known.
     pub llm: Option<Idx>,
-    /// The span that carried it out; `None` for a virtual step (client-side or server-side tools).
+    /// The tool span that executed it; `None` if there is none (client-side or server-side tools).
     pub tool: Option<Idx>,
     /// Index into [`AgentTrace::agents`] of the agent that made it.
     pub agent: Option<usize>,
     /// The tool's name.
     pub name: Text,
     pub id: Option<Text>,
-    /// Arguments as written.
+    /// The arguments as recorded.
     pub arguments: Option<Text>,
-    /// Arguments parsed, when they are JSON.
+    /// The arguments, parsed, if they are JSON.
     pub parsed: Option<Arc<serde_json::Value>>,
-    /// What came back, from the tool span or from a later tool message.
+    /// The result, from the tool span or a later tool message.
     pub result: Option<Text>,
-    /// A structural sign of failure: error status, flag or exception on the tool span, or a
-    /// failed tool message. Error *text* is for `measure` to judge.
+    /// A structural sign of failure: error status, flag or exception on the tool span, or a failed tool
+    /// message. Error messages in a result's text are for `measure` to find.
     pub failed: bool,
-    /// The definition that the caller was shown.
+    /// The tool's definition, as offered to the model.
     pub definition: Option<ToolDefinition>,
-    /// Where it happened: the tool span if there is one, else the LLM span.
+    /// The tool span if there is one, else the LLM span.
     pub at: Idx,
-    /// The position in its run: calls are sorted by start time, then index in the message, then id.
+    /// Start time in nanoseconds. Calls are sorted by it, then by index in the message, then by id.
     pub start: u64,
 }
 
-/// One run of an agent: an AGENT span, or, in a trace without one, the topmost span above the
-/// LLM and tool spans.
+/// One run of an agent: an AGENT span or, in a trace without one, the topmost span above the LLM and
+/// tool spans.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
-    /// Its span. Agent-level metrics are written here.
+    /// The agent's span. Metrics of agents are recorded on it.
     pub at: Idx,
-    /// Its name, where known.
+    /// The name, if known.
     pub name: Option<Text>,
-    /// The agent that called it (index into [`AgentTrace::agents`]).
+    /// The agent that called this one (index into [`AgentTrace::agents`]).
     pub parent: Option<usize>,
-    /// What it was asked to do.
+    /// The task.
     pub task: Option<Text>,
-    /// The span whose input the task is.
+    /// The span whose input is the task.
     pub task_at: Option<Idx>,
-    /// What it finally answered. `None` when content is absent or the run did not get there;
-    /// `answer_content` tells which.
+    /// The final answer. `None` if content is absent or the run ended before it; `answer_content`
+    /// distinguishes the two.
     pub answer: Option<Text>,
-    /// The span whose output the answer is (an LLM span, a final-answer tool, or `at` itself).
+    /// The span whose output is the answer: an LLM span, a final-answer tool, or `at`.
     pub answer_at: Option<Idx>,
-    /// Whether an answer could have been seen.
+    /// Whether an answer would have been recorded.
     pub answer_content: Content,
-    /// Its own LLM spans (wrappers and sub-agents' left out), in order.
+    /// The agent's LLM spans in order, without wrappers and those of sub-agents.
     pub llms: Vec<Idx>,
-    /// Its own calls (indexes into [`AgentTrace::calls`]), in order.
+    /// The agent's calls in order (indexes into [`AgentTrace::calls`]).
     pub calls: Vec<usize>,
-    /// Its plans in order, with the span that wrote each.
+    /// The agent's plans in order, each with the span that wrote it.
     pub plans: Vec<(Idx, Plan)>,
-    /// Tools it was shown, by name, in order of first appearance.
+    /// The tools that the agent was offered, one per name, in order of first appearance.
     pub tools: Vec<ToolDefinition>,
 }
 
-/// A whole trace in the one vocabulary. Pure data; `views[i]` belongs to `tree.spans[i]`.
+/// A recognised trace. `views[i]` belongs to `tree.spans[i]`.
 #[derive(Debug, Default)]
 pub struct AgentTrace {
-    /// The spans and their links.
+    /// The encoded spans as a tree.
     pub tree: Tree,
-    /// One view a span.
+    /// One view per span.
     pub views: Vec<SpanView>,
-    /// Agents, outermost first.
+    /// The agents, outermost first.
     pub agents: Vec<Agent>,
-    /// For each span the agent it belongs to (an agent span belongs to itself).
+    /// The agent of each span. An agent's span belongs to that agent.
     pub owner: Vec<Option<usize>>,
-    /// Every tool call, in order.
+    /// Every tool call in order.
     pub calls: Vec<Call>,
-    /// The tools that only control the run, as configured.
+    /// The tools that only control the run.
     pub control_tools: Arc<ControlTools>,
-    /// The root has not come, or the trace was closed early: what is missing may still be running.
+    /// The root is missing or the trace was closed early, so missing spans may still be running.
     pub incomplete: bool,
 }

@@ -1,4 +1,4 @@
-//! Who the agents of a trace are, which spans are whose, what each was asked and what it answered.
+//! Finds the agents of a trace, the spans of each, its task, its answer, its tools and its plans.
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
@@ -10,27 +10,27 @@ use super::table::Table;
 use super::texts::Texts;
 use super::{plans, tool};
 
-/// Spans of a plan span's subtree in which its text is looked for.
+/// Maximum number of spans below a plan span that are searched for its text.
 const MAX_PLANNING: usize = 500;
-/// Spans above an agent that are looked at for its task.
+/// Maximum number of spans above an agent that are searched for its task.
 const MAX_ABOVE: usize = 50;
-/// Plans kept of one agent.
+/// Maximum number of plans of one agent.
 const MAX_PLANS: usize = 200;
 
-/// Agents, outermost first, and for each span the agent it belongs to.
+/// The agents, outermost first, and the agent of each span.
 pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<usize>>) {
     let mut agents: Vec<Agent> = Vec::new();
     let mut owner: Vec<Option<usize>> = vec![None; views.len()];
     for &at in tree.order() {
-        let up = tree.parent(at).and_then(|up| owner[up]);
+        let parent = tree.parent(at).and_then(|parent| owner[parent]);
         let view = &views[at];
         owner[at] = match view.kind {
             Kind::Agent if !view.wrapper => {
-                agents.push(agent(at, up, view));
+                agents.push(agent(at, parent, view));
                 Some(agents.len() - 1)
             }
             Kind::Evaluator => None,
-            _ => up,
+            _ => parent,
         };
     }
     add_implicit(tree, views, &mut agents, &mut owner);
@@ -38,43 +38,39 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<u
 }
 
 fn agent(at: Idx, parent: Option<usize>, view: &SpanView) -> Agent {
-    Agent { at, name: view.agent.clone().or_else(|| named_by_span(view)), parent, ..Agent::default() }
+    Agent { at, name: view.agent.clone().or_else(|| name_of_span(view)), parent, ..Agent::default() }
 }
 
-fn named_by_span(view: &SpanView) -> Option<Text> {
+fn name_of_span(view: &SpanView) -> Option<Text> {
     let name = view.name.as_ref()?;
     let bare = name.strip_prefix("invoke_agent ").unwrap_or(name);
     let bare = bare.strip_suffix(".run").unwrap_or(bare);
     Some(if bare.len() == name.len() { name.clone() } else { Text::from(bare) })
 }
 
-/// Top spans without an agent beneath that hold model or tool calls: each is an agent of its own.
-/// Orphans of one missing parent are one agent's.
+/// Adds the agents that no agent span represents: each topmost span with model or tool calls below it
+/// and no agent span. Topmost spans with the same missing parent belong to one agent.
 fn add_implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
-    let mut missing: HashMap<SpanId, Vec<Idx>> = HashMap::new();
-    let mut groups: Vec<Vec<Idx>> = Vec::new();
     let is_work = |i: Idx| matches!(views[i].kind, Kind::Llm | Kind::Tool) && !views[i].wrapper;
+    let mut orphans: HashMap<SpanId, Vec<Idx>> = HashMap::new();
+    let mut groups: Vec<Vec<Idx>> = Vec::new();
     for &top in tree.top() {
-        let mut work = false;
-        let mut agent = false;
-        for i in tree.subtree(top) {
-            agent |= owner[i].is_some();
-            work |= is_work(i);
-        }
+        let has_agent = tree.subtree(top).any(|i| owner[i].is_some());
         let parent = tree.spans[top].parent;
-        match (work && !agent, parent.is_zero()) {
-            (true, true) => groups.push(vec![top]),
-            (true, false) => missing.entry(parent).or_default().push(top),
-            (false, _) => {}
+        if has_agent || !tree.subtree(top).any(is_work) {
+            continue;
+        }
+        match parent.is_zero() {
+            true => groups.push(vec![top]),
+            false => orphans.entry(parent).or_default().push(top),
         }
     }
-    groups.extend(missing.into_values());
+    groups.extend(orphans.into_values());
     groups.sort();
     for tops in groups {
-        let Some(&at) = tops.first() else { continue };
-        // A single model call is no agent's run.
-        let alone = tops.len() == 1 && is_work(at) && tree.subtree(at).filter(|&i| is_work(i)).count() == 1;
-        if alone {
+        let at = tops[0];
+        // A single model or tool call is not the run of an agent.
+        if tops.len() == 1 && is_work(at) && tree.subtree(at).filter(|&i| is_work(i)).count() == 1 {
             continue;
         }
         agents.push(agent(at, None, &views[at]));
@@ -88,7 +84,7 @@ fn add_implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner:
     }
 }
 
-/// Fills in what each agent was asked, answered, planned and shown.
+/// Fills in the task, answer, tools and plans of each agent.
 pub(crate) fn describe(
     table: &Table,
     texts: &mut Texts,
@@ -100,14 +96,14 @@ pub(crate) fn describe(
 ) {
     let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
     for (at, owner) in owner.iter().enumerate() {
-        if let Some(mine) = owner.and_then(|a| spans.get_mut(a)) {
-            mine.push(at);
+        if let Some(agent) = *owner {
+            spans[agent].push(at);
         }
     }
     let mut final_call: Vec<Option<&Call>> = vec![None; agents.len()];
     for call in calls.iter().filter(|c| table.control_tools.is_final_answer(&c.name)) {
-        if let Some(slot) = call.agent.and_then(|a| final_call.get_mut(a)) {
-            *slot = Some(call);
+        if let Some(agent) = call.agent {
+            final_call[agent] = Some(call);
         }
     }
     for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_call) {
@@ -120,6 +116,7 @@ pub(crate) fn describe(
     }
 }
 
+/// The tools that the agent was offered, with the schema of each if any span has it.
 fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
     let mut known: HashMap<Text, usize> = HashMap::new();
@@ -140,9 +137,9 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     out
 }
 
-/// What was asked: by the agent's own input, else by its first model call that shows one, else by
-/// what is above. An input that is an object (the settings of agent and task, CrewAI and
-/// LlamaIndex) is asked last: somewhere the question stands in its own words.
+/// The task and the span that states it: the agent's span, else its first model call with a request,
+/// else a span above it. An input that is an object (the settings of agent and task, in CrewAI and
+/// LlamaIndex) is the last choice, since another span usually has the question as text.
 fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
     let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
@@ -157,33 +154,32 @@ fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Op
     settings
 }
 
-/// Written JSON of an object, though it may have been cut.
+/// Whether a text is the JSON of an object, possibly truncated.
 fn is_object(text: &str) -> bool {
     text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"'))
 }
 
-/// The user's words after the last answer in a conversation; in one without, all of the user's.
+/// The user's texts after the last answer in a conversation; all of them if none follows it.
 fn user_request(messages: &[Message], texts: &mut Texts) -> Option<Text> {
     let users = |messages: &[Message]| -> Vec<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()
     };
-    let turn = messages
-        .iter()
-        .rposition(|m| m.role == Role::Assistant && m.parts.iter().all(|p| !matches!(p, Part::Call(_))));
-    let after = users(messages.get(turn.map_or(0, |t| t + 1)..).unwrap_or(&[]));
+    let answer = messages.iter().rposition(|m| m.role == Role::Assistant && !has_calls(m));
+    let after = users(&messages[answer.map_or(0, |at| at + 1)..]);
     let all = if after.is_empty() { users(messages) } else { after };
     match all.as_slice() {
         [] => None,
         [only] => Some(only.clone()),
-        many => {
-            let joined: Vec<&str> = many.iter().map(|t| &**t).collect();
-            Some(texts.intern(&joined.join("\n\n")))
-        }
+        many => Some(texts.intern(&many.iter().map(|t| &**t).collect::<Vec<_>>().join("\n\n"))),
     }
 }
 
-/// What was finally answered, and where.
+fn has_calls(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part, Part::Call(_)))
+}
+
+/// Fills in the final answer and the span that gave it.
 fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut Texts) {
     let own = &views[agent.at];
     let last = agent.llms.last().copied();
@@ -214,7 +210,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     }
 }
 
-/// The answer in a final-answer call: its only or telling argument, else its result.
+/// The answer in a final-answer call: an argument with a usual name, or the only one, else the result.
 fn final_answer_text(call: &Call) -> Option<String> {
     let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
     if let Some(serde_json::Value::Object(map)) = &arguments {
@@ -233,19 +229,15 @@ fn final_answer_text(call: &Call) -> Option<String> {
     (!text.is_empty()).then(|| text.to_string())
 }
 
-/// The last words of the model in what came out.
+/// The text of the model's last message in an output; empty if it makes calls.
 fn last_assistant_text(output: &[Message]) -> String {
-    let last = output.iter().rev().find(|m| m.role == Role::Assistant && !m.parts.is_empty());
-    match last {
-        Some(m) if m.parts.iter().all(|p| !matches!(p, Part::Call(_))) => {
-            super::plain(std::slice::from_ref(m)).into_owned()
-        }
-        _ => String::new(),
-    }
+    let last = output.iter().rfind(|m| m.role == Role::Assistant && !m.parts.is_empty());
+    let last = last.filter(|m| !has_calls(m));
+    last.map(|m| super::plain(std::slice::from_ref(m)).into_owned()).unwrap_or_default()
 }
 
-/// Plans of an agent in order: of plan spans and attributes, else of its models' outputs. The
-/// same plan seen again on the way is no replan.
+/// The plans of an agent in order: of plan spans, attributes and its models' outputs. A repetition of
+/// an earlier plan is left out.
 fn agent_plans(
     table: &Table,
     texts: &mut Texts,

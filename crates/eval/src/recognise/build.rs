@@ -1,4 +1,4 @@
-//! From a tree of encoded spans and the log records that belong to them to a [`AgentTrace`].
+//! Builds an [`AgentTrace`] from a tree of encoded spans and their log records.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
             scan.log(table, &log.record);
         }
         let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
-        let KindDecision { kind, lifecycle, model_only: by_model } = scan.kind(table, scope);
-        model_only.push(by_model);
-        // A step's messages are its children's: they are read only where it may have to stand in
-        // for an agent.
+        let KindDecision { kind, lifecycle, model_only: only_model } = scan.kind(table, scope);
+        model_only.push(only_model);
+        // The messages of a step repeat those of its children. They are needed only at the top, where
+        // the step may take the place of an agent's span.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
         let mut view = interpreter.view(&mut scan, kind, lifecycle, content);
         view.service = service;
@@ -46,6 +46,7 @@ pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     assemble(table, interpreter.texts, tree, views, incomplete)
 }
 
+/// Finds agents and calls, and adds to each call what only its agent has: the tool's definition.
 fn assemble(
     table: &Table,
     mut texts: Texts,
@@ -74,7 +75,7 @@ fn assemble(
     AgentTrace { tree, views, agents, owner, calls, control_tools: table.control_tools.clone(), incomplete }
 }
 
-/// Service and scope of the envelope last met: neighbours mostly share one.
+/// Service and scope of the previous envelope. Consecutive spans usually share one.
 #[derive(Default)]
 struct EnvelopeNames {
     last: Option<(Arc<Envelope>, Option<Text>, String)>,
@@ -94,17 +95,18 @@ impl EnvelopeNames {
     }
 }
 
-/// The one message field `number` of an encoded message.
+/// The embedded message in field `number` of an encoded message; empty if it is missing.
 fn message_field(message: &[u8], number: u32) -> &[u8] {
-    let scan = Fields::new(message).map_while(Result::ok).find_map(|f| match f.payload {
+    let mut fields = Fields::new(message).map_while(Result::ok);
+    let field = fields.find_map(|f| match f.payload {
         Payload::Bytes(b) if f.number == number => Some(b),
         _ => None,
     });
-    scan.unwrap_or(&[])
+    field.unwrap_or(&[])
 }
 
 /// `service.name`: `ResourceSpans.resource` is field 1.
-pub(crate) fn service(envelope: &Envelope) -> Option<&str> {
+fn service(envelope: &Envelope) -> Option<&str> {
     let mut attributes = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
     attributes.find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
 }

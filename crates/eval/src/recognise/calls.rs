@@ -1,5 +1,6 @@
-//! Tool calls of a run: what a model asked for, what carried it out, what came back. Where there
-//! is no tool span, a call is made of the messages alone (conventions, sections 5.8 and 5.9).
+//! Finds the tool calls of a trace: joins each model's request with the tool span that executed it and
+//! with its result. Without a tool span, the call consists of messages alone (conventions, sections
+//! 5.8 and 5.9).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::message::{Part, Text, ToolDefinition, ToolRequest};
 use super::span_view::SpanView;
 use super::tool;
 
-/// A request that waits for its tool span.
+/// A request, and its tool span once that is found.
 struct PendingRequest<'r> {
     llm: Idx,
     place: usize,
@@ -20,7 +21,7 @@ struct PendingRequest<'r> {
     tool: Option<Idx>,
 }
 
-/// Every call, in order; and the calls of each agent.
+/// Every call, in order of start time.
 pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Call> {
     let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
     for (at, view) in views.iter().enumerate() {
@@ -28,21 +29,21 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[O
             by_agent.entry(owner[at]).or_default().push(at);
         }
     }
-    // An agent whose model calls are not traced may show the conversation itself.
+    // An agent whose model calls are not traced may have the conversation on its own span.
     for (a, agent) in agents.iter().enumerate() {
         by_agent.entry(Some(a)).or_insert_with(|| vec![agent.at]);
     }
-    let mut drafts: Vec<(u64, usize, Call)> = Vec::new();
+    let mut calls: Vec<(usize, Call)> = Vec::new();
     for (agent, spans) in by_agent {
-        agent_calls(tree, views, agent, &spans, &mut drafts);
+        agent_calls(tree, views, agent, &spans, &mut calls);
     }
-    drafts.sort_by(|(a_start, a_place, a), (b_start, b_place, b)| {
-        (a_start, a_place, a.at, &a.id).cmp(&(b_start, b_place, b.at, &b.id))
+    calls.sort_by(|(a_place, a), (b_place, b)| {
+        (a.start, a_place, a.at, &a.id).cmp(&(b.start, b_place, b.at, &b.id))
     });
-    drafts.into_iter().map(|(_, _, draft)| draft).collect()
+    calls.into_iter().map(|(_, call)| call).collect()
 }
 
-/// The spans of one agent, and what its prompts show of results.
+/// What the calls of one agent are made of.
 struct AgentSpans<'r> {
     tree: &'r Tree,
     views: &'r [SpanView],
@@ -50,20 +51,20 @@ struct AgentSpans<'r> {
     results: ToolResults<'r>,
 }
 
+/// Adds the calls of one agent, each with its place among the requests of its message.
 fn agent_calls(
     tree: &Tree,
     views: &[SpanView],
     agent: Option<usize>,
     spans: &[Idx],
-    out: &mut Vec<(u64, usize, Call)>,
+    out: &mut Vec<(usize, Call)>,
 ) {
     let (tools, llms): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
-    let of = |llm: Idx| views[llm].requests().enumerate().map(move |(place, request)| (llm, place, request));
-    let mut pending: Vec<PendingRequest<'_>> = llms
-        .iter()
-        .flat_map(|&llm| of(llm))
-        .map(|(llm, place, request)| PendingRequest { llm, place, request, tool: None })
-        .collect();
+    let requests = |&llm: &Idx| {
+        let requests = views[llm].requests().enumerate();
+        requests.map(move |(place, request)| PendingRequest { llm, place, request, tool: None })
+    };
+    let mut pending: Vec<PendingRequest<'_>> = llms.iter().flat_map(requests).collect();
     let linked = link(tree, views, &mut pending, &tools);
     let run = AgentSpans { tree, views, agent, results: ToolResults::new(views, spans) };
     let mut next = llms.iter().copied().peekable();
@@ -74,18 +75,17 @@ fn agent_calls(
         }
         let pending = item.and_then(|i| pending.get(i));
         if let Some(call) = run.executed_call(tool, pending, last_llm) {
-            out.push((call.start, pending.map_or(0, |a| a.place), call));
+            out.push((pending.map_or(0, |a| a.place), call));
         }
     }
     for (nth, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-        let call = run.requested_call(item, nth);
-        out.push((call.start, item.place, call));
+        out.push((item.place, run.requested_call(item, nth)));
     }
 }
 
 impl AgentSpans<'_> {
-    /// The call of a tool span. Code that a model wrote calls tools without asking: then it was the
-    /// last model call before it.
+    /// The call of a tool span. If no model requested it (code that a model wrote calls tools), it
+    /// belongs to the last model call before it.
     fn executed_call(
         &self,
         tool: Idx,
@@ -98,7 +98,7 @@ impl AgentSpans<'_> {
         let definition = self.definition(llm, &call.name).or_else(|| view.tools.first().cloned());
         let is_object = |t: &Text| t.trim_start().starts_with('{');
         let arguments = match (&call.arguments, pending.and_then(|a| a.request.arguments.as_ref())) {
-            // A bare value on the span, the whole object in the request.
+            // The span has a bare value, the request the whole object.
             (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
             (own, written) => own.as_ref().or(written),
         };
@@ -121,7 +121,7 @@ impl AgentSpans<'_> {
         })
     }
 
-    /// The call of a request that no span carries out: what came back stands in a later prompt.
+    /// The call of a request without a tool span. Its result is in a later prompt.
     fn requested_call(&self, item: &PendingRequest<'_>, nth: usize) -> Call {
         let ToolRequest { id, name, arguments } = item.request;
         let message = self.results.of(id.as_ref(), Some((nth, name)));
@@ -148,8 +148,8 @@ impl AgentSpans<'_> {
     }
 }
 
-/// For each tool span the request it carries out: by id, else by name and arguments, else by name
-/// and order.
+/// The request that each tool span executes: matched by id, else by name and arguments, else by
+/// name and order.
 fn link(
     tree: &Tree,
     views: &[SpanView],
@@ -158,7 +158,7 @@ fn link(
 ) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for match_by in [MatchBy::Id, MatchBy::Arguments, MatchBy::Name] {
-        // Requests wait in order; of equal ones the first is carried out first.
+        // Equal requests are executed in their order.
         let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::default();
         let mut canonical = CanonicalArguments::default();
         for (i, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
@@ -184,7 +184,7 @@ fn link(
     linked
 }
 
-/// What a request and a tool span are matched by.
+/// The criterion by which requests and tool spans are matched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MatchBy {
     Id,
@@ -194,7 +194,7 @@ enum MatchBy {
 
 type Key = (Text, Option<Text>);
 
-/// Arguments in one spelling, by how they were written: request and tool span mostly write the same.
+/// Arguments as compact JSON, by their text. Request and tool span usually have the same text.
 type CanonicalArguments = HashMap<Text, Text>;
 
 impl MatchBy {
@@ -214,7 +214,7 @@ impl MatchBy {
     }
 }
 
-/// Tool messages in the prompts of an agent: by id, else in order by name.
+/// Results in the prompts of an agent: by call id, and those without one in order.
 struct ToolResults<'r> {
     by_id: HashMap<&'r str, (&'r Text, bool)>,
     in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
@@ -247,8 +247,8 @@ impl<'r> ToolResults<'r> {
         match (id, nth) {
             (Some(id), _) => self.by_id.get(&**id).copied(),
             (None, Some((nth, name))) => {
-                let (who, content, failed) = self.in_order.get(nth)?;
-                who.is_none_or(|who| who == name).then_some((*content, *failed))
+                let (tool, content, failed) = self.in_order.get(nth)?;
+                tool.is_none_or(|tool| tool == name).then_some((*content, *failed))
             }
             (None, None) => None,
         }

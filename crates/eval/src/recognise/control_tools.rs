@@ -1,7 +1,7 @@
-//! The tools by which an agent controls its own run: they hand over the answer, write the plan or note a
-//! thought, and find out or change nothing.
+//! The tools by which an agent controls its own run: they return the answer, record the plan or record a
+//! thought. They neither retrieve information nor have side effects.
 
-/// The names of those tools, of the built-in conventions and of the configuration. Compared without case.
+/// The names of those tools, of the built-in conventions and the configuration. Case is ignored.
 #[derive(Clone, Debug, Default)]
 pub struct ControlTools {
     pub(super) final_answer: Vec<String>,
@@ -10,17 +10,17 @@ pub struct ControlTools {
 }
 
 impl ControlTools {
-    /// A call to the tool ends the run; its argument is the answer.
+    /// Whether a call of the tool ends the run, with the answer as its argument.
     pub fn is_final_answer(&self, name: &str) -> bool {
         contains(&self.final_answer, name)
     }
 
-    /// The tool's arguments are the agent's plan.
+    /// Whether the tool's arguments are the agent's plan.
     pub fn is_planning(&self, name: &str) -> bool {
         contains(&self.planning, name)
     }
 
-    /// The tool is one of either, or one by which the model only notes a thought.
+    /// Whether the tool is one of these, or one that only records a thought.
     pub fn is_control(&self, name: &str) -> bool {
         self.is_final_answer(name) || self.is_planning(name) || contains(&self.thinking, name)
     }

@@ -1,4 +1,5 @@
-//! Signs of error on a span (conventions, section 5.10), and which of them only repeat a child's.
+//! Finds error signs on a span (conventions, section 5.10), and separates those that only repeat the
+//! sign of a descendant.
 
 use verdict_otlp::trace::{Status, Tree};
 use verdict_otlp::{Attributes, Value};
@@ -10,16 +11,16 @@ use super::span_view::{ErrorSign, ErrorSource, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 
-/// Signs kept of one span: instrumentations record the same exception a few times.
+/// Maximum number of signs of one span. Instrumentations record the same exception a few times.
 const MAX_SIGNS: usize = 16;
-/// Signs below a span that its own are compared with.
+/// Maximum number of signs below a span that its own are compared with.
 const MAX_BELOW: usize = 32;
-/// How much of a message is compared with others: a traceback repeats itself at its beginning.
+/// Maximum length of a message in comparisons. The error is at the beginning of a traceback.
 const MAX_COMPARED: usize = 4 * 1024;
-/// A message this short is found in others by accident.
+/// Minimum length of a message that is searched in others. Shorter ones match by chance.
 const MIN_MESSAGE: usize = 4;
 
-/// Collects the signs that stand on the span itself.
+/// Fills in the signs of a span.
 pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_>, view: &mut SpanView) {
     let message = first(scan, Field::ErrorMessage);
     for event in scan.events.iter().filter(|e| e.rule == EventRule::Exception) {
@@ -42,12 +43,12 @@ pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_
         add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
     }
     for (_, key, value) in scan.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
-        let said = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
-        let message = message.or(said).and_then(|m| texts.some(m));
+        let text = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
+        let message = message.or(text).and_then(|m| texts.some(m));
         add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
     }
-    let on_purpose = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
-    if scan.has(Meaning::Cancelled) || on_purpose {
+    let no_failure = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
+    if scan.has(Meaning::Cancelled) || no_failure {
         view.cancelled = true;
         view.errors.clear();
     }
@@ -56,7 +57,7 @@ pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_
     }
 }
 
-/// The span's result says itself that it failed.
+/// Adds the sign that a tool's result has a flag for failure.
 pub(crate) fn add_error_flag(texts: &mut Texts, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
@@ -73,8 +74,7 @@ fn add_sign(view: &mut SpanView, sign: ErrorSign) {
 }
 
 fn head(text: &str) -> &str {
-    let end = (0..=MAX_COMPARED.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    text.get(..end).unwrap_or(text)
+    &text[..text.floor_char_boundary(MAX_COMPARED)]
 }
 
 fn first<'a>(scan: &SpanScan<'a>, field: Field) -> Option<&'a str> {
@@ -86,26 +86,25 @@ fn is_no_failure(table: &Table, kind: &str) -> bool {
     table.not_failures.iter().any(|n| n == class || n == kind)
 }
 
-/// A class without its module.
+/// The name of a class without its module.
 fn class(kind: &str) -> &str {
     kind.rsplit(['.', ':']).next().unwrap_or(kind)
 }
 
-/// Moves the signs that only repeat a descendant's to [`SpanView::inherited_errors`].
+/// Moves signs that only repeat the sign of a descendant to [`SpanView::inherited_errors`].
 pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
     let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
     for &at in tree.order().iter().rev() {
-        let seen = std::mem::take(&mut below[at]);
-        let Some(view) = views.get_mut(at) else { continue };
-        if !view.errors.is_empty() && repeats(&view.errors, &seen) {
+        let signs = std::mem::take(&mut below[at]);
+        let view = &mut views[at];
+        if !view.errors.is_empty() && repeats(&view.errors, &signs) {
             view.inherited_errors = std::mem::take(&mut view.errors);
         }
-        if let Some(up) = tree.parent(at) {
+        if let Some(parent) = tree.parent(at) {
             let own = view.errors.iter().chain(&view.inherited_errors);
-            let all: Vec<_> = own.map(|s| (s.kind.clone(), s.message.clone())).chain(seen).collect();
-            let target = &mut below[up];
-            let room = MAX_BELOW.saturating_sub(target.len());
-            target.extend(all.into_iter().take(room));
+            let own = own.map(|sign| (sign.kind.clone(), sign.message.clone()));
+            let room = MAX_BELOW.saturating_sub(below[parent].len());
+            below[parent].extend(own.chain(signs).take(room));
         }
     }
 }
@@ -114,15 +113,11 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
     if below.is_empty() {
         return false;
     }
-    // A bare ERROR status above a span that failed says nothing new.
-    let telling = |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
-    if !signs.iter().any(|s| telling(&s)) {
-        return true;
-    }
-    signs
-        .iter()
-        .filter(telling)
-        .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
+    // An ERROR status without a message, above a span that failed, is no evidence of its own.
+    let specific = |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
+    let mut specific = signs.iter().filter(specific).peekable();
+    specific.peek().is_none()
+        || specific.any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
 }
 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
@@ -131,7 +126,7 @@ fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
             let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());
             contains(above, below) || contains(below, above)
         }
-        // Without both messages, the same class is the same error.
+        // If a message is missing, the same class is taken for the same error.
         _ => match (&sign.kind, kind) {
             (Some(above), Some(below)) => class(above) == class(below),
             _ => false,

@@ -1,13 +1,14 @@
-//! Evaluations that somebody else wrote: read, never judged again (conventions, section 3).
+//! Reads evaluations that other programs recorded (conventions, section 3).
 
 use super::event;
 use super::interpret::{Interpreter, Lookup};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
-use super::scan::SpanScan;
+use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Evaluation, SpanView};
 
 impl Interpreter<'_> {
+    /// Fills in the evaluations of a span.
     pub(super) fn evaluations(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         if let Some(name) = self.text(scan, Field::EvaluationName) {
             let score = match self.value(scan, Field::EvaluationScore) {
@@ -18,10 +19,9 @@ impl Interpreter<'_> {
             let explanation = self.text(scan, Field::EvaluationExplanation);
             view.evaluations.push(Evaluation { name, score, label, explanation });
         }
-        for leaves in scan
-            .leaves(Field::Evaluations)
-            .chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index))
-        {
+        let same_entry =
+            |a: &FlatAttribute<'_>, b: &FlatAttribute<'_>| (a.order, a.leaf.index) == (b.order, b.leaf.index);
+        for leaves in scan.leaves(Field::Evaluations).chunk_by(same_entry) {
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| Node::of(f.value));
             let mut text = |kind: LeafKind| of(kind).and_then(|n| self.texts.some(&n.text()));
             let Some(name) = text(LeafKind::Name) else { continue };
@@ -35,8 +35,8 @@ impl Interpreter<'_> {
             view.evaluations.push(Evaluation {
                 name: self.texts.intern(name),
                 score: node.get("gen_ai.evaluation.score.value").and_then(Node::number),
-                label: node.str_at("gen_ai.evaluation.score.label").and_then(|s| self.texts.some(s)),
-                explanation: node.str_at("gen_ai.evaluation.explanation").and_then(|s| self.texts.some(s)),
+                label: self.texts.option(node.str_at("gen_ai.evaluation.score.label")),
+                explanation: self.texts.option(node.str_at("gen_ai.evaluation.explanation")),
             });
         }
     }

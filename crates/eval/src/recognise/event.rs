@@ -1,4 +1,4 @@
-//! Span events and log records as one map each.
+//! Fields of span events and log records.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use verdict_otlp::{Attributes, Value};
 use super::node::Node;
 use super::scan::EventMessage;
 
-/// An event as one map: a log's body, or its attributes.
+/// An event as one map: the body of a log record first, then the attributes.
 pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {
     let mut entries: Vec<_> = Attributes::new(event.message, event.attributes)
         .map(|(key, value)| (Cow::Borrowed(key), Node::decoded(value)))
@@ -20,6 +20,7 @@ pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {
     Node::Map(entries)
 }
 
+/// The first of `keys` that has a value, in an attribute or in the body.
 pub(crate) fn field<'a>(event: &EventMessage<'a>, keys: &[&str]) -> Option<Value<'a>> {
     keys.iter().find_map(|key| {
         let attributes = Attributes::new(event.message, event.attributes);
@@ -27,6 +28,7 @@ pub(crate) fn field<'a>(event: &EventMessage<'a>, keys: &[&str]) -> Option<Value
     })
 }
 
+/// The id of the tool call that an event belongs to.
 pub(crate) fn id<'a>(event: &EventMessage<'a>) -> Option<&'a str> {
     field(event, &["id", "tool_call_id"]).and_then(|v| v.as_str())
 }

@@ -1,17 +1,17 @@
-//! Messages in one shape, whatever shape they had on the wire (conventions, section 5.3).
+//! Messages in one format, independent of the convention (conventions, section 5.3).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A text of the trace, interned: the same message in ten prompts is one allocation, and
-/// [`Text::same`] tells so without comparing bytes.
+/// An interned text of a trace. The same message in ten prompts is one allocation, which
+/// [`Text::same`] recognises without comparing bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Text(pub Arc<str>);
 
 impl Text {
-    /// True when both are the very same interned text.
+    /// Whether both are the same allocation.
     pub fn same(&self, other: &Text) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -36,27 +36,27 @@ impl From<&str> for Text {
     }
 }
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// System or developer instructions.
     System,
-    /// The user, or whoever calls the agent.
+    /// The user, or another caller of the agent.
     User,
     /// The model.
     Assistant,
-    /// A tool's answer.
+    /// A tool, with its result.
     Tool,
 }
 
-/// A tool call as a model wrote it.
+/// A tool call as a model requested it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToolRequest {
-    /// Links the request to its result; often absent.
+    /// Links the request to its result.
     pub id: Option<Text>,
     /// The tool's name.
     pub name: Text,
-    /// The arguments as written: usually JSON, possibly malformed.
+    /// The arguments as recorded: usually JSON, possibly malformed.
     pub arguments: Option<Text>,
 }
 
@@ -65,31 +65,31 @@ pub struct ToolRequest {
 pub enum Part {
     /// Plain text.
     Text(Text),
-    /// The model's visible thinking.
+    /// The model's visible reasoning.
     Reasoning(Text),
-    /// The model asks for a tool.
+    /// A tool call that the model requests.
     Call(ToolRequest),
-    /// A tool's answer, in a later prompt.
+    /// The result of a tool, in a later prompt.
     Result {
-        /// The id of the call it answers.
+        /// The id of the call.
         id: Option<Text>,
-        /// The tool's name, where the convention repeats it.
+        /// The tool's name, if the convention repeats it.
         name: Option<Text>,
-        /// What the tool said.
+        /// The result's text.
         content: Text,
-        /// The convention's own error flag (`is_error`, `status: error`).
+        /// The convention's flag for an error (`is_error`, `status: error`).
         failed: bool,
     },
-    /// An image, file or blob: there, but not read.
+    /// An image, file or blob, whose content is not read.
     Media,
 }
 
-/// One message of a conversation, whatever shape it had on the wire.
+/// One message of a conversation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// Who says it.
+    /// The author.
     pub role: Role,
-    /// What is said, in order.
+    /// The content in order.
     pub parts: Vec<Part>,
 }
 
@@ -97,13 +97,13 @@ pub struct Message {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToolDefinition {
     pub name: Text,
-    /// What it says of itself.
+    /// The description.
     pub description: Option<Text>,
-    /// JSON schema of its parameters; `None` when the trace shows only a name.
+    /// JSON schema of the parameters, if the trace has it.
     pub parameters: Option<Arc<serde_json::Value>>,
 }
 
-/// The plain text parts of messages, joined by newlines.
+/// The text parts of messages, joined by newlines.
 pub(crate) fn plain(messages: &[Message]) -> Cow<'_, str> {
     let parts = messages.iter().flat_map(|m| &m.parts);
     let mut texts = parts.filter_map(|part| match part {

@@ -1,14 +1,13 @@
-//! From spans in any convention to one vocabulary: [`SpanView`] of a span, [`AgentTrace`] of a trace.
+//! Recognises spans of any convention: a [`SpanView`] of each span, an [`AgentTrace`] of each trace.
 //!
-//! In: a [`Tree`] of bytes and the log records that belong to its spans. Out: kinds, messages,
-//! tool calls, agents, plans, errors. After this stage nothing reads a vendor's key. The map of
-//! conventions is data (`convention/*.yaml`), versioned, overridable from the configuration
-//! ([`Overrides`]).
+//! In: a [`Tree`] of encoded spans and their log records. Out: kinds, messages, tool calls, agents,
+//! plans and errors. After this stage no code reads a vendor's attribute key. The conventions are data
+//! (`convention/*.yaml`, compiled by `table`), which the configuration can extend ([`Overrides`]).
 //!
-//! The path of one span: `scan` dispatches every attribute once through the compiled
-//! tables, `interpret` chooses each field on its own, `message_reader`, `part` and `tool` undo the wrappings
-//! of providers. The path of a trace: `wrappers` finds spans that record one call twice, `errors`
-//! signs that only repeat another span's, `agents` the agents, `calls` their tool calls.
+//! The path of a span: `scan` looks up every attribute once, `interpret` chooses the value of each
+//! field, and `message_reader`, `part` and `tool` unwrap the formats of providers. The path of a trace:
+//! `wrappers` finds spans that record one call twice, `errors` the error signs that only repeat another
+//! span's, `agents` the agents, and `calls` the tool calls.
 
 mod agents;
 mod build;
@@ -48,29 +47,29 @@ pub(crate) use table::TableError;
 pub(crate) use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 
-/// The conventions, ready to read spans. Cheap to share, costly to make: make one a process.
+/// The compiled conventions. Compilation is expensive: create one per configuration and share it.
 #[derive(Debug)]
 pub struct Recogniser {
     table: table::Table,
 }
 
 impl Recogniser {
-    /// Compiles the built-in conventions and the user's own.
+    /// Compiles the built-in conventions and those of the configuration.
     ///
     /// # Errors
-    /// When the user's part names a convention or list that is not there.
+    /// The configuration names an unknown convention, or a flattened list without leaves.
     pub fn new(overrides: &Overrides) -> Result<Recogniser, TableError> {
         Ok(Recogniser { table: table::Table::new(overrides)? })
     }
 
-    /// What an encoded span is, without reading its content.
+    /// The kind of an encoded span, without reading its content.
     pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
         let scan = scan::SpanScan::span(&self.table, span);
         scan.kind(&self.table, build::scope(envelope)).kind
     }
 
-    /// The whole trace. `logs` may come in any order; those of unknown spans are left out.
-    /// `incomplete` is carried through: the root has not come, or the trace was closed early.
+    /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the
+    /// root is missing or that the trace was closed early.
     pub fn trace(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
         build::trace(&self.table, tree, logs, incomplete)
     }

@@ -1,53 +1,38 @@
-//! A trace as text, to be read by people and compared by golden tests.
+//! Renders a trace as text for people and golden tests.
 
 use std::fmt::Write;
 
 use super::agent_trace::AgentTrace;
-use super::message::{Message, Part};
-use super::span_view::{Content, ErrorSign, SpanView};
+use super::message::{Message, Part, Text};
+use super::span_view::{ErrorSign, SpanView};
 
-/// Characters shown of a text.
+/// Maximum number of characters of a text.
 const SHOWN: usize = 70;
 
 impl AgentTrace {
-    /// The trace in an indented outline: spans with what was read of them, then agents and calls.
-    /// No ids and no times, so that two runs of one program read alike.
+    /// An indented outline of the trace: spans with their fields, then agents and calls. It contains no
+    /// ids and no times, so that two runs of a program have the same outline.
     pub fn outline(&self) -> String {
         let mut out = String::new();
         let mut depth = vec![0usize; self.tree.len()];
         for &at in self.tree.order() {
-            let level = self.tree.parent(at).and_then(|up| depth.get(up)).map_or(0, |d| d + 1);
-            if let Some(d) = depth.get_mut(at) {
-                *d = level;
-            }
-            if let Some(view) = self.views.get(at) {
-                write_span(&mut out, view, level.min(20));
-            }
+            depth[at] = self.tree.parent(at).map_or(0, |parent| depth[parent] + 1);
+            write_span(&mut out, &self.views[at], depth[at].min(20));
         }
         for agent in &self.agents {
-            let task = agent.task.as_ref().map_or("-".into(), |t| short(t));
-            let answer = agent.answer.as_ref().map_or("-".into(), |t| short(t));
-            let name = agent.name.as_ref().map_or("-", |n| &**n);
-            let _ = writeln!(
-                out,
-                "agent {name} parent={:?} llms={} calls={}",
-                agent.parent,
-                agent.llms.len(),
-                agent.calls.len()
-            );
-            let _ = writeln!(out, "  task: {task}\n  answer ({}): {answer}", content(agent.answer_content));
+            let (task, answer) = (short_or(&agent.task, "-"), short_or(&agent.answer, "-"));
+            let name = agent.name.as_deref().unwrap_or("-");
+            let (parent, llms, calls) = (agent.parent, agent.llms.len(), agent.calls.len());
+            let _ = writeln!(out, "agent {name} parent={parent:?} llms={llms} calls={calls}");
+            let content = agent.answer_content.as_str();
+            let _ = writeln!(out, "  task: {task}\n  answer ({content}): {answer}");
             for (_, plan) in &agent.plans {
-                let _ = writeln!(
-                    out,
-                    "  plan{}: {} steps",
-                    if plan.replan { " (replan)" } else { "" },
-                    plan.steps.len()
-                );
+                let replan = if plan.replan { " (replan)" } else { "" };
+                let _ = writeln!(out, "  plan{replan}: {} steps", plan.steps.len());
             }
         }
         for call in &self.calls {
-            let arguments = call.arguments.as_ref().map_or("-".into(), |a| short(a));
-            let result = call.result.as_ref().map_or("-".into(), |r| short(r));
+            let (arguments, result) = (short_or(&call.arguments, "-"), short_or(&call.result, "-"));
             let _ = write!(out, "call {}({arguments}) -> {result}", call.name);
             let virtual_ = if call.tool.is_none() { " virtual" } else { "" };
             let failed = if call.failed { " failed" } else { "" };
@@ -61,12 +46,11 @@ impl AgentTrace {
 
 fn write_span(out: &mut String, view: &SpanView, level: usize) {
     let pad = "  ".repeat(level);
-    let name = view.name.as_ref().map_or("", |n| &**n);
-    let _ = write!(out, "{pad}{} {name:?}", view.kind.as_str());
+    let _ = write!(out, "{pad}{} {:?}", view.kind.as_str(), view.name.as_deref().unwrap_or_default());
     if view.wrapper {
         out.push_str(" wrapper");
     }
-    let _ = write!(out, " in={} out={}", content(view.input_content), content(view.output_content));
+    let _ = write!(out, " in={} out={}", view.input_content.as_str(), view.output_content.as_str());
     if let Some(total) = view.tokens.total {
         let _ = write!(out, " tokens={total}");
     }
@@ -81,8 +65,7 @@ fn write_span(out: &mut String, view: &SpanView, level: usize) {
     }
     for (word, signs) in [("error", &view.errors), ("inherited", &view.inherited_errors)] {
         for ErrorSign { source, kind, message } in signs {
-            let kind = kind.as_ref().map_or("", |k| &**k);
-            let message = message.as_ref().map_or(String::new(), |m| short(m));
+            let (kind, message) = (kind.as_deref().unwrap_or_default(), short_or(message, ""));
             let _ = writeln!(out, "{pad}  ! {word} {source:?} {kind} {message}");
         }
     }
@@ -94,14 +77,7 @@ fn write_message(out: &mut String, pad: &str, arrow: &str, message: &Message) {
         let _ = match part {
             Part::Text(text) => write!(out, " {}", short(text)),
             Part::Reasoning(text) => write!(out, " ({})", short(text)),
-            Part::Call(call) => {
-                write!(
-                    out,
-                    " call {}({})",
-                    &*call.name,
-                    call.arguments.as_ref().map_or(String::new(), |a| short(a))
-                )
-            }
+            Part::Call(call) => write!(out, " call {}({})", call.name, short_or(&call.arguments, "")),
             Part::Result { content, failed, .. } => {
                 write!(out, " result{} {}", if *failed { "!" } else { "" }, short(content))
             }
@@ -111,12 +87,8 @@ fn write_message(out: &mut String, pad: &str, arrow: &str, message: &Message) {
     out.push('\n');
 }
 
-fn content(content: Content) -> &'static str {
-    match content {
-        Content::Present => "present",
-        Content::Absent => "absent",
-        Content::Redacted => "redacted",
-    }
+fn short_or(text: &Option<Text>, missing: &str) -> String {
+    text.as_ref().map_or_else(|| missing.to_owned(), |text| short(text))
 }
 
 fn short(text: &str) -> String {

@@ -150,7 +150,7 @@ fn is_numbered(node: &Node<'_>) -> bool {
 fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
     let last = view.input.last()?;
     let asks =
-        |phrase: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(&***phrase)));
+        |phrase: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(phrase.as_str())));
     table.plan_prompts.iter().find(asks).map(String::as_str)
 }
 

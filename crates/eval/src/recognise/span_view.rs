@@ -1,4 +1,4 @@
-//! [`SpanView`]: one span in the one vocabulary.
+//! [`SpanView`]: a recognised span.
 
 use std::borrow::Cow;
 
@@ -6,52 +6,54 @@ use verdict_otlp::trace::Kind;
 
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 
-/// Whether there was anything to read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Content {
-    /// Input or output was read.
-    Present,
-    /// The instrumentation does not record it: nothing may be concluded.
-    #[default]
-    Absent,
-    /// A sentinel stands in its place (`__REDACTED__` and its like).
-    Redacted,
+verdict_otlp::labelled_enum! {
+    /// Whether an input or output was recorded.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Content {
+        /// It was recorded.
+        Present = "present",
+        /// It was not recorded, so metrics can conclude nothing from its absence.
+        #[default]
+        Absent = "absent",
+        /// A marker replaces it (`__REDACTED__` and similar).
+        Redacted = "redacted",
+    }
 }
 
-/// What says that something went wrong, as own evidence of this span.
+/// Evidence on a span that it failed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ErrorSign {
-    /// Where it was read.
+    /// Where the sign was found.
     pub source: ErrorSource,
-    /// `error.type` or `exception.type`, where given.
+    /// `error.type` or `exception.type`.
     pub kind: Option<Text>,
-    /// Status description, exception message, or the flag's value.
+    /// Status message, exception message, or the value of the flag.
     pub message: Option<Text>,
 }
 
-/// Where an [`ErrorSign`] was read.
+/// Where an [`ErrorSign`] was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorSource {
     /// `Status.code` = ERROR.
     Status,
-    /// An `exception` event, or its log form.
+    /// An `exception` event or log record.
     Exception,
     /// The `error.type` attribute.
     ErrorType,
     /// A convention's own flag (`gen_ai.tool.status`, `isError`, level ERROR, ...).
     Flag,
-    /// An exception that the framework itself announced as to be retried.
+    /// An exception after which the framework says that it retries.
     Retry,
 }
 
-/// Token counts; `None` where not reported.
+/// Token counts; `None` if not reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tokens {
     /// Prompt tokens.
     pub input: Option<u64>,
     /// Completion tokens.
     pub output: Option<u64>,
-    /// Their sum, as reported or added.
+    /// The sum, as reported or computed.
     pub total: Option<u64>,
     /// Prompt tokens read from a cache.
     pub cached: Option<u64>,
@@ -59,18 +61,18 @@ pub struct Tokens {
     pub reasoning: Option<u64>,
 }
 
-/// A plan, found as in conventions section 4.
+/// A plan (conventions, section 4).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// The plan as written.
+    /// The plan's text.
     pub text: Text,
-    /// It replaces an earlier plan of the same agent.
+    /// Whether it replaces an earlier plan of the same agent.
     pub replan: bool,
-    /// Its steps in order, numbering and bullets stripped.
+    /// The steps in order, without numbers and bullets.
     pub steps: Vec<Text>,
 }
 
-/// An evaluation that somebody else wrote (conventions, section 3).
+/// An evaluation that another program recorded (conventions, section 3).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
     pub name: Text,
@@ -79,72 +81,72 @@ pub struct Evaluation {
     pub explanation: Option<Text>,
 }
 
-/// One span in the one vocabulary.
+/// A recognised span.
 #[derive(Clone, Debug, Default)]
 pub struct SpanView {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// An LLM span that only wraps another one for the same call, or an agent's mere creation:
-    /// kept in the tree, no leaf metric, tokens not counted.
+    /// The span records the same call as another span, or only creates an agent. It stays in the tree,
+    /// but no metric of leaves applies and its tokens are not counted.
     pub wrapper: bool,
-    /// Span name.
+    /// The span's name.
     pub name: Option<Text>,
-    /// `service.name` of its resource.
+    /// `service.name` of the resource.
     pub service: Option<Text>,
-    /// Agent's name, where the span says it.
+    /// The agent's name, if the span has it.
     pub agent: Option<Text>,
-    /// Model that answered, else that was asked.
+    /// The model of the response, else of the request.
     pub model: Option<Text>,
-    /// Provider of the model.
+    /// The provider of the model.
     pub provider: Option<Text>,
-    /// Response id, which ties a wrapper to what it wraps.
+    /// The id of the response. A wrapper has the same id as the span that it wraps.
     pub response_id: Option<Text>,
-    /// Conversation or session.
+    /// The conversation or session.
     pub session: Option<Text>,
-    /// System and developer messages first, then the conversation, in order.
+    /// The input: system messages first, then the conversation in order.
     pub input: Vec<Message>,
-    /// What came out.
+    /// The output.
     pub output: Vec<Message>,
-    /// For TOOL spans: the call it carries out.
+    /// Of TOOL spans: the call that the span executes.
     pub call: Option<ToolRequest>,
-    /// For TOOL, RETRIEVER and MEMORY spans: what came back, as text.
+    /// Of TOOL, RETRIEVER and MEMORY spans: the result as text.
     pub result: Option<Text>,
     /// Tools offered to the model or declared by the agent.
     pub tools: Vec<ToolDefinition>,
-    /// Whether input was readable.
+    /// Whether the input was recorded.
     pub input_content: Content,
-    /// Whether output was readable.
+    /// Whether the output was recorded.
     pub output_content: Content,
-    /// Finish reasons as sent (`stop`, `length`, `tool_calls`, ...).
+    /// Finish reasons as recorded (`stop`, `length`, `tool_calls`, ...).
     pub finish: Vec<Text>,
-    /// Own signs of error.
+    /// Signs that the span itself failed.
     pub errors: Vec<ErrorSign>,
-    /// Signs of error that only repeat what a descendant says: no evidence of this span's own.
+    /// Error signs that only repeat a descendant's. They are no evidence against this span.
     pub inherited_errors: Vec<ErrorSign>,
-    /// Cancelled on purpose: not a failure.
+    /// The span was cancelled, which is not a failure.
     pub cancelled: bool,
     /// Token counts.
     pub tokens: Tokens,
-    /// Cost in USD, where given.
+    /// Cost in USD.
     pub cost: Option<f64>,
-    /// Plans that this span wrote.
+    /// The plans that the span wrote.
     pub plans: Vec<Plan>,
-    /// Nodes or tasks that were declared before the run. Which of them run is decided on the way,
-    /// so this is no plan to be held to.
+    /// Nodes or tasks that were declared before the run. The run decides which of them are executed, so
+    /// it is not compared with them.
     pub graph: Option<Plan>,
-    /// Evaluations already on the wire.
+    /// Evaluations that other programs recorded.
     pub evaluations: Vec<Evaluation>,
-    /// Milliseconds from start to end; `None` when the end was never set.
+    /// Milliseconds from start to end; `None` if the end is not set.
     pub duration_ms: Option<f64>,
 }
 
 impl SpanView {
-    /// All text of the output's plain parts, joined by newlines.
+    /// The text parts of the output, joined by newlines.
     pub fn output_text(&self) -> Cow<'_, str> {
         plain(&self.output)
     }
 
-    /// The tool calls in the output, in order.
+    /// The tool calls in the output in order.
     pub fn requests(&self) -> impl Iterator<Item = &ToolRequest> {
         self.output.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Call(c) => Some(c),

@@ -1,4 +1,4 @@
-//! Tool arguments, results and definitions out of their wrappings (conventions, section 2).
+//! Unwraps tool arguments, results and definitions (conventions, section 2).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,14 +9,14 @@ use super::node::Node;
 use super::texts::Texts;
 use super::{json_keys, part, python_repr};
 
-/// Tools read of one definition list.
+/// Maximum number of tools in one list of definitions.
 const MAX_TOOLS: usize = 1_000;
-/// A schema larger than this is kept as a name only.
+/// Maximum size of a schema. Of a tool with a larger one, only name and description are kept.
 const MAX_SCHEMA: usize = 1 << 20;
 
-/// The call's arguments as JSON or, where they are no object, as they stand.
+/// The arguments of a call as JSON, or unchanged if they are not an object.
 ///
-/// `names` are the tool's parameters in order, to name positional arguments by.
+/// `names` are the tool's parameters in order, for positional arguments.
 pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> {
     match unwrap_arguments(node, names) {
         Some(node) => Cow::Owned(node.to_json()),
@@ -24,7 +24,7 @@ pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> 
     }
 }
 
-/// As [`arguments`], of a text: what needs no unwrapping stays as it was written.
+/// As [`arguments`], of a text, which is returned unchanged if nothing has to be unwrapped.
 pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, str> {
     let node = Node::Str(Cow::Borrowed(text)).unfold();
     match unwrap_arguments(&node, names) {
@@ -36,19 +36,18 @@ pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, 
 
 fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
     let Node::Map(entries) = node else { return None };
-    // OpenLLMetry's LangChain handler: the arguments among the run's settings.
-    if let Some(written) = node.get("input_str") {
-        return node.get("inputs").filter(|i| matches!(i, Node::Map(_)) && !i.is_empty()).cloned().or_else(
-            || {
-                let written = written.as_str()?;
-                match python_repr::parse(written).or_else(|| Node::json(written).map(Node::into_owned)) {
-                    Some(map @ Node::Map(_)) => Some(map),
-                    _ => Some(name_positional(vec![Node::Str(Cow::Owned(written.to_owned()))], names)),
-                }
-            },
-        );
+    // OpenLLMetry's LangChain handler records the arguments among the run's settings.
+    if let Some(text) = node.get("input_str") {
+        if let Some(inputs @ Node::Map(_)) = node.get("inputs").filter(|inputs| !inputs.is_empty()) {
+            return Some(inputs.clone());
+        }
+        let text = text.as_str()?;
+        return match python_repr::parse(text).or_else(|| Node::json(text).map(Node::into_owned)) {
+            Some(map @ Node::Map(_)) => Some(map),
+            _ => Some(name_positional(vec![Node::Str(Cow::Owned(text.to_owned()))], names)),
+        };
     }
-    // A decorated function: `{"args": [], "kwargs": {}}`, perhaps with settings of the decorator.
+    // A decorated function: `{"args": [], "kwargs": {}}`, with or without settings of the decorator.
     if let (Some(Node::List(args)), Some(Node::Map(kwargs))) = (node.get("args"), node.get("kwargs")) {
         let Node::Map(mut all) = name_positional(args.clone(), names) else {
             return Some(Node::List(args.clone()));
@@ -56,7 +55,7 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
         all.extend(kwargs.iter().cloned());
         return Some(Node::Map(all));
     }
-    // LangChain's tool node: a tool call in place of its arguments.
+    // LangChain's tool node records the whole tool call as its arguments.
     if let Some(args @ Node::Map(_)) = node.get("args")
         && node.has("name")
         && entries.len() <= 4
@@ -71,7 +70,7 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
     }
 }
 
-/// Positional arguments under the parameters' names; a bare list where there are too few names.
+/// Positional arguments under the names of the parameters, or a list if there are too few names.
 fn name_positional<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
     if args.len() > names.len() {
         return Node::List(args);
@@ -79,16 +78,16 @@ fn name_positional<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
     Node::Map(names.iter().map(|n| Cow::Owned((*n).to_owned())).zip(args).collect())
 }
 
-/// What the tool said, and whether the result itself is marked as failed. `written` is the JSON
-/// that `node` was read from, where it was.
-pub(crate) fn result(node: &Node<'_>, written: Option<&str>) -> (String, bool) {
-    result_within(node, written, 6)
+/// The text of a tool's result, and whether the result has a flag for failure. `source` is the JSON
+/// that `node` was parsed from, if it was.
+pub(crate) fn result(node: &Node<'_>, source: Option<&str>) -> (String, bool) {
+    result_within(node, source, 6)
 }
 
-fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (String, bool) {
+fn result_within(node: &Node<'_>, source: Option<&str>, depth: usize) -> (String, bool) {
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
     let failed = part::failed(node);
-    // A LangChain message in place of the result; a run's output among its settings.
+    // LangChain records a message as the result, or the output of a run among its settings.
     let message = node.get("data").or_else(|| node.get("kwargs")).filter(|inner| inner.has("content"));
     let inner = match node.entries() {
         [(key, inner)] if matches!(key.as_ref(), "result" | "output" | "outputs" | "toolResult") => {
@@ -99,23 +98,19 @@ fn result_within(node: &Node<'_>, written: Option<&str>, depth: usize) -> (Strin
         _ if node.has("tool_call_id") && node.has("content") => return message_result(node, failed),
         _ => None,
     };
-    match inner {
-        Some(inner) => {
-            let (text, inside) = result_within(inner, None, depth);
-            (text, failed || inside)
-        }
-        None => {
-            let own = matches!(node, Node::Map(_)) && part::wrapped(node).is_none();
-            let text = match written.filter(|written| own && is_compact(written, |_| false)) {
-                Some(written) => written.to_owned(),
-                None => part::plain(node).into_owned(),
-            };
-            (text, failed || node.items().iter().any(part::failed))
-        }
+    if let Some(inner) = inner {
+        let (text, inner_failed) = result_within(inner, None, depth);
+        return (text, failed || inner_failed);
     }
+    let unwrapped = matches!(node, Node::Map(_)) && part::wrapped(node).is_none();
+    let text = match source.filter(|source| unwrapped && is_compact(source, |_| false)) {
+        Some(source) => source.to_owned(),
+        None => part::plain(node).into_owned(),
+    };
+    (text, failed || node.items().iter().any(part::failed))
 }
 
-/// Keys by which [`result`] and what it asks tell a wrapping, a block of content, or a failure.
+/// The keys that [`result`] and its callees take for a wrapper, a block of content or a failure.
 fn is_wrapper_key(key: &[u8]) -> bool {
     matches!(
         key,
@@ -146,15 +141,15 @@ fn is_wrapper_key(key: &[u8]) -> bool {
     )
 }
 
-/// Whether a text that begins as a map is what the tool said, word for word: [`result`] would give
-/// it back as it stands, and no failure. Costs a tenth of parsing it.
+/// Whether [`result`] would return `text`, the JSON of a map, unchanged and without a failure. A tenth
+/// of the cost of parsing it.
 pub(crate) fn is_unwrapped(text: &str) -> bool {
     text.starts_with('{') && is_compact(text, is_wrapper_key)
 }
 
-/// Whether JSON is written just as we would write it: no blanks, no escapes that are not needed,
-/// no numbers but plain integers; and has, at any depth, no key that is `is_barred`. Costs a tenth of
-/// writing it anew.
+/// Whether `json` equals its own compact form: no whitespace, no needless escapes, no numbers other
+/// than plain integers; and no key in it, at any depth, is `is_barred`. A tenth of the cost of
+/// serializing it.
 fn is_compact(json: &str, is_barred: impl Fn(&[u8]) -> bool) -> bool {
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
@@ -162,15 +157,13 @@ fn is_compact(json: &str, is_barred: impl Fn(&[u8]) -> bool) -> bool {
     while let Some(&b) = bytes.get(at) {
         let rest = bytes.get(at + 1..).unwrap_or_default();
         at += 1 + match b {
-            b'"' => match string_end(rest) {
-                Some(end)
-                    if rest.get(end + 1) == Some(&b':') && is_barred(rest.get(..end).unwrap_or(rest)) =>
-                {
+            b'"' => {
+                let Some((end, _)) = json_keys::string_end(rest, is_needed_escape) else { return false };
+                if rest.get(end + 1) == Some(&b':') && is_barred(&rest[..end]) {
                     return false;
                 }
-                Some(end) => end + 1,
-                None => return false,
-            },
+                end + 1
+            }
             b'-' | b'0'..=b'9' => {
                 let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
                 let plain = match rest.get(digits) {
@@ -189,19 +182,29 @@ fn is_compact(json: &str, is_barred: impl Fn(&[u8]) -> bool) -> bool {
     true
 }
 
-/// Where the string ends that `rest` goes on with; nothing where we would write it otherwise.
-fn string_end(rest: &[u8]) -> Option<usize> {
-    // The others are `\/` and `\u`, which we write as what they stand for.
-    let as_written = |b| matches!(b, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't');
-    json_keys::string_end(rest, as_written).map(|(end, _)| end)
+/// Whether compact JSON writes a character as a backslash and `escape`. `\/` and `\u` are needless for
+/// most characters.
+fn is_needed_escape(escape: u8) -> bool {
+    matches!(escape, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
 fn message_result(message: &Node<'_>, failed: bool) -> (String, bool) {
-    let said = message.get("content").map(part::plain).unwrap_or_default();
-    (said.into_owned(), failed || part::failed(message))
+    let text = message.get("content").map(part::plain).unwrap_or_default();
+    (text.into_owned(), failed || part::failed(message))
 }
 
-/// The tools in a definition list of any provider's form; names alone make bare definitions.
+/// Keys of a list of tools, or of a map that contains one.
+const TOOL_LISTS: [&str; 7] = [
+    "tools",
+    "function_tools",
+    "output_tools",
+    "function_declarations",
+    "functionDeclarations",
+    "functions",
+    "config",
+];
+
+/// The tools in a list of definitions in any provider's format, or in a list of names.
 pub(crate) fn definitions(node: &Node<'_>, texts: &mut Texts) -> Vec<ToolDefinition> {
     let mut out = Vec::new();
     collect(node, texts, &mut out, 8);
@@ -230,20 +233,8 @@ fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, de
         Node::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
-                for key in [
-                    "tools",
-                    "function_tools",
-                    "output_tools",
-                    "function_declarations",
-                    "functionDeclarations",
-                    "functions",
-                ] {
-                    if let Some(inner) = node.get(key) {
-                        collect(inner, texts, out, depth);
-                    }
-                }
-                if let Some(config) = node.get("config") {
-                    collect(config, texts, out, depth);
+                for inner in TOOL_LISTS.iter().filter_map(|key| node.get(key)) {
+                    collect(inner, texts, out, depth);
                 }
             }
         },
@@ -271,7 +262,7 @@ fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
     })
 }
 
-/// A JSON schema of parameters. A bare map of parameters (smolagents) is made one.
+/// The JSON schema of a tool's parameters, also from a map of parameters (smolagents).
 pub(crate) fn parameters(node: &Node<'_>) -> Option<Arc<serde_json::Value>> {
     let node = match node {
         Node::Str(s) if s.len() <= MAX_SCHEMA => &Node::json(s)?,
@@ -301,8 +292,8 @@ pub(crate) fn parameter_names(schema: Option<&serde_json::Value>) -> Vec<&str> {
     properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// Definitions by the text they came in, kept from trace to trace: every prompt of every run of an
-/// agent repeats them.
+/// Definitions by their text. The cache outlives the trace, since every prompt of every run of an agent
+/// repeats them.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCache(Mutex<CachedLists>);
 
@@ -313,13 +304,13 @@ struct CachedLists {
 }
 
 impl DefinitionCache {
-    /// Bytes of text remembered; all are forgotten once there are more. An agent's list has some
-    /// KiB, and parsed it takes about three times as much.
-    const BYTES: usize = 2 << 20;
-    /// A longer list is parsed each time.
-    const LONGEST: usize = 128 << 10;
+    /// Maximum size of all cached texts; above it the cache is cleared. The list of an agent has some
+    /// KiB and takes about three times as much when parsed.
+    const MAX_BYTES: usize = 2 << 20;
+    /// Maximum size of a cached text; longer lists are parsed every time.
+    const MAX_TEXT: usize = 128 << 10;
 
-    /// Definitions in `raw`, parsed where they are new.
+    /// The definitions in `raw`.
     pub(crate) fn read(&self, raw: &str) -> Arc<[ToolDefinition]> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().lists.get(raw) {
@@ -327,9 +318,9 @@ impl DefinitionCache {
         }
         let read: Arc<[ToolDefinition]> =
             definitions(&Node::Str(Cow::Borrowed(raw)), &mut Texts::new()).into();
-        if raw.len() <= Self::LONGEST {
+        if raw.len() <= Self::MAX_TEXT {
             let mut known = lock();
-            if known.bytes + raw.len() > Self::BYTES {
+            if known.bytes + raw.len() > Self::MAX_BYTES {
                 *known = CachedLists::default();
             }
             if known.lists.insert(raw.into(), Arc::clone(&read)).is_none() {
@@ -340,26 +331,18 @@ impl DefinitionCache {
     }
 }
 
-/// `arguments` as a JSON object: as they are, or under the tool's only parameter.
+/// Parses `arguments`. A value that is no object becomes the value of the tool's only parameter.
 pub(crate) fn parse(arguments: &Text, schema: Option<&serde_json::Value>) -> Option<serde_json::Value> {
-    match serde_json::from_str(arguments) {
-        Ok(object @ serde_json::Value::Object(_)) => Some(object),
-        parsed => {
-            let names = parameter_names(schema);
-            match (names.as_slice(), parsed) {
-                // A tool of one parameter, called with the bare value.
-                ([only], parsed) => {
-                    let bare = arguments.trim_start();
-                    if bare.starts_with('{') {
-                        return None;
-                    }
-                    let value = parsed.unwrap_or_else(|_| serde_json::Value::String(arguments.to_string()));
-                    Some(serde_json::json!({ *only: value }))
-                }
-                (_, parsed) => parsed.ok(),
-            }
-        }
+    let parsed = serde_json::from_str(arguments);
+    if let Ok(object @ serde_json::Value::Object(_)) = parsed {
+        return Some(object);
     }
+    let [only] = parameter_names(schema)[..] else { return parsed.ok() };
+    if arguments.trim_start().starts_with('{') {
+        return None;
+    }
+    let value = parsed.unwrap_or_else(|_| serde_json::Value::String(arguments.to_string()));
+    Some(serde_json::json!({ only: value }))
 }
 
 #[cfg(test)]
@@ -368,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    const WRITTEN: [&str; 6] = [
+    const COMPACT: [&str; 6] = [
         r#"{"order":123,"items":[{"sku":-4,"note":"é \"x\" \\ \n"}],"ok":true,"no":null}"#,
         r#"{}"#,
         r#"{"a":"","b":[],"c":{}}"#,
@@ -376,7 +359,7 @@ mod tests {
         r#"{"a":1,"a":2}"#,
         r#"{"del":"","z":0}"#,
     ];
-    const OTHERWISE: [&str; 8] = [
+    const NOT_COMPACT: [&str; 8] = [
         r#"{"a": 1}"#,
         r#"{"a":1} "#,
         r#"{"a":1.50}"#,
@@ -388,19 +371,19 @@ mod tests {
     ];
 
     #[test]
-    fn compact_json_is_what_we_would_write() {
-        for json in WRITTEN {
+    fn compact_json_equals_its_serialization() {
+        for json in COMPACT {
             assert!(is_compact(json, |_| false), "{json}");
             assert_eq!(Node::json(json).map(|n| n.to_json()).as_deref(), Some(json));
         }
-        for json in OTHERWISE {
+        for json in NOT_COMPACT {
             assert!(!is_compact(json, |_| false), "{json}");
         }
     }
 
     proptest! {
         #[test]
-        fn nothing_is_taken_for_compact_that_we_would_write_otherwise(
+        fn json_accepted_as_compact_serializes_to_itself(
             pieces in prop::collection::vec(
                 prop::sample::select(vec![
                     "{", "}", "[", "]", ",", ":", "\"a\"", "\"", "\\", "\\n", "\\u0041", "1", "-", "0", ".5", "e2", " ", "é", "null", "\"k\":",
@@ -415,7 +398,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_bare_is_what_the_tool_said(
+        fn unwrapped_text_is_returned_as_the_result_unchanged(
             keys in prop::collection::vec(prop::sample::select(vec![
                 "order", "status", "isError", "content", "tool_call_id", "kwargs", "toolResult", "json", "type", "text",
             ]), 0..4),

@@ -1,4 +1,4 @@
-//! TOOL spans: which tool, with what, and what came back; results of RETRIEVER and MEMORY spans.
+//! Reads tool, arguments and result of TOOL spans, and the results of RETRIEVER and MEMORY spans.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::span_view::{Content, SpanView};
 use super::{errors, event, tool};
 
 impl Interpreter<'_> {
-    /// A TOOL span: which tool, with what, and what came back.
+    /// Fills in the call and the result of a TOOL span.
     pub(super) fn tool(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let name = match self.text(scan, Field::ToolName) {
             Some(name) => name,
@@ -30,12 +30,11 @@ impl Interpreter<'_> {
         if schema.is_some() || description.is_some() {
             view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
-        let id = self.text(scan, Field::CallId);
+        let id = self
+            .text(scan, Field::CallId)
+            .or_else(|| self.texts.option(scan.events.iter().find_map(event::id)));
         view.call = Some(ToolRequest { id, name, arguments });
         self.result(scan, view);
-        if let (None, Some(call)) = (view.call.as_ref().and_then(|c| c.id.clone()), view.call.as_mut()) {
-            call.id = scan.events.iter().find_map(event::id).and_then(|id| self.texts.some(id));
-        }
     }
 
     fn arguments(&mut self, scan: &SpanScan<'_>, names: &[&str]) -> (Option<Text>, Content) {
@@ -45,10 +44,7 @@ impl Interpreter<'_> {
                 Lookup::Found((_, Value::Str(s))) => {
                     return (Some(self.texts.intern(&tool::arguments_from_text(s, names))), Content::Present);
                 }
-                Lookup::Found((_, value)) => {
-                    let node = Node::of(value);
-                    return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
-                }
+                Lookup::Found((_, value)) => return self.present_arguments(&Node::of(value), names),
                 Lookup::Redacted => redacted = true,
                 Lookup::Absent => {}
             }
@@ -58,35 +54,31 @@ impl Interpreter<'_> {
             let map = Node::Map(named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), Node::of(*v))).collect());
             return (Some(self.texts.intern(&map.to_json())), Content::Present);
         }
-        // Strands: the call is a tool message on the tool's own span.
+        // Strands records the call as a tool message on the tool's own span.
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Tool) {
             if let Some(content) = event::field(event, &["content", "arguments"]) {
-                let node = Node::decoded(content);
-                return (Some(self.texts.intern(&tool::arguments(&node, names))), Content::Present);
+                return self.present_arguments(&Node::decoded(content), names);
             }
         }
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
+    fn present_arguments(&mut self, node: &Node<'_>, names: &[&str]) -> (Option<Text>, Content) {
+        (Some(self.texts.intern(&tool::arguments(node, names))), Content::Present)
+    }
+
+    /// Fills in the result of a span.
     pub(super) fn result(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut redacted = false;
         for field in [Field::Result, Field::Output] {
-            let value = match self.value(scan, field) {
-                Lookup::Found((_, value)) => value,
-                Lookup::Redacted => {
-                    redacted = true;
-                    continue;
-                }
-                Lookup::Absent => continue,
-            };
-            return self.set_result(value, view);
+            match self.value(scan, field) {
+                Lookup::Found((_, value)) => return self.set_result(value, view),
+                Lookup::Redacted => redacted = true,
+                Lookup::Absent => {}
+            }
         }
-        let documents: Vec<&str> = scan
-            .leaves(Field::Result)
-            .iter()
-            .filter(|f| f.leaf.kind == LeafKind::Text)
-            .filter_map(|f| f.value.as_str())
-            .collect();
+        let texts = scan.leaves(Field::Result).iter().filter(|f| f.leaf.kind == LeafKind::Text);
+        let documents: Vec<&str> = texts.filter_map(|f| f.value.as_str()).collect();
         if !documents.is_empty() {
             view.result = Some(self.texts.intern(&documents.join("\n\n")));
             view.output_content = Content::Present;
@@ -101,15 +93,15 @@ impl Interpreter<'_> {
     }
 
     fn set_result(&mut self, value: Value<'_>, view: &mut SpanView) {
-        let written = value.as_str().filter(|text| text.starts_with('{'));
-        let (text, failed) = match written.filter(|text| tool::is_unwrapped(text)) {
-            Some(text) => (Cow::Borrowed(text), false),
+        let source = value.as_str().filter(|text| text.starts_with('{'));
+        let (text, failed) = match source.filter(|text| tool::is_unwrapped(text)) {
+            Some(text) => (self.texts.intern(text), false),
             None => {
-                let (text, failed) = tool::result(&Node::decoded(value), written);
-                (Cow::Owned(text), failed)
+                let (text, failed) = tool::result(&Node::decoded(value), source);
+                (self.texts.intern(&text), failed)
             }
         };
-        view.result = Some(self.texts.intern(&text));
+        view.result = Some(text);
         view.output_content = Content::Present;
         if failed && view.kind == Kind::Tool {
             errors::add_error_flag(&mut self.texts, view);
@@ -117,7 +109,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// The tool that a span's name names, where no attribute does.
+/// The name of the tool in the name of a span, for spans without an attribute for it.
 fn tool_of_name(name: &str) -> &str {
     let begins =
         ["execute_tool ", "tools/call ", "running tool: ", "running tool ", "running output function: "];
